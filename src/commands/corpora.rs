@@ -19,7 +19,7 @@ use crate::system::parallel::all_cores;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print;
 
-/// Counts the tokens of a corpus by a model's tokenizer and writes them.
+/// Counts the tokens of a corpus by a model's tokenizer and writes the counts as JSON.
 /// Fails if the model, the corpus or the output cannot be used, or the corpus has no token.
 pub fn counts(
     model: &ModelRef,

@@ -18,7 +18,7 @@ use crate::study::{AnyStudy, Card, columns};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
-/// One line per label, metric and study, then the names of other terms and of thresholds.
+/// Text of `headscope explain` without a name: a line per label, metric and study, then the names of other terms and thresholds.
 pub fn list() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
@@ -109,7 +109,7 @@ pub fn one(name: &str) -> Result<String> {
     })
 }
 
-/// Error for an unknown name, with a suggestion.
+/// Adds to an error about an unknown name a similar name, or a hint where to look.
 pub fn unknown(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
     let told_of = || {
@@ -136,7 +136,7 @@ fn telling_of(word: &str) -> Vec<&'static str> {
     entries.chain(terms).take(MOST).collect()
 }
 
-/// Explains a cell of the grid, such as `case~+7`: its marks, and the labels with its code.
+/// Explains a cell of the grid, such as `case~+7`: its marks, and the labels with its code. `None` if no label has the code.
 fn of_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);

@@ -15,7 +15,7 @@ use crate::system::counted::counted;
 
 struct Document {
     name: &'static str,
-    /// The document in words.
+    /// The document's name in messages, such as `a report`.
     place: &'static str,
     schema: fn() -> Schema,
 }
@@ -58,7 +58,7 @@ pub fn explain(path: &str) -> Option<String> {
 
 const LISTED: usize = 8;
 
-/// Explains a key or a value by name, wherever reports have it, or else `--json` output; `None` if nothing has it.
+/// Explains a key or a value by name from the first document that has it; `None` if none has it. Reports come first.
 pub fn explain_word(word: &str) -> Option<String> {
     DOCUMENTS.iter().find_map(|document| document.explain(word))
 }
@@ -86,7 +86,8 @@ impl Document {
     }
 }
 
-/// Adds, with their meanings, keys below `path` that are named `word` or can have it as value. `above`: the enclosing types.
+/// Adds to `places` each key below `path` that is named `word` or can have it as value, with its meaning.
+/// `above` holds the schemas that enclose `at`, and ends recursion.
 fn add_places<'a>(
     path: &str,
     at: &'a Value,
@@ -115,7 +116,7 @@ fn add_places<'a>(
     above.pop();
 }
 
-/// Meaning of a value that a schema lists, at its top or further in.
+/// Meaning of an enumerated value, searched at every depth of a schema; `None` if the schema does not list it.
 fn of_value(schema: &Value, word: &str) -> Option<String> {
     let inner = match schema {
         Value::Array(schemas) => schemas.iter().find_map(|schema| of_value(schema, word)),
@@ -133,7 +134,7 @@ fn keys(object: &Value) -> Option<&Map<String, Value>> {
     object.get("properties")?.as_object()
 }
 
-/// The schema that this one refers to or narrows, its type other than null, or the type of a list's elements.
+/// The schema one step behind this one: its `$ref`, the first of its `allOf` or `anyOf`, or its list items. `None` without one.
 fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(reference) = schema.get("$ref") {
         return root.pointer(reference.as_str()?.strip_prefix('#')?);
@@ -146,7 +147,7 @@ fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if keys(schema).is_some() { Some(schema) } else { with_keys(behind(schema, root)?, root) }
 }
 
-/// Description of a schema on one line, or else of the schema behind it.
+/// Description of a schema on one line. Without one, the description of the schema to which it refers.
 fn meaning(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),

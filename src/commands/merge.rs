@@ -25,9 +25,9 @@ pub struct MergeOptions {
 #[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
-    /// One partial, after which shards of a second stage can run.
+    /// Writes one partial of all shards, after which a second stage can run (`--after`).
     Partial(PathBuf),
-    /// No merge: prints which of this many shards are missing.
+    /// Merges nothing, and prints which of this many shards are missing.
     Missing(u32),
 }
 
@@ -69,7 +69,7 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints which of `of` shards are missing, in the form of job arrays.
+/// Prints which of `of` shards are missing, as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
 fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     let files = files(named).class(Class::Input)?;
@@ -83,7 +83,7 @@ fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
     Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
-/// The named files; a folder stands for its partials, sorted by name.
+/// Lists the named files. A folder stands for its partials, sorted by name.
 fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {

@@ -27,12 +27,12 @@ use crate::system::terminal::{self, print, to_stdout};
 pub enum OpenOutput {
     File(Output, Writer),
     Stdout(JsonForm),
-    /// The summary, with a line for each of these presets, on standard output.
+    /// The summary on standard output, with a line for each of these presets.
     Summary(Detail, Vec<&'static Preset>),
 }
 
 impl OpenOutput {
-    /// Whether the output holds the whole report, from which all other outputs can be made.
+    /// Whether the output holds the complete report, from which all other outputs can be made.
     fn is_whole(&self) -> bool {
         match self {
             Self::File(_, writer) => writer.is_whole(),
@@ -78,7 +78,7 @@ pub fn write_each(
 
 const MIN_COUNT: &str = "syntactic_min_count";
 
-/// The sources of the labels' thresholds; each overrides those before it.
+/// Sources of label thresholds, in rising precedence: presets, policy file, `--min-count`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyOptions {
     pub presets: Vec<&'static Preset>,
@@ -87,7 +87,7 @@ pub struct PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// Fails if a study whose measurements a preset labels is not among `studies`.
+    /// Fails if a preset labels the measurements of a study that is not among `studies`.
     pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
         match presets::missing(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
@@ -167,7 +167,7 @@ pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize)
     Ok(Report::new(circumstances, findings))
 }
 
-/// A report as it is written: rounded to `digits` and checked. `parts`: the partials that made the report, for the error.
+/// Rounds a report to `digits` and checks it before it is written. `parts` are the partials behind it, which the error names.
 /// Fails if a number is out of range, because a partial is damaged though readable.
 pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
     if digits == Digits::ALL && parts.is_empty() {
@@ -193,8 +193,9 @@ pub fn ensure_read(report: &Report) -> Result<()> {
     Err(error.hint(way_out)).class(Class::Input)
 }
 
-/// Computes the results of an observation; with `leaves_out` also without each block, for the block test of two observations.
-/// Fails if nothing was observed, or second-stage passes followed labels by another policy.
+/// Computes the results of an observation. With `leaves_out`, also the values without each block, for the paired block test.
+/// Fails if nothing was observed, or the observation is of a second stage alone.
+/// Fails also if second-stage passes followed labels by another policy.
 pub fn measure(
     observation: Observation,
     policy: Policy,

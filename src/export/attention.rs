@@ -24,12 +24,12 @@ pub struct SentenceAttention {
     /// Index of the sentence, counted from 0.
     pub sentence: u64,
     pub id: Option<String>,
-    /// The words and special tokens, `[units]`.
+    /// Text of each unit (word or special token), `[units]`.
     pub texts: Vec<String>,
     pub is_word: Vec<bool>,
-    /// Arcs of the tree, or links, drawn beside the attention; `None` without a tree.
+    /// Arcs of the dependency tree, or links, drawn beside the attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
-    /// The units that each unit sees, `[units]`: in a decoder itself and those before it.
+    /// Range of units that each unit sees, `[units]`: in a decoder, the unit itself and all before it.
     pub seen: Vec<Range<usize>>,
     /// Attention between units, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
@@ -37,11 +37,11 @@ pub struct SentenceAttention {
 
 #[derive(Clone, Debug)]
 pub struct GoldArcs {
-    /// The relation, or the type of links; `None` for a whole tree.
+    /// Name of the relation, or of the link type; `None` for a complete tree.
     pub name: Option<String>,
-    /// Name of an arc's other end: `head`, or `target` for links.
+    /// Noun for the end of an arc: `head` (a syntactic head), or `target` of a link.
     pub end: &'static str,
-    /// Pairs of units, from and to, ascending.
+    /// Arcs as `[from, to]` unit indices, ascending.
     pub arcs: Vec<[usize; 2]>,
 }
 
@@ -63,8 +63,8 @@ impl SentenceAttention {
         self.gold.as_ref().is_some_and(|gold| gold.arcs.binary_search(&[from, to]).is_ok())
     }
 
-    /// Number of arc sources that attend most, among all other words, to a target; number attended to most by a target;
-    /// number of sources. `None` for a whole tree.
+    /// Counts of arc sources, `[forward, backward, all]`; `None` for a complete tree.
+    /// Forward: among all other words, the source attends most to a target. Backward: a target attends most to the source.
     fn found(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
@@ -87,7 +87,7 @@ impl SentenceAttention {
         self.seen.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
-    /// The unit that this unit attends to most, with its weight; ties go to the first.
+    /// The unit that `unit` attends to most, with its weight; ties go to the first.
     fn most(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
         row.reduce(|most, next| if next.1 > most.1 { next } else { most }).unwrap_or((unit, 0.0))
@@ -99,11 +99,11 @@ const BLOCKS: [(f64, char); 4] = [(0.7, '█'), (0.4, '▓'), (0.2, '▒'), (0.0
 const ATTENTION: Style = AnsiColor::Blue.on_default();
 const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Labels of the axes: a word attends from its row.
+/// Label of the grid's two axes: the word of the row attends to the word of the column.
 const AXES: &str = "from\\to";
 const MOST_LETTERS: usize = 16;
 
-/// Attention as a text grid, split into parts if the terminal has no room for all columns.
+/// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
 pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.texts.len();
     let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
@@ -161,7 +161,7 @@ fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) 
     }
 }
 
-/// A cell: the mark of an arc, and two blocks or a number, or neither where nothing is seen.
+/// Text of a grid cell: the mark of an arc, then two blocks or a number. It is blank where nothing is seen.
 fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.is_gold(row, column);
@@ -181,7 +181,7 @@ fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -
     if text.trim().is_empty() || (numbers && !is_gold) { text } else { format!("{style}{text}{style:#}") }
 }
 
-/// The attention as arcs from each word to where it attends most, above the arcs of the tree or links.
+/// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
 struct ArcDrawing {
     title: String,
     reading: String,
@@ -236,7 +236,7 @@ fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     }
 }
 
-/// Interactive page of the sentences, with a figure per head in `heads` (empty if all heads are shown as thumbnails).
+/// Renders an interactive page of sentences, with a figure per head of `heads` (empty if all heads are shown as thumbnails).
 pub fn page(
     model: &str,
     sentences: &[ShownSentence],

@@ -23,7 +23,7 @@ use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// Short card of a head: one sentence, and a table of its labels, or the nearest ones, and of how it chooses.
+/// Short card of a head: one sentence, then a table of its labels, or else the nearest ones, and of its label of how it chooses.
 pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
@@ -48,7 +48,7 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
     })
 }
 
-/// The sentence on a head of `model.constant_heads`.
+/// Sentence about a head that writes a constant (`model.constant_heads`).
 pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
 
 /// Remarks on one head by the studies that remove heads.
@@ -151,7 +151,7 @@ const BEYOND: &str = "beyond: the hardest baseline that the head significantly e
 /// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
 const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
 
-/// Table of label rows, with a column for the head if one is named.
+/// Table of label rows. It has a column for the head if a row names one.
 fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
     let mut table = plain_table();
     let mut named = false;
@@ -204,7 +204,7 @@ fn is_beyond(label: &Label, reach: Reach) -> &'static str {
     }
 }
 
-/// q-value of a test in words; a test has none if its estimate is not above the margin.
+/// q-value of a test in words. A test has no q-value if its estimate is not above the margin.
 fn tested(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }

@@ -13,21 +13,21 @@ use crate::study::show::wording::decimal;
 pub struct HeadCell {
     /// Short code of the head's first label.
     pub code: String,
-    /// The marks of the label ([`Report::marks`]).
+    /// Marks after the code, such as the mark of a borderline label ([`Report::marks`]).
     pub marks: String,
     pub hue: Hue,
     pub words: String,
 }
 
-/// A label as a grid shows it, with its colour and its family.
+/// A label as a grid shows it: code, colour and label family.
 pub struct GridLabel {
     pub code: String,
     pub hue: Hue,
-    /// Family of the label: `offset:k` for `offset:-2`.
+    /// Label family: `offset:k` for `offset:-2`.
     pub family: String,
 }
 
-/// Code, colour and family of a label. A label that this version does not know stands for itself.
+/// Code, colour and family of a label. A label that this version does not know is its own code and family.
 pub fn shown(label: &str) -> GridLabel {
     let of = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
@@ -72,9 +72,9 @@ impl HeadCell {
 }
 
 pub struct LabelFamily {
-    /// Name of the family, as its detector has it.
+    /// Name of the label family, as its detector has it.
     pub name: String,
-    /// Code in the grid, if all labels of the family have the same one.
+    /// Code in the grid; `None` if the labels of the family have different codes, or the code is the name.
     pub code: Option<String>,
     pub hue: Hue,
     pub meaning: &'static str,
@@ -84,7 +84,7 @@ pub struct LabelFamily {
     pub by_layer: Vec<usize>,
 }
 
-/// Families with a label on some head, in the order of the detectors; then unknown families, then heads without a label.
+/// Label families that some head has, in the order of the detectors; then unknown ones, then entries for heads without a label.
 pub fn families(report: &Report) -> Vec<LabelFamily> {
     let order: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
@@ -118,7 +118,7 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
     found.into_values().collect()
 }
 
-/// Number of decimals that show numbers with this difference to three digits.
+/// Number of decimals that shows numbers of a range with width `span` to about three digits.
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
         .into_iter()
@@ -126,7 +126,7 @@ pub fn decimals(span: f64) -> usize {
         .map_or(4, |(_, digits)| digits)
 }
 
-/// A number with this many decimals, without a zero before the point and without a minus before a zero.
+/// Formats a number with `digits` decimals, without a zero before the point and without a minus before a zero.
 pub fn short(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (minus, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
@@ -135,7 +135,7 @@ pub fn short(value: f64, digits: usize) -> String {
     format!("{}{text}", if is_zero { "" } else { minus })
 }
 
-/// A number with its interval; shares in per cent.
+/// Formats a number with its interval; with `shares` in per cent.
 pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
     let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
@@ -144,11 +144,11 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
     format!("{}{unit}{}", scaled(value), ci95.map_or_else(String::new, interval))
 }
 
-/// Half-width below which an interval counts as having no width.
+/// Half-width of an interval below which the interval counts as having no width.
 const NO_WIDTH: f64 = 1e-9;
 
-/// A number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
-/// Three decimals if there is no interval, or it has no width.
+/// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
+/// Without an interval, or with one of no width, the number has three decimals.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let half = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.

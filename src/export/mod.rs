@@ -50,7 +50,7 @@ pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
 }
 
 impl TableWriter {
-    /// All writers by file extension.
+    /// All writers of flat tables, each with its file extension.
     pub const ALL: &[(&str, TableWriter)] = &[
         ("csv", TableWriter::Csv),
         ("tex", TableWriter::Latex),
@@ -58,7 +58,7 @@ impl TableWriter {
         ("parquet", TableWriter::Parquet),
     ];
 
-    /// The table in this format; only LaTeX has its caption.
+    /// Renders a table in this format; only LaTeX has the caption.
     pub fn render(self, table: &Table, caption: &str) -> Result<Vec<u8>> {
         match self {
             Self::Csv => tables::csv::table(table),
@@ -70,7 +70,7 @@ impl TableWriter {
 }
 
 impl Writer {
-    /// All writers by file extension.
+    /// All writers of reports, each with its file extension.
     pub const ALL: &[(&str, Writer)] = &[
         ("json", Writer::Json(JsonForm { compact: false, packed: false })),
         ("json.gz", Writer::Json(JsonForm { compact: false, packed: true })),
@@ -78,7 +78,7 @@ impl Writer {
         ("html", Writer::Html),
     ];
 
-    /// Whether the output holds the whole report, from which all other outputs can be made.
+    /// Whether the output holds the complete report, from which all other outputs can be made.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Json(_))
     }

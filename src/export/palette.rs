@@ -20,7 +20,7 @@ pub enum Ink {
     /// A second line, in contrast to `Accent`.
     Second,
     Label(Hue),
-    /// Background of a number in a heat map, from the least to the largest.
+    /// Background of a number in a heat map; step 0 is for the least number, the last step for the largest.
     Step(usize),
     OnStep(usize),
 }
@@ -78,7 +78,7 @@ impl Ink {
         }
     }
 
-    /// Colours on white and on black.
+    /// Hex colours of the ink, `[on white, on black]`.
     pub fn colours(self) -> [&'static str; 2] {
         match self {
             Self::Text => ["#1a1c1f", "#e8eaed"],
@@ -108,7 +108,7 @@ impl Ink {
     }
 }
 
-/// Step of a number between the least and the largest; the middle step if both are equal.
+/// Step of the heat map for a number between the least and the largest; the middle step if both are equal.
 pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
     if most <= least {
         return STEPS / 2;

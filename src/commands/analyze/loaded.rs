@@ -1,4 +1,4 @@
-//! Preparation of a run: loads the model, chooses how a decoder reads the corpus, and counts the corpus's tokens.
+//! Preparation of a run: loads the model, chooses a decoder's text unit (sentences or documents), and counts the corpus's tokens.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -29,15 +29,15 @@ use crate::system::terminal::say;
 
 pub struct Loaded {
     pub(super) model: Model,
-    /// Hashes of the model's files, computed by another thread until they are needed.
+    /// Background computation of the hashes of the model's files; `None` if they are known.
     fingerprint: Cell<Option<Fingerprint>>,
     info: OnceCell<ModelInfo>,
-    /// Start of loading; the first run takes it, so that its duration includes loading.
+    /// Time at which loading began; `None` once the first run has taken it, to include loading in its duration.
     pub(super) began: Cell<Option<(SystemTime, Instant)>>,
 }
 
 impl Loaded {
-    /// Opens the corpus of a run before loading its model, so that a missing corpus fails at once.
+    /// Opens the corpus of a run and then loads its model, so that a missing corpus fails at once.
     pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
@@ -48,7 +48,7 @@ impl Loaded {
         Ok((loaded, corpus))
     }
 
-    /// Loads a model whose hashes are known, with the parts that a run needs.
+    /// Loads a model whose file hashes are known, with the output layer that a run needs ([`RequiredParts`]).
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(now()));
         let model = load(files, options)?;
@@ -56,7 +56,7 @@ impl Loaded {
         Ok(Self { model, fingerprint: Cell::default(), info, began })
     }
 
-    /// The model's description in a report.
+    /// Returns the model's description for the report.
     /// Fails if the model's files could not be hashed.
     pub(super) fn info(&self) -> Result<&ModelInfo> {
         if let Some(fingerprint) = self.fingerprint.take() {
@@ -67,7 +67,7 @@ impl Loaded {
     }
 }
 
-/// Wall-clock time, and the monotonic instant for durations.
+/// Returns the wall-clock time, for the record, and a monotonic instant, for durations.
 pub(super) fn now() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
@@ -91,8 +91,8 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
-/// Checks the links against the whole corpus (beyond `--limit`) before the model is loaded; fails if a link names no sentence.
-/// Notes rules that make no link, and types whose links are all nearer than `--min-distance`.
+/// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
+/// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
 fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =
@@ -112,7 +112,7 @@ fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
     Ok(())
 }
 
-/// Loads the model, with its prediction or classification head if a study needs it.
+/// Loads the model, with the output layer (prediction or classification) that the studies need.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let loading = progress::step("loading the model");
     let model = load_for(files, options).class(Class::Model)?;
@@ -120,14 +120,14 @@ fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     Ok(model)
 }
 
-/// Parts of a model that a run needs. `Classifier` aside, a model loaded for a later variant also serves the earlier ones.
+/// Parts of a model that a run needs. A model loaded for a later variant also serves the earlier ones, except for `Classifier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequiredParts {
     Attention,
-    /// Also the prediction head, if the model is a decoder.
+    /// Attention, and in a decoder also the output layer that predicts tokens.
     PredictionsOfDecoder,
     Predictions,
-    /// The classification head in place of the prediction head.
+    /// The classification layer in place of the output layer that predicts tokens.
     Classifier(Classified),
 }
 
@@ -230,11 +230,11 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
 /// Token counts of the whole corpus, if a study needs them.
 #[derive(Default)]
 pub struct KnownCounts {
-    /// The counts; `None` if no study needs them, or the corpus can be read only once.
+    /// Number of occurrences of each token. `None` if no study needs them, or the corpus can be read only once.
     pub counts: Option<Arc<TokenCounts>>,
-    /// SHA-256 of the counts file (`--counts`).
+    /// SHA-256 of the counts file (`--counts`); `None` without one.
     pub sha256: Option<String>,
-    /// The counted corpus, if the counts are not from a file.
+    /// Identity of the corpus whose tokens this run counted; `None` if it counted none.
     pub counted: Option<CorpusIdentity>,
 }
 
@@ -280,7 +280,7 @@ pub fn known_counts(
     Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
 }
 
-/// How a decoder reads the corpus (`None` for an encoder), and the tokenizer with the `--bos` setting applied.
+/// Returns how a decoder reads the corpus (`None` for an encoder), and the tokenizer with the `--bos` setting applied.
 /// By default a decoder reads documents where documents are the sampling unit, else sentences.
 /// Fails if an encoder is given decoder options, or no file names the beginning-of-text token.
 pub(super) fn reading<'a>(

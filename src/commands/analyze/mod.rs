@@ -31,7 +31,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     }
 }
 
-/// Analyses the whole corpus; writes the report, and the sums if wanted. With a `folder`, works in parts that are kept there.
+/// Analyses all of the corpus; writes the report, and the sums if they have a path. With `folder`, saves parts of the run there.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
     interrupt::leaves(
         interrupt::OUTPUTS_ARE_REMOVED,
@@ -56,7 +56,7 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     reporting::write(&finished(report, wanted.digits, &parts)?, outputs)
 }
 
-/// Observes one half of the sampling units. The sums of two halves cannot be merged.
+/// Runs the model over one half of the sampling units and returns the sums. The sums of two halves cannot be merged.
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
     let options = AnalyzeOptions { half: Some(half), ..options.clone() };
     let (loaded, corpus) = Loaded::with_corpus(&options)?;

@@ -79,7 +79,7 @@ impl FirstStage {
 pub struct PreparedRun<'a> {
     pub(super) options: &'a AnalyzeOptions,
     started: (SystemTime, Instant),
-    /// The corpus, until it is read for the first time.
+    /// The open corpus; `None` once the first stage has read it.
     opened: Option<Corpus>,
     pub(super) scope: Scope,
     index: Option<Arc<Index>>,
@@ -94,7 +94,7 @@ pub struct PreparedRun<'a> {
     task: Option<Task>,
     counts: Option<Arc<TokenCounts>>,
     counted: Option<CorpusIdentity>,
-    /// For each layer, the first layer that shares its weights; empty if no layers share weights.
+    /// Index, per layer, of the first layer that has its weights; empty if no layers share weights.
     first_layers: Vec<usize>,
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
@@ -167,7 +167,8 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Observes the whole corpus; the second stage follows labels by `policy`. A `folder` keeps parts; finished ones are reused.
+    /// Runs all stages over the corpus; the second depends on labels by `policy`. Saves parts in `folder`, if given, and reuses
+    /// them.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
@@ -185,7 +186,7 @@ impl<'a> PreparedRun<'a> {
         Ok(whole)
     }
 
-    /// Observes the whole corpus in one stage: the second after `first`, or without it the first.
+    /// Runs one stage over all of the corpus: the second if `first` has the sums of the first, else the first.
     fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.shard(Shard::WHOLE, first),
@@ -193,12 +194,12 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// The second stage after `first`, or without it the first stage.
+    /// Returns the second stage if `first` has the sums of the first, else the first (or only) stage.
     pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::followed)
     }
 
-    /// Observes a shard in the second stage after `first`, or without it in the first stage.
+    /// Runs one stage over a shard of the corpus: the second if `first` has the sums of the first, else the first.
     /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
     pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         match first {
@@ -282,7 +283,7 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Time and duration of the run so far, if wanted. Restarts the clock for the next observation.
+    /// Returns start and duration of the run so far; `None` if the report does not record them. Restarts the clock.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.started, now());
         let wanted = self.options.run_info;
@@ -293,7 +294,7 @@ impl<'a> PreparedRun<'a> {
         Corpus::open_with(&self.options.corpus, &self.scope, self.options.columns(), self.index.as_ref())
     }
 
-    /// The identity that the observations of all shards share. Reads the corpus to its end, unless there is an index.
+    /// Returns what all shards of a run share: model, corpus and protocol. Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.only(|_| false);
@@ -315,7 +316,7 @@ fn first_layers(names: &[String]) -> Vec<usize> {
     if layers.iter().copied().eq(0..names.len()) { Vec::new() } else { layers }
 }
 
-/// Reads and encodes the items of a task; notes how many cannot be scored.
+/// Reads and encodes the items of a task. Prints a note on how many cannot be scored.
 fn read_task(
     options: &AnalyzeOptions,
     (model, tokenizer): (&Model, &ModelTokenizer),
@@ -342,12 +343,12 @@ fn read_task(
     Ok(task)
 }
 
-/// Number of heads whose typical sentence is considered for `--show-example`; the longest one is shown.
-/// An example has at most 16 words, so most are short enough.
+/// Number of attention heads whose typical sentences are candidates for `--show-example`; the longest candidate is shown.
+/// Typical sentences have at most 16 words, so most are within the token limit.
 const MOST_ASKED: usize = 8;
 
 impl PreparedRun<'_> {
-    /// Attention maps of the `--show` sentence, if there is one.
+    /// Computes the attention maps of the `--show` sentence; `None` without one.
     /// Fails if the model cannot read the sentence, or the sentence is too long.
     pub fn shown(&self) -> Result<Option<AttentionMaps>> {
         let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
@@ -364,7 +365,7 @@ impl PreparedRun<'_> {
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
-    /// Adds attention maps to a report: `shown`, or with `--show-example` an example. Notes if there is no example.
+    /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
         let chosen = || {
             let found = self.typical(&report);
@@ -381,7 +382,8 @@ impl PreparedRun<'_> {
         Report { attention_maps, ..report }
     }
 
-    /// Attention maps of the longest sentence, within the token limit, that is typical of a head with one of the largest margins.
+    /// Attention maps of the longest sentence, within the token limit, among the typical ones of the heads with the largest
+    /// margins.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();

@@ -29,15 +29,15 @@ pub struct AnalyzeOptions {
     pub max_tokens: Option<usize>,
     pub tokenizer: TokenizerOptions,
     pub truncate: bool,
-    /// Text unit per sequence (decoders only). `None`: documents where the corpus marks them, else sentences.
+    /// Text unit per sequence (decoders only). `None`: documents where documents are the sampling unit, else sentences.
     pub context: Option<Context>,
     /// Whether each sequence of a decoder starts with the beginning-of-text token.
     pub bos: Bos,
-    /// Whether a sentence that must be left out is an error.
+    /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
     pub strict: bool,
-    /// Number of sentences to read; approximate where whole documents are the unit.
+    /// Number of sentences to read, approximate where documents are the sampling unit. `None`: all.
     pub limit: Option<u64>,
-    /// The sampling unit; decided by the corpus if `None`.
+    /// Sampling unit of intervals and tests. `None`: decided by the corpus.
     pub unit: Option<Unit>,
     pub half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
@@ -51,20 +51,20 @@ pub struct AnalyzeOptions {
     /// The heads that are removed from the model, ascending.
     pub removed: Vec<HeadPlace>,
     pub ablation: Option<Ablation>,
-    /// Annotation columns or keys to probe for, in addition to `upos` and `relation`.
+    /// Columns (CoNLL-U) or keys (JSON lines) of the corpus to probe for, in addition to `upos` and `relation`.
     pub probes: Vec<String>,
     pub links: LinkOptions,
-    /// The column or key of the corpus with the class of each word, if one was named.
+    /// Column (CoNLL-U) or key (JSON lines) of the corpus with the class of each word, if one was named.
     pub classes: Option<String>,
     pub selection: Selection,
     pub task: Option<Arc<TaskFile>>,
-    /// Positions at which heads exchange contexts between clean and corrupted texts of the task, if a study does so.
+    /// Positions at which `interchange` exchanges head outputs of clean and corrupted texts; `None` if that study does not run.
     pub exchanged: Option<ExchangedPositions>,
-    /// A file with counts of tokens, which replace the counts of the corpus.
+    /// File with token counts (`--counts`), which replace counts of the corpus.
     pub counts: Option<PathBuf>,
     /// Index of the corpus, which lets a shard read only its own part.
     pub index: Option<PathBuf>,
-    /// The sentence whose attention maps, of every head, go into the report.
+    /// Sentence whose attention maps go into the report; `None`: no maps.
     pub show: Option<Shown>,
     pub outcome: Outcome,
 }
@@ -74,7 +74,7 @@ impl AnalyzeOptions {
         FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
     }
 
-    /// The classification head that the task needs, if any: for sequences or for tokens.
+    /// Classification layer that the task needs, of sequences or of tokens; `None` if it needs none.
     pub fn classified(&self) -> Option<Classified> {
         match self.task.as_ref()?.kind {
             TaskKind::Classify => Some(Classified::Sequences),
@@ -87,7 +87,7 @@ impl AnalyzeOptions {
         study.passes_of(self.task.is_some())
     }
 
-    /// Whether a pass needs the model's predictions; items of kind triple only compare text vectors.
+    /// Whether a pass needs the model's predictions. A pass over task items of kind triple does not: it compares text vectors.
     pub fn predicts(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
@@ -116,7 +116,7 @@ pub enum Shown {
 pub enum Outcome {
     Report {
         wanted: ReportOptions,
-        /// Folder of the run's parts (`--resume`).
+        /// Folder in which finished parts of the run are saved (`--resume`).
         parts: Option<PathBuf>,
         /// File for the sums behind the report (`--partial`).
         partial: Option<PathBuf>,
@@ -128,10 +128,9 @@ pub enum Outcome {
 pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
-    /// Whether `path` is in a folder of parts: the folder is created if missing, and files of other runs in it are never
-    /// replaced.
+    /// Whether `path` is in a folder of shards: a missing folder is created, and a file of another run is never replaced.
     pub in_folder: bool,
-    /// First-stage sums over the whole corpus (`--after`), if this shard belongs to a second stage.
+    /// File with first-stage sums over all of the corpus (`--after`); `None` if this shard belongs to a first or only stage.
     pub after: Option<PathBuf>,
     /// Labelling policy, for second-stage passes that depend on labels.
     pub policy: PolicyOptions,

@@ -21,7 +21,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
-/// Header of the part at `path`, if the file is a complete part. Notes that a damaged part is run again.
+/// Header of the part saved at `path`; `None` if there is none, or it is damaged. Prints a note that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     match partial::earlier_header(path) {
         Err(error) if DamagedPartial::is(&error) => {
@@ -32,7 +32,7 @@ fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
     }
 }
 
-/// First difference between a saved part and the wanted shard, stage and analysis, as a predicate of the part.
+/// First difference of a saved part from the wanted shard, stage and analysis, as a predicate of the part; `None` without one.
 fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -> Option<String> {
     if part.shard != shard {
         return Some(format!("is shard {} and not {shard}", part.shard));
@@ -57,8 +57,8 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Opens the output file, after reading the header of an earlier part; creates a folder of parts if missing.
-    /// Fails if the file cannot be written, or a folder of parts has a different kind of file there.
+    /// Opens the output file of a shard, after reading the header of an earlier part there. Creates a missing folder of parts.
+    /// Fails if the file cannot be written, or in a folder of parts a file of another kind has its name.
     pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
         let PartialOptions { shard, path, in_folder, .. } = wanted;
         if let Some(folder) = path.parent().filter(|_| *in_folder) {
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
     }
 
     /// Whether this shard of this stage and run is saved already.
-    /// Fails if a folder of parts has a part of another run in its place.
+    /// Fails if, in a folder of parts, the saved file is a part of another run.
     pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
         let PartialOptions { shard, path, in_folder, .. } = self.wanted;
@@ -94,7 +94,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Number of parts of a run: an interruption loses at most a sixteenth of the work.
+/// Number of parts into which each stage of a run is divided: an interruption loses at most a sixteenth of the work.
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
 const PARTS: u32 = 16;
 
@@ -127,7 +127,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Sum of all parts of a stage: saved parts are read, missing ones observed and saved.
+    /// Returns the sums of a stage, added up over its parts: reads saved parts, and observes and saves missing ones.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
@@ -156,7 +156,7 @@ impl<'a> Parts<'a> {
         whole.context("a run has parts")
     }
 
-    /// Sets what an interrupted run reports: how many parts of the stage are kept.
+    /// Sets the message of an interrupted run: how many parts of the stage are saved.
     fn leaves(&self, kept: usize, stage: &Stage) {
         let of_stage = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
@@ -170,7 +170,7 @@ impl<'a> Parts<'a> {
         );
     }
 
-    /// Paths of all parts of a stage.
+    /// Lists every part of a stage: its shard, its path, and whether it is saved.
     /// Fails if the folder has a part of another run.
     fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
@@ -193,7 +193,7 @@ impl<'a> Parts<'a> {
         Err(error.class(Class::Input))
     }
 
-    /// Reads a saved part; fails if it changed since its header was checked.
+    /// Reads a saved part. Fails if it changed since its header was checked.
     fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
         let is_same = part.stage == *stage && part.identity == self.identity;

@@ -13,7 +13,7 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Card, Counts};
 use crate::system::errors::Facts;
 
-/// Why a study that must know the whole corpus beforehand is left out.
+/// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
 pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
 pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
@@ -26,7 +26,7 @@ pub struct StudyRequest {
     pub task: Option<Arc<TaskFile>>,
     /// Whether a joining study (`Card::joins`) runs whenever all studies that it builds on run.
     pub may_join: bool,
-    /// Subject of the run, which decides the default studies.
+    /// Subject of the run (a corpus, the built-in corpus, or a task alone), which decides the default studies.
     pub asked_of: AskedOf,
     /// Whether the count of each token can be known before the first pass.
     pub has_counts: bool,
@@ -45,16 +45,16 @@ pub enum AskedOf {
 pub enum Absence {
     Unrequested,
     SwitchedOff,
-    /// It needs counts of tokens, and the corpus can be read only once.
+    /// The study needs token counts beforehand, and the corpus can be read only once.
     Uncounted,
-    /// The model cannot be asked. The text is a predicate whose subject is the model.
+    /// The study does not apply to the model. The text says why, as a predicate of the model.
     Beyond(String),
 }
 
 /// The reason that a study is switched on.
 #[derive(Clone, Copy)]
 enum Origin {
-    /// On by default for the corpus or the model, or because studies that it builds on run.
+    /// The study is on by default for the corpus or the model, or it joins the studies that it builds on.
     Default,
     Option(&'static str, &'static str),
 }
@@ -84,8 +84,8 @@ impl Selection {
         }
     }
 
-    /// Selects again for a known model: drops studies that it cannot be asked, and adds the default studies of decoders.
-    /// Fails if an option asks for a study that the model cannot be asked, or no study is left.
+    /// Selects again for a known model: drops studies that do not apply to it, and adds the default studies of decoders.
+    /// Fails if an option asks for a study that does not apply to the model, or no study is left.
     pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
         let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
         match selection.absent.iter().find_map(|(_, why)| if let Absence::Beyond(why) = why { Some(why) } else { None })
@@ -111,7 +111,7 @@ impl Selection {
         &self.studies
     }
 
-    /// Whether the run measures a corpus. If only a task was given, a selected study may need one.
+    /// Whether the run measures a corpus. With a task alone, true only if a selected study needs a corpus.
     pub fn is_about_corpus(&self) -> bool {
         let has_task = self.request.task.is_some();
         let is_of_it = |study: &&'static dyn AnyStudy| registry::is_of_corpus(*study, has_task);
@@ -127,7 +127,7 @@ impl Selection {
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
     }
 
-    /// The studies that run by default if the model is a decoder.
+    /// Studies that a decoder adds to the run by default, unless they are switched off.
     pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
         let may_join = self.request.asked_of != AskedOf::TaskAlone;
@@ -138,12 +138,12 @@ impl Selection {
         &self.absent
     }
 
-    /// The studies that are left out because the tokens of the corpus cannot be counted beforehand.
+    /// Names of the studies that are left out because the tokens of the corpus cannot be counted beforehand.
     pub fn uncounted(&self) -> impl Iterator<Item = &'static str> {
         self.absent.iter().filter(|(_, why)| *why == Absence::Uncounted).map(|(study, _)| study.card().name)
     }
 
-    /// Studies that only the corpus rules out, then studies that only the model rules out.
+    /// Names of the studies that are left out: first for lack of token counts, then because they do not apply to the model.
     pub fn left_out(&self) -> impl Iterator<Item = &'static str> {
         let beyond = self.absent.iter().filter(|(_, why)| matches!(why, Absence::Beyond(_)));
         self.uncounted().chain(beyond.map(|(study, _)| study.card().name))
@@ -155,7 +155,7 @@ fn is_among(names: &[String], name: &str) -> bool {
 }
 
 impl StudyRequest {
-    /// Whether options name a study; `--task` names the study of tasks.
+    /// Whether `--with` names a study. `--task` counts as naming the study that scores tasks.
     fn names(&self, name: &str) -> bool {
         is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
     }
@@ -164,7 +164,7 @@ impl StudyRequest {
         study.card().needed(self.task.is_some())
     }
 
-    /// Why a study is switched on, without regard to studies that build on it.
+    /// Why a study is switched on, without regard to studies that build on it; `None` if it is off.
     fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.asked_of {

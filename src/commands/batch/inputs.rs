@@ -53,11 +53,11 @@ impl From<&CorpusIdentity> for CorpusInputs {
     }
 }
 
-/// Size limit in bytes of a file that an option names: 64 MiB, for counts. Policies have a smaller limit.
+/// Size limit in bytes of a file that an option names, such as token counts: 64 MiB. Policies have a smaller limit.
 const LONGEST: u64 = 1 << 26;
 
 impl Inputs {
-    /// Fails if a file that an option names cannot be read.
+    /// Collects the inputs of a run. Fails if a file that an option names cannot be read.
     pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
             id: files.id.clone(),
@@ -74,7 +74,7 @@ impl Inputs {
         Ok(Self { tool: Tool::default(), model, corpus, options: run.given.clone(), files })
     }
 
-    /// Fails if the corpus that was read differs from the corpus whose identity was computed before.
+    /// Fails if `corpus`, as it was analysed, differs from the corpus in these inputs.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
         let changed = || {
             anyhow!("corpus `{}` changed while it was analysed", corpus.name)
@@ -83,7 +83,7 @@ impl Inputs {
         if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
     }
 
-    /// First input that changed since the report made of `before`, as a sentence.
+    /// First input that changed since an earlier report with the inputs `before`, as a sentence; `None` if none did.
     pub fn changed(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));

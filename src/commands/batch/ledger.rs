@@ -18,7 +18,7 @@ use crate::system::json::problem_in_line;
 
 const FILE: &str = "batch.json";
 
-/// Raised when a key changes its meaning or goes away.
+/// Version of the ledger's format, raised when a key changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
@@ -101,9 +101,9 @@ pub struct ReportSummary {
     pub tokens: u64,
     pub skipped: u64,
     pub firm: usize,
-    /// Number of labels per family of labels, over all heads.
+    /// Number of labels per label family (such as `syntactic:<relation>`), over all heads.
     pub label_counts: BTreeMap<String, u64>,
-    /// Number of firm labels per family; empty in entries from before they were counted.
+    /// Number of firm labels per label family, over all heads; empty in entries of versions that did not count them.
     #[serde(default)]
     pub firm_label_counts: BTreeMap<String, u64>,
 }
@@ -142,7 +142,7 @@ impl LedgerEntry {
         Self { inputs, reports: BTreeMap::new(), found, before }.with(written)
     }
 
-    /// Change in the number of firm labels per family since the previous report, without zeros; `None` for the first report.
+    /// Change in the number of firm labels per label family since the previous report, without zeros; `None` if there is none.
     pub fn changes(&self) -> Option<Vec<(&str, i64)>> {
         let [after, before] = [&self.found, self.before.as_ref()?].map(|found| &found.firm_label_counts);
         let families: BTreeSet<&str> = after.keys().chain(before.keys()).map(String::as_str).collect();
@@ -191,8 +191,8 @@ impl Ledger {
         self.path.with_file_name(file)
     }
 
-    /// Files of a run in other formats than `asked`: first the unmodified ones, then the ones that somebody changed.
-    /// A repeated run also rewrites the unmodified ones, so that no two formats contradict each other.
+    /// Files of a run in formats other than `asked`: (unmodified files with their formats, files that somebody changed).
+    /// A repeated run also rewrites the unmodified files, so that no two formats contradict each other.
     pub fn other_formats(
         &self,
         name: &str,
@@ -235,7 +235,7 @@ impl Ledger {
         })
     }
 
-    /// Applies a change in memory and to the file, which is read again first, so that entries of other processes stay.
+    /// Applies a change to the ledger in memory and on disk. Reads the file again first, so that entries of other processes stay.
     fn update(&mut self, change: impl Fn(&mut LedgerRuns)) -> Result<()> {
         change(&mut self.known);
         let mut known = read(&self.path).class(Class::Input)?;
@@ -293,27 +293,27 @@ impl RunFormat {
         }
     }
 
-    /// Whether the format holds the whole report, from which the other report formats can be made.
+    /// Whether the format holds the complete report, from which the other report formats can be made.
     pub fn is_whole(self) -> bool {
         self.writer().is_some_and(Writer::is_whole)
     }
 }
 
 pub struct Outstanding {
-    /// Why the run is not up to date.
+    /// Why the run is not up to date, in words.
     reason: String,
     /// Formats to make from a saved report whose inputs are unchanged; `None`: the run must be repeated.
     pub formats: Option<FromSaved>,
 }
 
-/// Formats that can be made from a saved report.
+/// A saved report, and the missing files that can be made from it.
 pub struct FromSaved {
     pub saved: PathBuf,
     pub lacking: Vec<(PathBuf, Writer)>,
 }
 
 impl Outstanding {
-    /// The work left for a run with these inputs so that the files `asked` are there and up to date; `None`: nothing.
+    /// Returns the work that brings the files `asked` of a run up to date with `inputs`; `None` if there is none.
     pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");

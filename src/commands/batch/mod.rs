@@ -39,7 +39,7 @@ use table::{OptionSyntax, Table, TableRun};
 pub struct BatchOptions {
     pub table: PathBuf,
     pub folder: PathBuf,
-    /// Patterns of the names of runs; empty for all of them.
+    /// Patterns of run names, in which `*` matches any text; empty for all runs.
     pub only: Vec<String>,
     pub keep_going: bool,
     pub dry_run: bool,
@@ -50,8 +50,8 @@ pub struct BatchOptions {
 }
 
 /// Runs the missing analyses of a table and writes an overview.
-/// Fails if the table or the folder cannot be used, or a run failed. The other runs are done first, unless the batch stops at the
-/// first failure.
+/// Fails if the table or the folder cannot be used.
+/// Fails if a run failed: at once, or with `keep_going` after all other runs.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
     let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
@@ -100,7 +100,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The runs of each model together, models in the order of the table.
+/// Groups runs by model and classification layer, in the order of the table.
 fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
     let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
@@ -135,7 +135,7 @@ impl Batch<'_> {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
-    /// Runs whose options fit the `config.json` of a local model, so that a mismatch fails now and not after hours.
+    /// Returns the runs whose options fit a local model's `config.json`, so that others fail now and not after hours.
     /// Models on the Hub are not checked yet.
     fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
@@ -158,7 +158,8 @@ impl Batch<'_> {
         fit
     }
 
-    /// Fails if the ledger or standard output cannot be written; failures of a run are recorded in the ledger.
+    /// Does the outstanding runs of one model, and records a run that fails.
+    /// Fails if the ledger or standard output cannot be written.
     fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
         let dry = self.options.dry_run;
         let found = if dry { model.clone().offline() } else { model.clone() };
@@ -295,7 +296,7 @@ impl Batch<'_> {
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
     }
 
-    /// Prints and records the error by which all these runs failed.
+    /// Prints an error, and records it as the failure of each of these runs.
     fn fail(&mut self, runs: &[&TableRun], error: Error) {
         let error = self.table.located(runs[0], error);
         let class = Class::of(&error);
@@ -309,7 +310,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Writes the overview; fails if a requested run failed.
+    /// Records failed runs and writes the overview of the batch. Fails if a requested run failed.
     fn finish(mut self, asked: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));

@@ -30,7 +30,7 @@ pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
 const COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
-/// Header, then one row per run; unknown cells are empty. A family of labels that no run measured has no column.
+/// Rows of `runs.csv`: a header, then a row per run with unknown cells empty. A label family that no run measured has no column.
 fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =

@@ -45,7 +45,7 @@ pub struct TableRun {
     pub given: Vec<String>,
     /// The files that options name, by option: a report depends on what is in them.
     pub files: BTreeMap<&'static str, PathBuf>,
-    /// The model and the parts of the corpus, as written in the table.
+    /// Model and corpus files as the table names them, with their positions in the table.
     named: Vec<Spanned<String>>,
     places: BTreeMap<String, usize>,
 }
@@ -56,7 +56,7 @@ const LONGEST: u64 = 1 << 20;
 /// Maximum number of runs in a table. Each writes at least one report.
 const MOST_RUNS: usize = 10_000;
 
-/// The parts of a table; later parts override earlier ones.
+/// Sections of a table. Options in a later section override those in an earlier one.
 const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
 const REFUSED: [(&str, &str); 14] = [
@@ -81,7 +81,7 @@ const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
 const MODEL: &str = "model";
 const CORPUS: &str = "corpus";
 
-/// Options by name, each with its command-line values (`None`: a switch that is off) and its place in the file.
+/// Options by name, each with its command-line values and its byte range in the table. `None`: a switch that is off.
 type Settings = BTreeMap<String, (Option<Vec<Spanned<String>>>, Range<usize>)>;
 
 struct TableError {
@@ -93,7 +93,7 @@ fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
     Err(TableError { at, why })
 }
 
-/// Fails if the table cannot be read or a run is invalid; the error names file and line.
+/// Reads a table of runs. Fails if it cannot be read or a run is invalid; the error names file and line.
 pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
     let shown = path.display();
     let text = input::read_to_string(path, LONGEST).cannot("read the table", &shown).class(Class::Input)?;
@@ -125,7 +125,7 @@ impl Table {
     }
 }
 
-/// Adds a hint to an error if its path does not exist.
+/// Adds a hint to an error about a path that does not exist.
 fn not_there(error: Error, path: &Path, table: &Path) -> Error {
     if path.exists() {
         return error;
@@ -215,7 +215,7 @@ fn shown(name: &str) -> String {
 
 type KnownOptions = [(String, OptionArity)];
 
-/// Entries of [models] or [corpora]: each is the model or corpus alone, or a table with it and options.
+/// Reads the entries of `[models]` or `[corpora]`: each is a model or a corpus, or a TOML table with one and with options.
 fn entries(
     part: Option<&TableSection<'_>>,
     key: &'static str,
@@ -298,7 +298,7 @@ fn checked_name<'a>(
     wrong(name.span().start, why)
 }
 
-/// Adds the options of a table. `also`: keys that are allowed although they are not options.
+/// Adds the options of a TOML table to `settings`. `also` lists keys that are allowed although they are no options.
 fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also: &[&str]) -> Result<(), TableError> {
     for (key, value) in ordered(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
@@ -331,7 +331,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
     Ok(())
 }
 
-/// The command-line value of a key, or a list of values where `several` is set.
+/// Command-line values of a TOML key: one value, or with `several` also a list.
 fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<Spanned<String>>, TableError> {
     let one = |value: &Spanned<DeValue<'_>>| {
         let text = match value.get_ref() {

@@ -99,7 +99,7 @@ impl IndexArguments {
     }
 }
 
-/// The examples; the two-stage ones name the studies that need them.
+/// Examples in the help of `headscope merge`. The examples of two stages name the studies that need them.
 fn examples() -> String {
     let studies = registry::in_two_stages().collect::<Vec<_>>().join(", ");
     let probes = registry::with_option("probe");

@@ -34,7 +34,7 @@ fn where_to_look(all: &clap::Command) -> String {
     }
 }
 
-/// The first of clap's tips on what may have been meant.
+/// clap's first suggestion of what may have been meant; `None` without one.
 fn tip(error: &clap::Error) -> Option<String> {
     const SIMILAR: [(ContextKind, &str); 3] = [
         (ContextKind::SuggestedSubcommand, "subcommand"),
@@ -92,7 +92,7 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
     error.exit()
 }
 
-/// As [`refuse`], for usage errors that clap does not find, in the command of `all` with this name.
+/// As [`refuse`], for usage errors that clap does not find. `name` is the command's name in `all`.
 /// An unusable file that an argument names is no usage error, and exits with its own status.
 pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
     let class = Class::of(&usage);

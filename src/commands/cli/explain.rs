@@ -67,7 +67,7 @@ pub struct SchemaArguments {
     of: SchemaArgument,
 }
 
-/// The documents with a schema.
+/// JSON documents of this program that have a JSON Schema.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum SchemaArgument {
     /// A report in JSON

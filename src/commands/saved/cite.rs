@@ -43,7 +43,7 @@ fn named_in(source: &str) -> BTreeSet<Paper> {
     papers().filter(|paper| paper.is_named_in(source)).collect()
 }
 
-/// Explanations of a report's labels, and of its metrics that have a value for some head.
+/// Explanations behind a report, `[labels, metrics]`: of labels that some head has, and of metrics with a value for some head.
 fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
@@ -133,7 +133,7 @@ fn papers() -> impl Iterator<Item = Paper> {
     })
 }
 
-/// BibTeX entries of the list of references, in its order, with an empty line between them.
+/// BibTeX entries of all papers in docs/methodology/references.md, in its order, separated by empty lines.
 const ENTRIES: &str = include_str!("references.bib");
 
 fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {

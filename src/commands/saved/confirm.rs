@@ -39,7 +39,7 @@ use crate::system::terminal;
 /// False discovery rate if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
-/// Reports, beginning with the one whose labels are fixed, and the outputs.
+/// Options of `headscope confirm`. The first report is the one whose labels are fixed.
 #[derive(Clone, Debug)]
 pub struct ConfirmOptions {
     pub reports: Vec<PathBuf>,
@@ -111,7 +111,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
     })
 }
 
-/// Firm roles of all heads at work, with the index of the head. `broad` is left out: untrained heads have it as well.
+/// Firm roles of all heads at work, as (head index, label). `broad` is left out: untrained heads have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.circumstances.model;
     let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
@@ -123,7 +123,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     })
 }
 
-/// Why labels could not be tested in another corpus, the most frequent reason first.
+/// Reasons why labels could not be tested in another corpus, in words with counts, the most frequent reason first.
 fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
@@ -150,7 +150,8 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
     reasons.into_iter().map(|(why, count)| format!("{} not tested: {why}", counted(count, "label"))).collect()
 }
 
-/// Tests the fixed labels in another corpus, corrected for all of them.
+/// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
+/// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
 fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
     let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
     let found: Vec<Option<&Assessment>> = fixed
@@ -205,111 +206,111 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Which firm labels of one report are confirmed over other corpora.
 #[derive(Serialize, JsonSchema)]
 pub struct ConfirmOutcome {
-    /// The version of this form.
+    /// Version of the schema of this document.
     pub schema_version: u32,
-    /// The report whose firm labels were fixed beforehand.
+    /// Report whose firm labels were fixed beforehand, and its policy.
     pub fixed_by: FixedBy,
-    /// Firm labels of that report which are left out: they come from random tokens, and no corpus changes them.
+    /// Number of firm labels of the first report that are left out: they come from random tokens, and no corpus changes them.
     pub of_random_tokens: usize,
-    /// The other corpora.
+    /// Number of tested and of confirmed labels in each other corpus.
     pub corpora: Vec<CorpusOutcome>,
-    /// The labels, head by head.
+    /// Fixed labels, head by head, with their results in each other corpus.
     pub labels: Vec<ConfirmedLabel>,
-    /// The reports whose model has other weights: what they show is of two models.
+    /// Files of the reports whose model has other weights than that of the first report: they show two models.
     pub other_weights: Vec<String>,
 }
 
-/// The report whose labels were fixed, and what they were fixed by.
+/// Report whose firm labels were fixed beforehand, and its policy.
 #[derive(Serialize, JsonSchema)]
 pub struct FixedBy {
-    /// The report.
+    /// File, model and corpus of the report.
     #[serde(flatten)]
     pub report: Described,
-    /// The digest of its policy, by which all reports are labelled.
+    /// SHA-256 of the report's policy, by which all reports are labelled.
     pub policy_sha256: String,
-    /// When its run began; null where the report does not say.
+    /// Time at which the run behind the report began; null where the report does not say.
     pub started_at: Option<String>,
-    /// The largest q-value of a confirmed label.
+    /// Largest q-value at which a label counts as confirmed.
     #[schemars(range(min = 0, max = 1))]
     pub label_q: f64,
 }
 
-/// Another corpus.
+/// Number of tested and of confirmed labels in another corpus.
 #[derive(Serialize, JsonSchema)]
 pub struct CorpusOutcome {
-    /// Its report.
+    /// File, model and corpus of the other report.
     #[serde(flatten)]
     pub report: Described,
-    /// Labels that could be tested there.
+    /// Number of fixed labels that could be tested in this corpus.
     pub tested: usize,
-    /// Labels that are confirmed there.
+    /// Number of fixed labels that are confirmed in this corpus.
     pub confirmed: usize,
-    /// Why labels could not be tested there; empty where all were.
+    /// Reasons why fixed labels could not be tested in this corpus, in words; empty where all were.
     pub untested: Vec<String>,
 }
 
-/// A label that is firm in the first report.
+/// A firm label of the first report, with its results in the other corpora.
 #[derive(Serialize, JsonSchema)]
 pub struct ConfirmedLabel {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label.
+    /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// Its direction, where it has one.
+    /// Direction of attention, between dependent and syntactic head; null for a label without one.
     pub direction: Option<Direction>,
-    /// Its score in the first report.
+    /// Score of the label in the first report, on the label's own scale.
     pub score: f64,
-    /// Corpora in which it could be tested.
+    /// Number of corpora in which the label could be tested.
     pub tested_in: usize,
-    /// Corpora in which it is confirmed.
+    /// Number of corpora in which the label is confirmed.
     pub confirmed_in: usize,
-    /// Prediction of its score less its threshold in another corpus; null where fewer than five corpora have the label.
+    /// Prediction of score less threshold in a further corpus; null where fewer than five corpora have the label.
     pub prediction: Option<Prediction>,
-    /// The label in each corpus, in their order.
+    /// Results of the label in each other corpus, in the order of `corpora`.
     pub corpora: Vec<InCorpus>,
 }
 
-/// A label in another corpus.
+/// Result of a fixed label in another corpus.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct InCorpus {
-    /// The corpus.
+    /// Name of the corpus.
     pub corpus: String,
-    /// The score; null where it was not measured there.
+    /// Score of the label in this corpus; null where it was not measured.
     pub score: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of the score; null where there is none.
     pub ci95: Option<Interval>,
-    /// The threshold there.
+    /// Threshold that the score has to reach in this corpus; null without a score.
     pub threshold: Option<f64>,
-    /// The standard error of the score less the threshold.
+    /// Standard error of the score less the threshold; null where there is none.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of its rule; null where it was not tested.
+    /// One-sided p-value of the label's rule; null where it was not tested.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed.
+    /// The p-value corrected by Benjamini & Hochberg for all labels that were fixed; null where the label was not tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether it is confirmed: its rule holds, with a q-value of at most `label_q`.
+    /// Whether the label is confirmed in this corpus: its rule holds, with a q-value of at most `label_q`.
     pub is_confirmed: bool,
 }
 
-/// Prediction of a label's score less its threshold in another corpus of the kind.
+/// Prediction of a label's score less its threshold in a further corpus, from a random-effects model of the tested ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
-    /// The mean over the corpora.
+    /// Mean of score less threshold over the corpora.
     pub mean: f64,
-    /// Its standard deviation between corpora beyond sampling.
+    /// Standard deviation of score less threshold between corpora, beyond sampling error.
     pub tau: f64,
-    /// The 95 % prediction interval.
+    /// 95 % prediction interval of score less threshold.
     pub ci95: Interval,
-    /// Whether all of it is above 0: the label is robust.
+    /// Whether the label is robust: the whole prediction interval is above 0.
     pub is_robust: bool,
 }
 
 /// Maximum number of listed labels without `--full`.
 const LABELS: usize = 30;
 
-/// Renders the text; with `full` every label.
+/// Renders the outcome as text. With `full` it lists every label.
 fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
@@ -372,7 +373,7 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     )
 }
 
-/// Lists labels, most often confirmed ones first. Labels that no corpus could test are counted after the table.
+/// Writes a table of the labels, most often confirmed ones first. Labels that no corpus could test are counted after it.
 fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
     let most = most(LABELS, full);
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);

@@ -88,13 +88,13 @@ pub fn export(options: &ExportOptions) -> Result<()> {
     }
 }
 
-/// Reads a report with [`json::parse`], or with [`json::parse_to_show`] if its texts are shown.
+/// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
 fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
-/// The reports, each with its file name, or with its path where two file names are equal.
+/// Reads reports, each named by its file name, or by its path where two file names are equal.
 fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {

@@ -21,7 +21,7 @@ use crate::system::terminal::{print, to_stdout};
 #[derive(Clone, Debug)]
 pub struct GateOptions {
     pub sides: SidesOptions,
-    /// Categories of labels that count ([`category`]); empty for all roles.
+    /// Label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
     pub categories: Vec<String>,
     pub printed: Printed,
 }
@@ -38,36 +38,36 @@ pub fn category(label: &str) -> &str {
     label.split_once(':').map_or(label, |(category, _)| category)
 }
 
-/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+/// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Whether a model has lost a firm role of its heads.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope gate")]
 pub struct GateOutcome {
-    /// The version of this schema.
+    /// Version of the schema of this document.
     pub schema_version: u32,
     /// Whether no firm label is lost.
     pub passed: bool,
-    /// The families of labels that count (`--family`); empty where all roles do.
+    /// Label categories that count (`--family`), such as `syntactic`; empty where all roles count.
     pub families: Vec<String>,
-    /// Number of such labels that are firm before.
+    /// Number of labels that count and are firm before.
     pub firm: usize,
     /// Number of labels that are firm before and after.
     pub kept: usize,
-    /// Labels that are shown neither to be lost nor to be kept, head by head.
+    /// Labels firm before that are shown neither to be lost nor to be kept, head by head.
     pub could_not_tell: Vec<GatedLabel>,
-    /// Lost labels, head by head.
+    /// Labels that count and are lost, head by head.
     pub lost: Vec<GatedLabel>,
 }
 
 /// A label of a head, with the evidence before (`a`) and after (`b`).
 #[derive(Serialize, JsonSchema)]
 pub struct GatedLabel {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label.
+    /// The label, compared between the analyses before and after.
     #[serde(flatten)]
     pub label: LabelComparison,
 }
@@ -160,7 +160,7 @@ impl GateOutcome {
     }
 }
 
-/// Noun for one label that counts, with the families if some are named.
+/// Noun phrase for a label that counts: `label`, or with named categories `syntactic label`.
 fn named(families: &[String]) -> String {
     if families.is_empty() { "label".to_owned() } else { format!("{} label", families.join(" or ")) }
 }

@@ -25,7 +25,7 @@ use crate::system::terminal::print;
 pub struct PruneOptions {
     pub model: ModelRef,
     pub heads: Option<BTreeSet<HeadPlace>>,
-    /// Saved report of the study `pruning`, and the cost that is allowed by it.
+    /// Saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
     pub report: Option<(PathBuf, Budget)>,
     pub output: PathBuf,
 }
@@ -164,7 +164,7 @@ impl Budget {
     }
 }
 
-/// The cost of the first head of an order, by the measure of the budget.
+/// Cost, in words, of removing the first head of an order, by the measure of the budget.
 fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
     if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (of, &order.right, order.heads.first())
         && let Some(without) = without.first()

@@ -89,7 +89,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
     print(&text)
 }
 
-/// A report does not record the presets of its labels.
+/// No presets: a report does not record the presets of its labels.
 const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
@@ -101,7 +101,8 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
         .class(Class::Usage)
 }
 
-/// The relations with this name: one for an encoder, one per side of the syntactic head for a decoder.
+/// Heads that follow the relation with this name: one entry for an encoder, for a decoder one per side of the syntactic head.
+/// Fails if the report has no such relation.
 fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
@@ -128,7 +129,7 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
 }
 
 fn shortened_list(names: &str) -> String {
-    /// About three lines of a terminal.
+    /// Maximum number of characters of a list, about three lines of a terminal.
     const LONGEST: usize = 240;
     match names.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
@@ -136,7 +137,7 @@ fn shortened_list(names: &str) -> String {
     }
 }
 
-/// Heads with a label that has this name, family or grid code, each with the label.
+/// Heads with a label that has this name, family or grid code, each with the label. Fails if there is none.
 fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
@@ -194,7 +195,7 @@ pub fn relabel(options: &RelabelOptions) -> Result<()> {
     print(&changed(&name, &text, &options.policy)?)
 }
 
-/// Thresholds and labels that another policy changes in a saved report with this name and text.
+/// Describes the thresholds and labels that another policy changes in a saved report with this name and text.
 pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
     // Both reports are parsed for display, because the result goes to a terminal.
     let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
@@ -202,7 +203,7 @@ pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String>
     Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))
 }
 
-/// The thresholds and the labels in which two reports over the same evidence differ.
+/// Describes the thresholds and labels in which two reports over the same evidence differ.
 fn changes(before: &Report, after: &Report) -> String {
     written(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {

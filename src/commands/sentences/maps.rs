@@ -20,7 +20,7 @@ use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-/// The longest header that the safetensors crate reads, in bytes (`MAX_HEADER_SIZE`).
+/// Maximum length in bytes of a header that the safetensors crate reads (`MAX_HEADER_SIZE`).
 const LONGEST_HEADER: usize = 100_000_000;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct MapsOptions {
 
 /// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
 /// `attentions.<index>` is `[layers, heads, tokens, tokens]` for all heads or layers, `[heads, tokens, tokens]` for named heads.
-/// With `rollout`: `rollout.<index>`, and for even attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
+/// With `rollout`: `rollout.<index>`, and for uniform attention `rollout_even.<index>`, `[layers, tokens, tokens]`, instead.
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
@@ -181,19 +181,18 @@ fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
-/// Shares of words in tokens that belong to several words: `[token, word, share]`, counted from 0.
+/// Shares of words in tokens that belong to several words: `(token, word, share)`, counted from 0.
 fn word_shares(sentence: &Sequence) -> Vec<(usize, usize, f64)> {
     let words = sentence.words.iter().enumerate();
     let shares = words.flat_map(|(word, span)| span.shares().map(move |(token, share)| (token, word, share)));
     shares.filter(|(.., share)| *share < 1.0).collect()
 }
 
-/// The rollout of every layer (Abnar & Zuidema 2020, arXiv:2005.00928, section 3), `[layers, tokens, tokens]`.
+/// Attention rollout of every layer (Abnar & Zuidema 2020, arXiv:2005.00928, section 3), `[layers, tokens, tokens]`.
 ///
-/// `attention` is `[layers, heads, tokens, tokens]`, over a sentence.
-/// `R_l = Ã_l R_(l-1)` from the identity on, with `Ã_l` half the mean of the layer's heads and half the identity, which stands for
-/// the residual stream. Rows sum to 1.
-/// `present` gives how many heads of a layer are there; the others have zeros.
+/// `attention` is `[layers, heads, tokens, tokens]`, over one sentence. `R_l = Ã_l R_(l-1)`, where `R_0` is the identity.
+/// `Ã_l` is half the mean of the layer's heads and half the identity, which stands for the residual stream. Rows sum to 1.
+/// `present` gives the number of heads that a layer has; absent heads have zeros.
 fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, tokens: usize) -> Vec<f32> {
     let of_layer = |(layer, heads): (usize, &[f32])| {
         let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
@@ -202,7 +201,7 @@ fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, 
     product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
-/// Rollout of even attention over the keys that each query sees, layer by layer.
+/// Attention rollout of uniform attention over the keys that each query sees, `[layers, tokens, tokens]`.
 fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
@@ -216,7 +215,7 @@ fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<
     product(layers.map(even), tokens)
 }
 
-/// Cumulative products of `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
+/// Cumulative matrix products over `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
 fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
     let mut products: Vec<f32> = Vec::new();
     let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();

@@ -1,8 +1,9 @@
 //! `headscope match`: pairs the heads of two models by their attention over equal sentences (docs/methodology/comparing.md).
 //! Heads of a layer have no order, so the pairing within each layer is the one with the least total distance.
 //!
-//! Partners chosen over the text of the labels agree on them too well. So `--labels` halves the sampling units: heads are
-//! matched over one half, and both models are labelled over the other, both ways.
+//! Partners that were chosen over the labelled text agree on labels too well. `--labels` therefore halves the sampling units:
+//! heads
+//! are matched over one half, and both models are labelled over the other half; then the halves change roles.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
@@ -51,8 +52,7 @@ pub struct MatchOptions {
 pub struct MatchOutcome {
     #[serde(flatten)]
     matching: HeadMatching,
-    /// Agreement of labels over one half of the sampling units between heads that were matched over the other, both ways; absent
-    /// without `--labels`.
+    /// Label agreement of heads matched over one half of the sampling units, labelled over the other; absent without `--labels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<LabelsOneWay>")]
     labels: Option<Vec<LabelsOneWay>>,
@@ -74,7 +74,7 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
     reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
 }
 
-/// Matched heads, and distances over even-numbered and odd-numbered sentences, or with `by_unit` sampling units.
+/// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
 fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let [a, b] = &options.models;
     let tokenizer = options.sentences.tokenizer;
@@ -118,7 +118,7 @@ fn other_tokens(sentence: u64) -> anyhow::Error {
         .class(Class::Input)
 }
 
-/// Each head with its partner over the sentences of both halves.
+/// Pairs each head with its partner over the sentences of both halves, `[even, odd]`.
 fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
     let all = halves[0].and(&halves[1]);
     let [even, odd] = halves.each_ref().map(DistanceSums::partners);
@@ -160,7 +160,7 @@ struct DistanceSums {
     grid: HeadGrid,
     pub sentences: u64,
     rows: usize,
-    /// `[layers, heads of a, heads of b]`
+    /// Sums over rows, `[layers, heads of a, heads of b]`.
     sums: Vec<f64>,
 }
 
@@ -169,7 +169,7 @@ impl DistanceSums {
         Self { grid, sentences: 0, rows: 0, sums: vec![0.0; grid.count() * grid.heads] }
     }
 
-    /// Adds the rows of the text tokens of a sentence; `a` and `b` are the attention of both models, `[layers * heads, tokens, tokens]`.
+    /// Adds the rows of a sentence's text tokens; `a` and `b` are two models' attention, `[layers * heads, tokens, tokens]`.
     pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
         let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
         [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
@@ -210,56 +210,56 @@ impl DistanceSums {
             .collect()
     }
 
-    /// Root mean square distance of a pair of heads; 0 before a sentence is added.
+    /// Root mean square distance of a pair of heads (index of `[layers, heads of a, heads of b]`); 0 before a sentence is added.
     pub fn distance(&self, pair: usize) -> f64 {
         (self.sums[pair] / self.rows.max(1) as f64).max(0.0).sqrt()
     }
 }
 
-/// Analyses one of the two models over half of the corpus.
+/// Function that analyses one of two models over one half of the sampling units.
 pub type Observe = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
 
-/// The analysis of each of the two models, and the number of threads for intervals and tests.
+/// Analyses of two models, and the number of threads for intervals and tests.
 pub struct LabelRuns {
     pub observe: [Observe; 2],
     pub threads: NonZeroUsize,
 }
 
-/// Agreement of labels over one half of the corpus between heads that were matched over the other.
+/// Agreement of labels between heads that were matched over one half of the sampling units and labelled over the other half.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabelsOneWay {
-    /// The sampling units over which heads were matched: `even` or `odd`.
+    /// Half of the sampling units over which heads were matched: `even` or `odd` (by number).
     pub matched_over: &'static str,
-    /// Number of sentences in these units.
+    /// Number of sentences in the half over which heads were matched.
     pub matched_sentences: u64,
-    /// Sentences of the other units, over which labels are given.
+    /// Number of sentences in the other half, over which labels are given.
     pub labelled_sentences: u64,
-    /// Heads whose partner has another place.
+    /// Number of heads whose partner has another number in its layer.
     pub moved: usize,
     /// Number of labels per outcome, each head compared with its partner.
     pub labels: OutcomeCounts,
-    /// Number of labels per outcome, each head compared with the head in its place.
+    /// Number of labels per outcome, each head compared with the other model's head of the same layer and number.
     pub labels_in_place: OutcomeCounts,
-    /// The share of heads with the same first label as their partner.
+    /// Agreement on the first label: share of heads with the same one as their partner.
     pub first_label: MatchedAgreement,
-    /// The share of heads with the same firm labels as their partner.
+    /// Agreement on firm labels: share of heads with the same set as their partner.
     pub firm_labels: MatchedAgreement,
     /// Why nothing could be tested, in words; null where tests were possible.
     pub too_few_units: Option<String>,
 }
 
-/// Agreement of matched heads, and for comparison without the match.
+/// Agreement of two models on labels, with and without matching of heads.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct MatchedAgreement {
-    /// Each head with its partner.
+    /// Agreement of each head with its partner.
     pub matched: CategoryAgreement,
-    /// Each head with the other model's head in its place.
+    /// Agreement of each head with the other model's head of the same layer and number.
     pub in_place: CategoryAgreement,
-    /// Partners in 1,000 random orders within layers.
+    /// Share of heads that agree by chance, in 1,000 random orders within layers.
     pub permuted: ShareByChance,
 }
 
-/// Agreement both ways, first with heads matched over even-numbered units. `halves`: distances over either half.
+/// Compares labels with heads matched over even-numbered, then over odd-numbered units. `halves`: their distances in this order.
 /// Fails if a model cannot be analysed over one of the halves.
 fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
     UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()

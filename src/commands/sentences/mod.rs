@@ -48,10 +48,10 @@ pub enum HeadChoice {
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
-    /// Sentences of a corpus by their 0-based index; all of them if none are named.
+    /// Sentences of a corpus.
     Corpus {
         inputs: Vec<Input>,
-        /// Indices, ascending.
+        /// Wanted sentences by 0-based index, ascending; all if empty.
         indices: Vec<u64>,
         find: Option<String>,
         limit: Option<u64>,
@@ -70,17 +70,17 @@ pub struct NamedSentence {
 pub struct SentenceOptions {
     pub choice: SentenceChoice,
     pub tokenizer: TokenizerOptions,
-    /// Longer sentences are skipped, or are an error if they were requested by number.
+    /// Token limit: longer sentences are skipped, or are an error if requested by number. `None`: the model's limit.
     pub max_tokens: Option<usize>,
     pub words: Spacing,
     /// Whether longer sentences of plain text are cut.
     pub truncate: bool,
-    /// Whether a sentence that must be left out is an error.
+    /// Whether a sentence that cannot be analysed is an error; otherwise it is skipped.
     pub strict: bool,
 }
 
 impl SentenceOptions {
-    /// The sentences as a model reads them.
+    /// Reads and tokenizes the chosen sentences for a model. Of a corpus it prefers sentences for which `is_wanted` holds.
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
@@ -126,7 +126,7 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     })
 }
 
-/// The attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for heads that are absent.
+/// Computes the attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for absent heads.
 pub fn attention(
     model: &Model,
     sequence: &Sequence,
@@ -156,7 +156,7 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
     Ok(rounded(model, sequence, &weights))
 }
 
-/// Attention `[heads, tokens, tokens]` over a sentence, rounded, with the words and the tree of the sentence.
+/// Attention maps of a sentence: `weights`, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
 pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let found = Units::new(sequence);
@@ -179,7 +179,7 @@ pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> Attention
     }
 }
 
-/// Copies the attention of chosen heads.
+/// Visitor that copies the attention of chosen heads.
 struct Recorder {
     places: BTreeMap<(usize, usize), usize>,
     weights: Vec<f32>,
@@ -203,7 +203,7 @@ pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) ->
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
-/// Reads the chosen sentences. If none are named, a corpus gives its wanted sentences, or else its first ones.
+/// Reads the chosen sentences. Without named ones, a corpus gives sentences for which `is_wanted` holds, or else its first ones.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
 pub fn chosen(
     choice: &SentenceChoice,
@@ -228,7 +228,7 @@ pub fn chosen(
     }
 }
 
-/// Maximum number of skipped sentences that are listed one by one; further ones are counted.
+/// Maximum number of skipped sentences that are printed one by one; further ones are counted.
 const NAMED_SKIPS: usize = 10;
 
 fn of_corpus(
@@ -319,7 +319,8 @@ fn is_same(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }
 
-/// The tokenizer of a model with the options of a run. Notes if it lower-cases a cased vocabulary, and how it splits residues.
+/// The tokenizer of a model with the options of a run.
+/// Prints a note if it lower-cases a cased vocabulary, and how it splits residues.
 /// Fails if the tokenizer does not give back the entries of its own vocabulary.
 pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.reading(options)?;

@@ -47,7 +47,8 @@ pub enum ShownArcs {
 }
 
 impl ShownArcs {
-    /// The arcs of a sequence between words, each from its dependent or source; `None` without a tree.
+    /// Arcs of a sentence as `[from, to]` word indices: from dependent to syntactic head, or from a link's source to its target.
+    /// `None` if the sentence has no tree and arcs of a tree are shown.
     fn between_words(&self, sequence: &Sequence) -> Option<Vec<[usize; 2]>> {
         let of_tree = |takes: &dyn Fn(&str) -> bool| {
             let arcs = sequence.tree.as_ref()?.iter().enumerate().filter(|(_, arc)| takes(&arc.relation));
@@ -66,7 +67,7 @@ impl ShownArcs {
         }
     }
 
-    /// As [`Self::between_words`], between units.
+    /// As [`Self::between_words`], but between units (words and special tokens), ascending.
     fn between_units(&self, sequence: &Sequence, units: &Units) -> Option<GoldArcs> {
         let (name, end) = match self {
             Self::Tree => (None, "head"),
@@ -79,12 +80,12 @@ impl ShownArcs {
         Some(GoldArcs { name, end, arcs })
     }
 
-    /// Whether a sentence has a wanted arc; always true for the whole tree.
+    /// Whether a sentence has an arc of the wanted relation or link type; always true for a tree.
     fn is_in(&self, sequence: &Sequence) -> bool {
         *self == Self::Tree || self.between_words(sequence).is_some_and(|arcs| !arcs.is_empty())
     }
 
-    /// Fails if no sentence has a wanted arc; the hint names the relations or types that occur.
+    /// Fails if no sentence has an arc of the wanted relation or link type; the hint names relations or types that occur.
     fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
         let (option, name, there): (_, _, BTreeSet<&str>) = match self {
@@ -180,7 +181,7 @@ fn ensure_short(sequence: &Sequence) -> Result<()> {
     Ok(())
 }
 
-/// The arcs of a relation or the links of a type, as the page draws them: in a decoder from the later word.
+/// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
 fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
     let Some(GoldArcs { name, arcs, .. }) = options.gold.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
@@ -193,7 +194,7 @@ fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<Senten
     arcs.into_iter().map(arc).collect()
 }
 
-/// A sentence with the attention of one head between its words and special tokens.
+/// Folds the attention of one head over a sentence to its words and special tokens. `place` is the head's index in `weights`.
 fn viewed(
     options: &ViewOptions,
     model: &Model,

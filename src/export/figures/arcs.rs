@@ -5,10 +5,10 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
 
 const MOST_LETTERS: usize = 14;
-/// Space between the words, and under them.
+/// Space between words (`GAP`) and under them (`BELOW`), in pixels.
 const GAP: f64 = 9.0;
 const BELOW: f64 = 8.0;
-/// Space above the words, for the heading of a sentence.
+/// Space above the words for the heading of a sentence, in pixels.
 const HEADING: f64 = 16.0;
 
 /// Ink and dash pattern of each [`ArcMatch`], in the order of drawing.
@@ -31,7 +31,7 @@ pub fn draw([title, reading]: [&str; 2], arcs: &Arcs, medium: Medium) -> String 
     svg.finish([width, y], title, &(reading + &words.join(" ")))
 }
 
-/// Draws a sentence from `top` downwards; returns its right and bottom end.
+/// Draws a sentence from `top` downwards; returns its right and bottom end in pixels, `[right, bottom]`.
 fn one(svg: &mut Svg, sentence: &ArcSentence, top: f64) -> [f64; 2] {
     let ArcSentence { about, units, arcs, gold } = sentence;
     let texts: Vec<String> = units.iter().map(|unit| clipped(unit, MOST_LETTERS)).collect();
@@ -66,7 +66,7 @@ fn height(from: usize, to: usize) -> f64 {
     8.0 + 9.0 * (from.abs_diff(to).max(1) as f64).powf(0.7)
 }
 
-/// An arc between the middles of two words from a base line up (-1) or down (1), with an arrow at its end.
+/// SVG path of an arc between the middles of two words, above (-1) or below (1) a base line, with an arrow at its end.
 fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String {
     // Shifted, so that incoming and outgoing arcs of a word do not meet.
     let aside = if to > from { 3.0 } else { -3.0 };
@@ -79,7 +79,7 @@ fn bow(middles: &[f64], [from, to]: [usize; 2], base: f64, side: f64) -> String 
     format!("M{start} {base}C{left} {bend} {right} {bend} {end} {base}m-3 {tip} 3 {0} 3 {tip}", -tip)
 }
 
-/// Arcs of a sentence in words: the strongest ones and, if there are many, the number that are as expected.
+/// Text on a sentence's arcs for screen readers: the strongest ones and, if there are many, how many are as expected.
 fn in_words(sentence: &ArcSentence) -> String {
     const MOST: usize = 6;
     let ArcSentence { about, units, arcs, .. } = sentence;

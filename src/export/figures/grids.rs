@@ -16,7 +16,7 @@ const CELL_WIDTH: f64 = 74.0;
 const CELL_HEIGHT: f64 = 34.0;
 
 pub fn grid(report: &Report, medium: Medium) -> String {
-    /// The margin for the layers' names.
+    /// Width of the left margin with the names of layers, in pixels.
     const MARGIN: f64 = 34.0;
     let (layers, heads) = (report.model.layers, report.model.heads);
     let mut svg = Svg::new(medium);
@@ -57,7 +57,7 @@ fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     }
 }
 
-/// Draws the families of labels with the number of heads whose first label is in each; returns where the legend ends.
+/// Draws the legend: each label family with the number of heads whose first label is in it. Returns its bottom end in pixels.
 fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], right: f64) -> f64 {
     let mut x = left;
     for LabelFamily { name, code, hue, first, .. } in families {
@@ -115,7 +115,7 @@ pub fn layers(report: &Report, medium: Medium) -> String {
     svg.finish([width, base + 8.0], "Where labels are in depth", &text)
 }
 
-/// Heat map of a metric, named as in reports: `offset_mass.-1`.
+/// Draws a heat map of a metric, named as in reports: `offset_mass.-1`. Fails if the report lacks the metric.
 pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> {
     const WIDTH: f64 = 52.0;
     const HEIGHT: f64 = 28.0;

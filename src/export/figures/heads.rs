@@ -7,12 +7,12 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::report::Report;
 use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
 
-/// The left end of the bars of `stacks`.
+/// Left end of the stacked bars (`stacks`), in pixels.
 const STACKS_LEFT: f64 = 46.0;
 
 pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium: Medium) -> String {
     const HUES: [Hue; 4] = [Hue::Orange, Hue::Sky, Hue::Purple, Hue::Green];
-    /// Height of a full bar, and the space above the bars.
+    /// Height of a full bar, and of the space above the bars (`TOP`), in pixels.
     const HEIGHT: f64 = 180.0;
     const TOP: f64 = 40.0;
     let mut svg = Svg::new(medium);
@@ -57,7 +57,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
 }
 
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
-    /// Space between layers.
+    /// Space between the bars of two layers, in pixels.
     const GAP: f64 = 8.0;
     let heads = stacks.iter().filter(|other| other.place.layer == 0).count();
     STACKS_LEFT + (stack.place.layer * heads + stack.place.head) as f64 * wide + stack.place.layer as f64 * GAP
@@ -68,7 +68,7 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
     const HEIGHT: f64 = 24.0;
     const LETTERS: usize = 8;
     const TOP: f64 = 24.0;
-    /// The height of a line of the legend, and the length of its sample.
+    /// Height of a legend line, and length of its sample stroke (`SAMPLE`), in pixels.
     const ROW: f64 = 16.0;
     const SAMPLE: f64 = 26.0;
     let (layers, heads) = (report.model.layers, report.model.heads);
@@ -160,7 +160,7 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     svg.finish([WIDTH, HEIGHT + 24.0], &figure.title, &figure.reading)
 }
 
-/// The place of each point's name: right of it, left, above or below, the first without overlap; `None` if there is none.
+/// Position of each point's name: right of it, left, above or below, the first without overlap; `None` if all overlap.
 fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor)>> {
     // The occupied boxes, by their left, top, right and bottom.
     let mut taken: Vec<[f64; 4]> = points.iter().map(|[x, y]| around([*x, *y], [2.0 * RADIUS, 2.0 * RADIUS])).collect();
@@ -243,7 +243,7 @@ pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     svg.finish([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
-/// The heads in an order in which no lines cross: the heads of a join are side by side.
+/// Order of the heads in which no lines of the dendrogram cross: the heads of a join are side by side.
 fn order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     for TreeJoin { of: [a, b], .. } in &tree.joins {

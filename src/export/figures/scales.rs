@@ -24,7 +24,7 @@ impl Scale {
         Self { least, most, from, to, step }
     }
 
-    /// Minimum and maximum of the finite numbers, widened if they are equal.
+    /// Minimum and maximum of the finite numbers, `[least, most]`; widened if they are equal, `[0, 1]` without numbers.
     pub fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
         let finite = numbers.filter(|number| number.is_finite());
         let (mut least, mut most) = finite
@@ -69,7 +69,7 @@ fn round_step(least: f64) -> f64 {
     }
 }
 
-/// Number of decimals that a round step needs.
+/// Number of decimals that ticks with this round step need.
 fn digits(step: f64) -> usize {
     let (mut step, mut digits) = (step, 0);
     while step < 0.999 && digits < 12 {
@@ -116,7 +116,7 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
     svg.finish([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
 }
 
-/// Shape and ink of a mark. The first mark is the figure's subject; the others are for comparison.
+/// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
 const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square, Ink::Muted), (triangle, Ink::Text)];
@@ -256,7 +256,7 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     svg.finish([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
 }
 
-/// Draws the intervals of a curve, from the first point that has one to the last.
+/// Draws the intervals of a curve as a band, from the first point that has one to the last.
 fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
     let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
     if curve.beside || known().count() < 2 {
@@ -268,7 +268,7 @@ fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64
     svg.polygon(&outline, ink, 0.15);
 }
 
-/// Draws an entry of the legend; returns where the next one begins.
+/// Draws a legend entry at `x`; returns the x at which the next one begins.
 fn entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
     let y = CURVES_TOP + CURVES_HEIGHT + 50.0;
     svg.polyline(&[[x, y], [x + 26.0, y]], ink, 2.0, dashes);

@@ -4,7 +4,7 @@ use crate::export::heads::number;
 use crate::report::Report;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Bar, Chart, Curve, Figure, Mark, Stack, TreeJoin};
 
-/// Column names and rows; the first cell of a row names its subject.
+/// Returns the numbers of a figure as (column names, rows); the first cell of a row names its subject.
 pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>) {
     let cell = |mark: Option<Mark>, shares: bool| mark.map_or_else(|| "–".to_owned(), |mark| number(mark, shares));
     match &figure.chart {
@@ -80,7 +80,7 @@ pub fn table(report: &Report, figure: &Figure) -> (Vec<String>, Vec<Vec<String>>
     }
 }
 
-/// The arcs of sentences, a row for each.
+/// Returns the arcs of sentences as (column names, rows), a row for each arc.
 pub fn of_sentences(arcs: &Arcs) -> (Vec<String>, Vec<Vec<String>>) {
     let columns = ["sentence", "from", "to", "attention", "as expected"].map(str::to_owned).to_vec();
     let of = |ArcSentence { about, units, arcs, .. }: &ArcSentence| -> Vec<Vec<String>> {

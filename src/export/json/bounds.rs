@@ -10,22 +10,22 @@ use serde_json::{Map, Value};
 
 use crate::report;
 
-/// Largest absolute value of a number; sums and products of such numbers are far from infinite.
+/// Largest absolute value of a number in a report; sums and products of such numbers are far from infinite.
 const LARGEST: f64 = 1e30;
 
-/// Largest whole number, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
+/// Largest count, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
 const LARGEST_COUNT: u64 = 1 << 46;
 
-/// The longest text, in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
+/// Maximum length of a text in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
 const LONGEST_TEXT: usize = 1 << 16;
 
-/// The longest text of a corpus, in bytes: 16 MiB. A word has a megabyte at most, and the names of many files are one text.
+/// Maximum length of a text from a corpus: 16 MiB. A word has a megabyte at most, and the names of many files are one text.
 const LONGEST_OF_CORPUS: usize = 1 << 24;
 
-/// The parts of a report that hold texts of a corpus.
+/// Keys of a report that hold texts from a corpus.
 const OF_CORPUS: [&str; 2] = ["corpus", "examples"];
 
-/// The part of a report with the settings of the run, which include seeds of any size.
+/// Key of a report that holds the settings of the run, which include seeds of any size.
 const SETTINGS: &str = "settings";
 
 /// Fails if a number or a text of a report is out of bounds, or the report is no JSON; the error has the line.
@@ -38,15 +38,15 @@ pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
     longest: usize,
-    /// Whether whole numbers are counts.
+    /// Whether whole numbers are counts, which have a limit.
     counts: bool,
-    /// Whether this is the top of the report.
+    /// Whether the value is the report itself, and no part of it.
     is_top: bool,
     place: SchemaPlace<'a>,
 }
 
 impl Bounds<'_> {
-    /// Bounds of the value under this key.
+    /// Bounds of the value that an object has under a key.
     fn under(self, key: &str) -> Self {
         let longest = if self.is_top && OF_CORPUS.contains(&key) { LONGEST_OF_CORPUS } else { self.longest };
         let counts = self.counts && !(self.is_top && key == SETTINGS);
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 }
 
-/// Reads a key of an object with these bounds, and gives the bounds of its value.
+/// Reads a key of a JSON object within bounds, and gives the bounds of its value.
 /// The key is not copied, because a report has a quarter of a million keys.
 struct Key<'a>(Bounds<'a>);
 
@@ -161,7 +161,7 @@ pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(rep
 /// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
 
-/// A part of a schema: the range of a number, and the indices of the parts for an object's keys and a list's items.
+/// Node of a schema: the range of a number, and the indices of the nodes for an object's keys and a list's items.
 #[derive(Debug, Default)]
 struct SchemaPart {
     minimum: Option<f64>,
@@ -171,15 +171,15 @@ struct SchemaPart {
     items: Option<usize>,
 }
 
-/// All parts of a schema; the first one is the root.
+/// All nodes of a schema; the first one is the root.
 #[derive(Debug)]
 pub(super) struct Ranges(Vec<SchemaPart>);
 
-/// A place in a report, with its key; items of a list have the key of the list.
+/// Position in a report: the schema's node for it, and its key. Items of a list have the key of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaPlace<'a> {
     ranges: &'a Ranges,
-    /// `None` where the schema says nothing.
+    /// Index of the schema's node for this position; `None` where the schema says nothing.
     part: Option<usize>,
     name: &'a str,
 }
@@ -210,7 +210,7 @@ impl<'a> SchemaPlace<'a> {
         }
     }
 
-    /// A place that the schema does not describe.
+    /// Returns a position that the schema does not describe.
     pub(super) fn anywhere(self) -> Self {
         Self { part: None, ..self }
     }
@@ -219,7 +219,7 @@ impl<'a> SchemaPlace<'a> {
         Self { part: self.part().and_then(|part| part.items), ..self }
     }
 
-    /// Error text for a number that is out of its range.
+    /// Error text for a number that is out of its range; `None` if it is within.
     pub(super) fn fault(self, number: f64) -> Option<String> {
         let SchemaPart { minimum, maximum, .. } = self.part()?;
         let slack = |end: f64| ROUNDING * end.abs().max(1.0);
@@ -281,14 +281,14 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The only alternative other than null; `None` if there are several, since any of them may apply.
+/// The only alternative of a schema other than null; `None` if there are several, since any of them may apply.
 fn only_alternative(alternatives: &Value) -> Option<&Value> {
     let not_null = |schema: &&Value| schema.get("type").and_then(Value::as_str) != Some("null");
     let mut alternatives = alternatives.as_array()?.iter().filter(not_null);
     alternatives.next().filter(|_| alternatives.next().is_none())
 }
 
-/// The definition that a schema refers to, alone or as an alternative to null, if the schema adds only annotations.
+/// Name of the definition to which a schema refers, alone or as an alternative to null, if it adds only annotations.
 fn stands_for(schema: &Value) -> Option<&str> {
     const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
     let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));

@@ -10,18 +10,18 @@ use crate::system::printable::is_unprintable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Two spaces per level. An object in an array is a row: one line without spaces, except that its own arrays of objects
-    /// have one line per row. Arrays of numbers have one line.
+    /// Indented by two spaces per level. An object in an array is a row: one line without spaces, except that its own arrays of
+    /// objects have one line per row. Arrays of numbers have one line.
     Indented,
     Compact,
 }
 
-/// A value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
+/// Writes a value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
 pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
     written_with(value, layout, Digits::ALL)
 }
 
-/// As [`written`], floats rounded to `digits`.
+/// As [`written`], with floats rounded to `digits`.
 pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
     let writer = JsonWriter { layout, digits, open: Vec::new(), depth: 0, is_empty: true };
@@ -30,7 +30,7 @@ pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digit
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
 }
 
-/// An open array or object, by the layout of its values.
+/// An array or object that has begun, by the layout of its values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     /// An array before its first value.
@@ -82,7 +82,7 @@ impl JsonWriter {
         self.new_line(out)
     }
 
-    /// Begins a string, an array, a flag or null. Within a row they stay on the row's line.
+    /// Begins a string, an array, a flag or null. Within a row these values stay on the row's line.
     fn begin_other(&mut self, out: &mut (impl Write + ?Sized)) -> io::Result<()> {
         self.begin_value(out, !self.is_in_a_row())
     }
@@ -202,11 +202,10 @@ impl Formatter for JsonWriter {
 pub struct Digits(u8);
 
 impl Digits {
-    /// Every double reads back to the same value.
+    /// All 17 digits, from which every double reads back to the same value.
     pub const ALL: Self = Self(17);
-    /// Six: a share of less than 500,000 words reads back to its count of words. Rounding changes a share by at most 5e-7, less
-    /// than a
-    /// fiftieth of its standard error over 10^8 words if it is between .1 and .9.
+    /// Six digits: a share of less than 500,000 words reads back to its count of words. Rounding changes a share between .1 and
+    /// .9 by at most 5e-7, less than a fiftieth of its standard error over 10^8 words.
     pub const DEFAULT: Self = Self(6);
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 

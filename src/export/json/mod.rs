@@ -26,18 +26,19 @@ use layout::{Layout, written, written_with};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonForm {
-    /// On one line, not indented.
+    /// Whether the JSON is on one line, not indented.
     pub compact: bool,
     pub packed: bool,
 }
 
-/// A report, or a comparison of two, with a newline at the end. Floats are the shortest that read back to the same value.
+/// Writes a report, or the outcome of a command, as JSON with a newline at the end. Floats are the shortest that read back
+/// unchanged.
 pub fn render(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     let text = written(value, if form.compact { Layout::Compact } else { Layout::Indented })?;
     Ok(if form.packed { gzip::packed(text.as_bytes())? } else { text.into_bytes() })
 }
 
-/// Any value as indented JSON, in the layout of [`render`].
+/// Writes any value as indented JSON, in the layout of [`render`].
 pub fn indented(value: &impl Serialize) -> Result<String> {
     Ok(written(value, Layout::Indented)?)
 }
@@ -45,7 +46,7 @@ pub fn indented(value: &impl Serialize) -> Result<String> {
 /// Size limit of a report in bytes: 1 GiB. A report of 8192 heads, the maximum, has 660 MB over the built-in treebank.
 const LONGEST: u64 = 1 << 30;
 
-/// The text of a saved report, packed by gzip or not; `-` is standard input.
+/// Reads the text of a saved report, packed by gzip or not; `-` is standard input. Fails if the file is a partial.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = if path == Path::new("-") {
         input::stdin().and_then(|stdin| input::read_all(stdin, LONGEST))
@@ -60,7 +61,7 @@ pub fn read_text(path: &Path) -> Result<String> {
     gzip::unpacked(bytes, LONGEST).and_then(input::text).cannot("read the report", shown).class(Class::Input)
 }
 
-/// Reads a report that this program wrote earlier and may write again: an output, not an input.
+/// Reads a report that this program wrote earlier and may overwrite.
 /// Fails if the file is missing, cannot be read or is no report.
 pub fn read_earlier(path: &Path) -> Result<Report> {
     let shown = path.display().to_string();
@@ -120,7 +121,7 @@ pub fn as_saved(report: &Report, digits: Digits) -> Result<Report> {
     parse("the report", &written_with(report, Layout::Compact, digits)?)
 }
 
-/// JSON with each text and key on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
+/// Puts each text and key of JSON on one line, without characters that a terminal obeys. Invalid JSON stays, to be refused later.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
         return Cow::Borrowed(text);
@@ -176,10 +177,10 @@ fn parsed(name: &str, text: &str) -> Result<Report> {
     }
 }
 
-/// Number of bytes that are checked together without a branch: enough for SIMD, and few enough to stop early.
+/// Number of bytes of JSON that are checked together without a branch: enough for SIMD, and few enough to stop early.
 const BLOCK: usize = 4096;
 
-/// Whether all texts can be displayed unchanged. JSON has line ends only between tokens; within texts they are escaped.
+/// Whether all texts of a JSON document can be displayed unchanged. Line ends stand only between tokens; texts escape them.
 fn is_plain(json: &str) -> bool {
     let mut escapes = json.match_indices('\\').map(|(at, _)| json.as_bytes().get(at + 1));
     // Bytes first: of ten megabytes nearly all are ASCII, and decoding them takes as long as reading the report does.

@@ -34,7 +34,7 @@ struct LabelRow {
     sure: String,
 }
 
-/// The name of the colour under a label.
+/// Name of a label's colour in the style sheet of the page.
 pub fn hue(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
@@ -65,7 +65,7 @@ pub fn families(report: &Report) -> Value {
     found(report).into_iter().map(row).collect()
 }
 
-/// The head whose card stands first, and why.
+/// Name of the head whose card stands first, and a sentence that says why.
 pub fn first(report: &Report) -> (String, String) {
     let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
     let (place, why) = match (of_relation, by_margin(report).first()) {
@@ -80,7 +80,7 @@ pub fn first(report: &Report) -> (String, String) {
     (place.to_string(), format!("The first card is that of {place}: {why}."))
 }
 
-/// How many heads have a firm role, and how many labels are borderline.
+/// Sentences on how many heads have a firm role, and how many labels are borderline.
 pub fn firm(report: &Report) -> String {
     let roles = Roles::of(report);
     [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
@@ -124,7 +124,7 @@ fn neighbours(report: &Report, head: &HeadReport) -> Value {
     found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
 }
 
-/// Remarks of each study on a head, except studies whose figure or neighbours of the head are on the card already.
+/// Remarks of each study on a head, except studies whose figures or neighbours of the head are on the card already.
 fn studies(report: &Report, head: &HeadReport) -> Value {
     let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, report.known())));
     let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
@@ -207,7 +207,7 @@ fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
     drawn.collect()
 }
 
-/// Forest plot of a head's value, above the largest value of any head, with a line at 0.
+/// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
 fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| {
         let ci95 = head.ci95.get(id, None).copied().flatten();
@@ -227,7 +227,7 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
     Some(Chart::Forest(Forest::around_zero("", [head.place.to_string()], rows)))
 }
 
-/// Bar chart of a head's values by key, each with its chance level.
+/// Bar chart of a head's values of a metric by key, each with its chance level; `None` without a value.
 fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let bar = |name: String| {
         let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
@@ -262,7 +262,7 @@ pub struct StudySection {
 #[derive(Serialize)]
 pub struct StudyBeyond {
     names: Vec<&'static str>,
-    /// Why the model cannot be asked: a predicate whose subject is the model.
+    /// Why these studies do not apply to the model, as a predicate of the model.
     why: String,
 }
 
@@ -305,7 +305,7 @@ pub fn sections(report: &Report) -> Vec<StudySection> {
 /// Width in columns of the studies' summaries: room for every column of their tables.
 const WIDTH: usize = 160;
 
-/// Studies that the report lacks: first the ones that can be asked of its model, then the others, grouped by reason.
+/// Studies that the report lacks: (studies that apply to its model, other studies grouped by reason).
 pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
     let askable = Askable::of(&report.model);
     let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
@@ -345,7 +345,7 @@ pub fn by_study(report: &Report) -> Vec<Value> {
     report.sections.0.iter().filter_map(group).collect()
 }
 
-/// The tables in the order of the report.
+/// Tables of all metrics that have a value for some head, in the order of the report.
 fn tables(report: &Report) -> Vec<MetricTables> {
     let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
         .heads

@@ -25,7 +25,7 @@ use crate::report::{AttentionMaps, Caveat, Report, SentenceUnit, is_about_certai
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// The templates by name; all others fill in the blocks of `base`.
+/// Templates of pages by name; all others fill in the blocks of `base`.
 const TEMPLATES: [(&str, &str); 6] = [
     ("base", include_str!("templates/base.html")),
     ("report", include_str!("templates/report.html")),
@@ -37,7 +37,7 @@ const TEMPLATES: [(&str, &str); 6] = [
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Instructions for interactive sentences.
+/// Instructions for the interactive attention of a sentence.
 const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
@@ -96,7 +96,7 @@ pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     Ok(templates.get_template(template)?.render(Value::from(Serde(content)))?.into_bytes())
 }
 
-/// A text as HTML, with code between backticks.
+/// Escapes a text as HTML; text between backticks becomes code.
 fn with_code(text: &str) -> String {
     let escaped = escaped(text);
     let parts: Vec<&str> = escaped.split('`').collect();
@@ -114,7 +114,7 @@ fn script_hash() -> String {
     format!("sha256-{}", BASE64_STANDARD.encode(Sha256::digest(SCRIPT)))
 }
 
-/// The colours of both themes as variables, and the steps of heat maps.
+/// CSS with the colours of both themes as variables, and with a class for each step of a heat map.
 fn colours() -> String {
     let theme = |side: usize| -> String {
         Ink::all().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
@@ -130,7 +130,7 @@ fn colours() -> String {
     css
 }
 
-/// Facts that concern all numbers: model, task, corpus, intervals.
+/// Facts that concern all numbers of the page, as (name, value): model, task, corpus, intervals.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
     let [sentence, word] = model.text_units();
@@ -180,15 +180,15 @@ fn footer(report: &Report) -> String {
 
 #[derive(Serialize)]
 pub struct ShownSentence {
-    /// Whether it has thumbnails of all heads.
+    /// Whether the sentence has thumbnails of all heads.
     has_thumbnails: bool,
     about: String,
-    /// The data that the script draws, as attributes of an element.
+    /// Data that the script draws, as attributes of an HTML element.
     data: Value,
 }
 
 impl ShownSentence {
-    /// The attention of all heads of a model, with thumbnails.
+    /// Shows the attention of all heads of a model over a sentence, with thumbnails.
     pub fn of_all(maps: &AttentionMaps, grid: HeadGrid) -> Self {
         Self::new(maps, &format!("data-heads={}", grid.heads))
     }

@@ -14,7 +14,7 @@ use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
 use crate::system::counted::{counted, plural};
 
-/// Number of heads with a label of one family in each report; `None` if no study of the report gives the family.
+/// Number of heads with a label of one label family, per report; `None` if no study of a report gives the family.
 #[derive(Serialize)]
 struct FamilyCounts {
     name: String,
@@ -24,7 +24,7 @@ struct FamilyCounts {
     change: Option<Value>,
 }
 
-/// A head in all reports; `None` where a model has no such head.
+/// Row of the table of heads: one attention head in all reports. A cell is `None` where a model has no such head.
 #[derive(Serialize)]
 struct Head {
     name: String,
@@ -47,7 +47,7 @@ const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose
     words whose head is on the side that is seen; next-token and offsets to the right are of encoders alone, first-token is of \
     decoders alone, and a loss of the next token is not one of masked tokens.";
 
-/// The page of several reports, each with its name.
+/// Renders the page of several reports, as (name, report).
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let heads = heads(reports);
     let first = |head: &&Head| {
@@ -132,7 +132,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     found
 }
 
-/// How the labels of a head changed: `−det, +obj ?`, lost labels first.
+/// Labels of a head that were lost and gained between two reports: `−det, +obj ?`, lost labels first.
 fn changed(before: &HeadReport, after: &HeadReport) -> String {
     let only = |sign: &str, one: &HeadReport, other: &HeadReport| -> Vec<String> {
         let is_in = |label: &Label| other.labels.iter().any(|known| known.label == label.label);
@@ -142,7 +142,7 @@ fn changed(before: &HeadReport, after: &HeadReport) -> String {
     [only("−", before, after), only("+", after, before)].concat().join(", ")
 }
 
-/// Whether an entry stands for heads without a label.
+/// Whether a family's name stands for heads without a label.
 fn is_none(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }

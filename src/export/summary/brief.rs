@@ -26,7 +26,7 @@ const NAMED: usize = 5;
 /// (Olsson et al. 2022, Xiao et al. 2024).
 const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
-/// The sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
+/// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
 pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], width: Option<usize>) -> fmt::Result {
     super::in_brief(out, report)?;
     out.blank();
@@ -43,7 +43,7 @@ pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], wid
     next(out, labels.first().map(|(_, label)| *label))
 }
 
-/// Summary of a run on a task alone, which has no labels.
+/// Writes the summary of a run on a task alone, which has no labels.
 pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
     super::in_brief(out, report)?;
     report.views().try_for_each(|(_, view)| super::blocks(out, view.summary))?;
@@ -55,7 +55,7 @@ pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
     )
 }
 
-/// Remarks on model and corpus before the labels, on a line each: unknown tokens, copies, families.
+/// Writes remarks on the model and on the corpus, a line each: unknown tokens, copies, families of sentences.
 fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
     out.blank();
@@ -65,14 +65,14 @@ fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Whether everything in a corpus was read as it stands.
+/// Whether nothing in a corpus was skipped, left out, cut or repeated.
 fn is_read_whole(corpus: &CorpusInfo) -> bool {
     let left_out = corpus.skipped.values().chain(corpus.words_left_out.values());
     let changed = [corpus.truncated, corpus.partly_annotated().unwrap_or(0), corpus.passed_over];
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
 }
 
-/// A row for each label with the strongest evidence, at its clearest head.
+/// Writes a table of the labels with the strongest evidence, each at its clearest head.
 fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
@@ -97,7 +97,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     Ok(())
 }
 
-/// Baselines of a label's score.
+/// Baselines of a label's score, in words: chance or best offset, and word classes.
 fn beside(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
@@ -106,7 +106,7 @@ fn beside(label: &Label) -> String {
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }
 
-/// Each label once, with its clearest head: labels in [`OF_DECODERS`] first for a decoder, then relations, then others.
+/// At most [`NAMED`] labels, each once with its clearest head: for a decoder [`OF_DECODERS`] first, then relations, then others.
 fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
@@ -133,7 +133,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     named
 }
 
-/// Suggests commands for more; `first` is the strongest label of the report.
+/// Writes which commands show more; `first` is the label with the strongest evidence.
 fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     let explained =
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
@@ -148,7 +148,7 @@ fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
 /// Maximum number of heads listed with the labels that they keep; the report has all.
 const SHOWN: usize = 12;
 
-/// A paragraph for each kind of control.
+/// Writes a paragraph for each kind of control run.
 pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
@@ -173,7 +173,7 @@ pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Each family that occurs, with its mean over the seeds and its number in the analysis itself.
+/// Label families with counts in words: the mean over the seeds of a control, and the number in the analysis itself.
 fn families(
     report: &Report,
     runs: &[&ControlReport],
@@ -188,13 +188,13 @@ fn families(
     shown.collect()
 }
 
-/// Whether controls are run for labels of this family.
+/// Whether the summary of a control names a label family even if no head has such a label.
 fn is_watched(family: &str) -> bool {
     let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
     registry::detectors().any(named)
 }
 
-/// Heads that keep, with every seed, a label for which controls are run.
+/// Writes the heads that keep a label in a control with every seed. Only labels that the control is run to test count.
 fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_kept(runs).filter_map(|label| {
@@ -217,7 +217,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
 
 const HEADS_NAMED: usize = 6;
 
-/// One line per study: the heads with its labels, or for a study without labels and text the head with its largest first metric.
+/// One line per study: the heads with its labels. For a study without labels and text, the head with its largest first metric.
 pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {

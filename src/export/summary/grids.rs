@@ -48,7 +48,7 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
     Ok(())
 }
 
-/// A label as the grid shows it, with its colour and its meaning for the legend.
+/// A label as the grid of a summary shows it, with its colour and its meaning for the legend.
 struct Code {
     text: String,
     style: Style,
@@ -61,7 +61,7 @@ fn code(label: &str) -> Code {
     Code { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
-/// A sign without a colour, and its meaning.
+/// Grid entry of a sign without a colour, from `[sign, meaning]`.
 fn plain([text, meaning]: [&str; 2]) -> Code {
     Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
@@ -74,10 +74,10 @@ fn choice(head: &HeadReport) -> Code {
     head.chooses.as_ref().map_or_else(|| plain(NO_CHOICE), |chooses| code(&chooses.label))
 }
 
-/// Sign and meaning for a head without a label of how it chooses.
+/// Sign and meaning, in the grid of choices, for a head without a label of how it chooses.
 const NO_CHOICE: [&str; 2] = [UNLABELLED_SHOWN[0], "none of these"];
 
-/// Writes the grid, in parts with as many heads as fit.
+/// Writes a grid of heads, in parts with as many columns of heads as fit the width.
 fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {
@@ -110,7 +110,7 @@ fn label_cell(report: &Report, head: &HeadReport) -> String {
     format!("{style}{text}{}{style:#}", report.marks(head))
 }
 
-/// How each head chooses, in a grid of its own; nothing where no study asked.
+/// Writes the grid of how each head chooses where to attend; nothing if no study measured that.
 pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     let asks = |study: &dyn AnyStudy| study.card().choices.iter().any(|one| one.is_on(&report.settings.policy));
     let measured = |study: &dyn AnyStudy| {
@@ -136,7 +136,7 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
     legend(out, &report.heads, choice)
 }
 
-/// Heads with one meaning: their number, codes and colour.
+/// Heads whose grid entries have one meaning: (number of heads, codes, colour).
 type Coded = (usize, BTreeSet<String>, Style);
 
 /// The meanings of the codes of a grid, the most frequent first.
@@ -165,7 +165,7 @@ fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport)
     Ok(())
 }
 
-/// The legend of [`TIED`], where the grid has it.
+/// Writes the legend of the mark [`TIED`] for near ties, if some head has it.
 pub(super) fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
     let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();

@@ -24,7 +24,7 @@ pub enum Detail {
     Full,
 }
 
-/// The summary of a report, with the lines of its presets.
+/// Renders the summary of a report, with the lines of its presets.
 /// The printer strips the terminal colours where they do not belong.
 /// `width` is in columns; without it tables have their full width.
 pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Option<usize>) -> String {
@@ -105,19 +105,20 @@ fn write_summary(
     skipped(out, report)
 }
 
-/// Why the model could not read the corpus, as the first line; not if the built-in corpus merely accompanies a task.
+/// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
+/// `None` also if the built-in corpus merely accompanies a task.
 fn opening(report: &Report) -> Option<String> {
     report.unread().filter(|_| !report.is_of_box_beside_task())
 }
 
-/// The brief sentences of a report, without the warning that [`opening`] gives.
+/// Writes the brief sentences of a report, without the warning that [`opening`] gives.
 fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
     let unread = opening(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
 
-/// Facts on the run that are needed to read its labels.
+/// Writes facts on the run that are needed to read its labels: unit of the intervals, files, remarks.
 fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     let [of_model, of_corpus] = report.remarks();
     writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit())?;
@@ -149,7 +150,7 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
     }
 }
 
-/// Programs that generated the corpus, as its files state.
+/// Remarks on the programs that generated the corpus, as its files state.
 fn generators(corpus: &CorpusInfo) -> Vec<String> {
     let mut generators: Vec<&str> = corpus.files.iter().filter_map(|file| file.generated.as_deref()).collect();
     generators.dedup();
@@ -171,7 +172,7 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     Ok(())
 }
 
-/// Paragraphs on the controls; empty without controls.
+/// Paragraphs of the summary on control runs; empty without them.
 pub fn of_controls(report: &Report) -> String {
     let mut summary = Summary::default();
     brief::controls(&mut summary, report).expect("writing to a string does not fail");
@@ -209,7 +210,7 @@ fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// The parts of the corpus that were not read as they stand.
+/// Writes which parts of the corpus were skipped, left out, cut or repeated.
 fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);

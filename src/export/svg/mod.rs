@@ -28,7 +28,7 @@ pub const SMALL: f64 = 10.5;
 pub struct Svg {
     medium: Medium,
     body: String,
-    /// Bounding box of the texts.
+    /// Bounding box of all texts in the figure.
     texts: Extent,
 }
 
@@ -37,7 +37,7 @@ impl Svg {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// The document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
+    /// Returns the document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
@@ -91,27 +91,27 @@ impl Svg {
         self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
-    /// A filled polygon with this opacity.
+    /// Adds a filled polygon with this opacity, 0 to 1.
     pub fn polygon(&mut self, points: &[[f64; 2]], fill: Ink, opacity: f64) {
         let (fill, points) = (self.colour(fill), joined(points));
         let opacity = if opacity < 1.0 { format!(" fill-opacity=\"{}\"", number(opacity)) } else { String::new() };
         self.add(format_args!("<polygon points=\"{points}\" fill=\"{fill}\"{opacity}/>"));
     }
 
-    /// A curve from one point to another, bent towards `bend`, dashed or not.
+    /// Adds a curve from one point to another, bent towards `bend`. It is solid if `dashes` is empty.
     pub fn curve(&mut self, [from, bend, to]: [[f64; 2]; 3], stroke: Ink, width: f64, dashes: &str) {
         let ([x1, y1], [xb, yb], [x2, y2]) = (from.map(number), bend.map(number), to.map(number));
         self.path(&format!("M{x1} {y1}Q{xb} {yb} {x2} {y2}"), stroke, width, dashes);
     }
 
-    /// A stroked path in SVG's path syntax, dashed or not; nothing if the path is empty.
+    /// Adds a stroked path in SVG's path syntax, unless it is empty. The stroke is solid if `dashes` is empty.
     pub fn path(&mut self, path: &str, stroke: Ink, width: f64, dashes: &str) {
         if !path.is_empty() {
             self.stroke(format_args!("path d=\"{path}\""), stroke, width, dashes);
         }
     }
 
-    /// Texts on one line, each with its middle at a place; `y` is their base line.
+    /// Adds texts on one line, each as (x of its middle, text); `y` is their base line.
     pub fn words(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
         let fill = self.colour(ink);
         for (x, text) in words {
@@ -134,7 +134,7 @@ impl Svg {
         ));
     }
 
-    /// A text on one line; `y` is its base line.
+    /// Adds a text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
         let width = width_of(&printable(text), size);
         let before = match anchor {
@@ -166,7 +166,7 @@ fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
 
-/// A length with at most two decimals. An infinite one, which no figure has, is 0.
+/// Formats a length with at most two decimals. An infinite one, which no figure has, is 0.
 fn number(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0;
     // Minus zero is zero.
@@ -189,7 +189,7 @@ pub fn escaped(text: &str) -> String {
     shown
 }
 
-/// The text, or its beginning where it has more than `most` characters.
+/// Returns a text, cut to its beginning and an ellipsis if it has more than `most` characters.
 pub fn clipped(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -228,7 +228,7 @@ pub fn width_of(text: &str, size: f64) -> f64 {
     text.chars().map(of_letter).sum::<f64>() * size
 }
 
-/// The room beside texts, in pixels.
+/// Margin left and right of texts in a figure, in pixels.
 const BESIDE: f64 = 4.0;
 
 /// The smallest box around texts: its left, top, right and bottom.
@@ -248,7 +248,7 @@ impl Extent {
         self.0 = [x1.min(left), y1.min(base - ASCENT * size), x2.max(left + width), y2.max(base + DESCENT * size)];
     }
 
-    /// Left, top, width and height of a figure with at least this size that contains all its texts.
+    /// `[left, top, width, height]` of a figure with at least this size that contains all its texts.
     pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
         let [left, top] = [x1 - BESIDE, y1].map(|end| end.floor().min(0.0));

@@ -11,7 +11,7 @@ use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
 use crate::system::printable::printable;
 
-/// The table; an empty cell is a value that could not be computed, or a label that the head does not have.
+/// Renders a report as CSV. An empty cell is a value that could not be computed, or a label that the head does not have.
 ///
 /// Columns: `layer`, `head`, `name`, `primary`, all `labels` and the `borderline` ones (separated by spaces); with controls
 /// `kept.<control>` (labels that the head keeps in that control with every seed); metrics by their keys in the JSON report
@@ -56,7 +56,7 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// A flat table; the cell of a value that could not be computed is empty.
+/// Renders a flat table as CSV; the cell of a value that could not be computed is empty.
 pub fn table(table: &Table) -> Result<Vec<u8>> {
     let cell = |cell: &Cell| match cell {
         Cell::Empty => String::new(),
@@ -73,7 +73,7 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
-/// CSV of lines of cells, the header first, made safe for terminals and spreadsheets.
+/// Renders lines of cells as CSV, the header first, made safe for terminals and spreadsheets.
 /// Fails if lines differ in their number of cells.
 pub fn lines(lines: &[Vec<String>]) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());

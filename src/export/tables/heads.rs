@@ -13,12 +13,12 @@ use crate::system::printable::one_line;
 
 const EFFECT: &str = "loss_effect";
 
-/// One row per head. Columns on how heads choose and on effects are there if these were measured.
+/// The flat table of heads, a row per head. Columns on how heads choose and on effects are there if these were measured.
 ///
 /// Columns: `layer`, `head`, `name`, in some models `key_value_group`, `primary`, and the `score`, `ci95_low`, `ci95_high`,
 /// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
-/// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and
-/// `description`, the sentence.
+/// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and `description`,
+/// the sentence.
 pub fn heads(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
     let row = |head: &HeadReport| {
@@ -73,7 +73,7 @@ fn of_choice(chooses: Option<&Label>) -> [NamedCell; 5] {
     ]
 }
 
-/// Columns of the effect; empty if effects were not measured.
+/// Columns of the effect on the loss of removing a head; empty if effects were not measured.
 fn of_effect(head: &HeadReport) -> Vec<NamedCell> {
     let Some(effect) = head.metrics.by_name().get(EFFECT).map(|effect| **effect) else { return Vec::new() };
     let ci95 = head.ci95.by_name().get(EFFECT).and_then(|ci95| **ci95);
@@ -88,10 +88,10 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
-/// A number column of the terminal: heading, and the names in the table for the number and the ends of its interval.
+/// Number column in the terminal: (heading, name of the number's column, names of the columns with the ends of its interval).
 type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
 
-/// One row per head, rounded; on a narrow terminal, the sentence is dropped first.
+/// The table of heads for the terminal: one row per head, rounded. On a narrow terminal, the sentence is dropped first.
 pub fn of_heads(report: &Report) -> Summary {
     let found = heads(report);
     let has = |column: &str| found.columns.iter().any(|known| known == column);
@@ -144,12 +144,12 @@ pub fn of_heads(report: &Report) -> Summary {
     out
 }
 
-/// The cell of a row in a column; empty if there is no such column.
+/// The cell of a row in a named column; [`Cell::Empty`] if there is no such column.
 pub(super) fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
     table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
 }
 
-/// A number with half of its interval, as on the card of a head; empty if there is none.
+/// Formats a number with half of its interval, as on the card of a head; empty if the column has no number.
 fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) -> String {
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };
@@ -157,7 +157,7 @@ fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) 
     decimal(shown, 3) + &plus_minus(ends, 3)
 }
 
-/// The table as data: an object for each head, with the columns as keys.
+/// The table of heads as data: an object for each head, with the columns as keys.
 pub fn heads_data(report: &Report) -> Vec<Map<String, Value>> {
     let Table { columns, rows, .. } = heads(report);
     let value = |cell: Cell| match cell {

@@ -9,7 +9,7 @@ use crate::system::printable::printable;
 
 const DIGITS: usize = 3;
 
-/// Positive numbers below this would be rounded to 0.
+/// Positive numbers below this would be rounded to 0, and are written as an upper bound instead.
 const SMALLEST: f64 = 0.0005;
 
 /// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
@@ -21,7 +21,7 @@ struct LatexColumn {
     cells: Vec<String>,
 }
 
-/// The table, without columns that have no value, and without `layer` and `head` if there is a `name`.
+/// Renders a flat table as LaTeX, without columns that have no value, and without `layer` and `head` if there is a `name`.
 pub fn table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
     written(|out| {
@@ -37,14 +37,14 @@ pub fn table(table: &Table, caption: &str) -> String {
     })
 }
 
-/// Suffixes of a report's columns in a table of several reports.
+/// Suffixes of a report's columns in a table of several reports: an accuracy, and whether its label is firm.
 const ACCURACY: &str = ".accuracy";
 const FIRM: &str = ".firm";
 
 /// The mark of an accuracy whose label is firm.
 const STAR: &str = "$^{*}$";
 
-/// Index of the `firm` column that belongs to a column of accuracies and decides their stars.
+/// Index of the `firm` column that belongs to a column of accuracies and decides their stars; `None` if there is none.
 pub fn starred(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
     table.columns.iter().position(|other| *other == firm)
@@ -89,7 +89,7 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     table.columns.iter().enumerate().filter_map(column).collect()
 }
 
-/// Headings in a paper for columns whose names do not suit.
+/// Column headings in LaTeX by column name, where the name itself does not suit a paper.
 const HEADINGS: [(&str, &str); 7] = [
     ("name", "head"),
     ("primary", "label"),

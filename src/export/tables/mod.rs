@@ -44,7 +44,7 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
     })
 }
 
-/// One table of this name over several named reports.
+/// Joins the table of this name from several named reports. Fails if a report lacks it.
 pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
     let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
     let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
@@ -90,7 +90,7 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Why a table of the report has no rows, and what would fill it.
+/// Error for a table of the report without rows: why it has none, and what would fill it.
 pub fn without_rows(report: &Report, name: &str) -> Error {
     let view = |study: &str| report.views().find(|(known, _)| known.card().name == study);
     let (why, filled) = match (name, with_table(name)) {
@@ -206,12 +206,12 @@ const OF_EACH: [&str; 3] = ["head", "accuracy", "firm"];
 /// The columns of [`PAPER`] that do not depend on the head, and that reports over one corpus share.
 const BASELINES: [&str; 2] = ["offset", "word_classes"];
 
-/// One table from the tables of several reports, each named by its report; there is at least one.
+/// Joins tables of one name, each as (report name, table); there is at least one.
 fn together(tables: &[(&str, Table)]) -> Table {
     if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
 }
 
-/// All rows one below the other, with the report in the first column.
+/// Joins tables by putting all rows one below the other, with the report's name in the first column.
 fn stacked(tables: &[(&str, Table)]) -> Table {
     let name = tables[0].1.name;
     let rows = tables.iter().flat_map(|(report, table)| {
@@ -224,7 +224,8 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// A row for each relation of any report, with [`OF_EACH`] per report, and [`BASELINES`] once or, if they differ, per report.
+/// Joins tables side by side: a row for each relation of any report, with the columns [`OF_EACH`] per report.
+/// The columns [`BASELINES`] are there once or, if they differ, per report.
 fn side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
     for relation in tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell(table, row, KEY))) {

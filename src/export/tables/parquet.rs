@@ -56,7 +56,7 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     Ok(writer.into_inner()?)
 }
 
-/// The type that all cells of a column fit in; `DOUBLE` for an empty column.
+/// Parquet type that all cells of a column fit in; `DOUBLE` for an empty column.
 fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     let of = |cell: &Cell| match cell {
         Cell::Empty => None,
@@ -73,7 +73,7 @@ fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     cells.filter_map(of).reduce(wider).unwrap_or(Physical::DOUBLE)
 }
 
-/// Writes the next column: its values, and which rows have one.
+/// Writes the next column of a row group: its values, and which rows have one.
 fn column<'a, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     cells: impl Iterator<Item = &'a Cell>,

@@ -22,7 +22,7 @@ use crate::system::errors::Facts;
 use crate::system::printable::printable;
 use crate::system::terminal::say;
 
-/// Parser for study names; names of the previous version become current ones.
+/// Parser for study names. It replaces a former name of a study by the current one.
 pub(super) fn names() -> impl TypedValueParser<Value = String> {
     let value = |study: &&dyn AnyStudy| {
         let card = study.card();
@@ -39,7 +39,7 @@ pub(super) fn list() -> String {
     format!("Switch studies on that do not run by default. Several are separated by commas:{studies}")
 }
 
-/// Settings of the studies that remove heads one by one; refuses these options if no such study runs.
+/// Ablation settings; `None` if no study removes or cuts heads. Fails if an option is given whose study does not run.
 pub(super) fn ablation(
     (selection, task): (&Selection, Option<TaskKind>),
     removal: Option<Replacement>,
@@ -116,7 +116,7 @@ pub(super) fn ablation(
 /// Maximum number of probed columns: sums are kept for each combination of columns that a word has.
 const MOST_PROBES: usize = 4;
 
-/// Columns to probe for, without duplicates; refuses more than [`MOST_PROBES`], and any if the probing study does not run.
+/// Columns to probe for, without duplicates. Fails if there are more than [`MOST_PROBES`], or any without the probing study.
 pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
     let mut probes: Vec<String> = Vec::new();
     for name in named {
@@ -136,7 +136,7 @@ pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<St
     Ok(probes)
 }
 
-/// The value of an option that belongs to one study; refuses it if the study does not run.
+/// Returns the value of an option that belongs to one study. Fails if a value is given and the study does not run.
 pub(super) fn of_study<T: Display>(
     selection: &Selection,
     option: &'static str,
@@ -158,7 +158,7 @@ pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
     Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
 }
 
-/// Options for links between words; refuses them if the study of links does not run.
+/// Reads the options for links between words. Fails if one is given and the study of links does not run.
 pub(super) fn links(
     selection: &Selection,
     from: Option<LinksFrom>,
@@ -180,7 +180,7 @@ pub(super) fn links(
     Ok(LinkOptions { from, file, rules, types })
 }
 
-/// Refuses a corpus that can be read only once (such as standard input) if the run would read it again.
+/// Fails if the run would read a corpus again that can be read only once, such as standard input.
 pub(super) fn refuse_reading_again(
     corpus: &[Input],
     studies: &[&'static dyn AnyStudy],

@@ -429,7 +429,7 @@ fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
     studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
-/// The outcome of a shard. Without `--after` it has no labels yet, so labelling options are refused.
+/// The outcome of a shard (a partial). Without `--after` it has no labels yet, so labelling options are refused.
 fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
     let wanted = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);

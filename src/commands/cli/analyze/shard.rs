@@ -29,7 +29,7 @@ struct Engine {
     bounds: &'static [&'static str],
 }
 
-/// Sources for the variables: <https://slurm.schedmd.com/job_array.html>,
+/// Schedulers that `auto/N` knows. Sources for the variables: <https://slurm.schedmd.com/job_array.html>,
 /// <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
 /// <https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html>.
 const ENGINES: [Engine; 3] = [
@@ -68,7 +68,8 @@ fn shown(value: &str) -> String {
 }
 
 impl ShardArgument {
-    /// The shard; `variable` looks up an environment variable.
+    /// Returns the shard. `variable` looks up an environment variable.
+    /// Fails for `auto/N` unless exactly one scheduler gives the job a number within its array.
     pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, Usage> {
         let of = match self {
             Self::Named(shard) => return Ok(shard),

@@ -27,7 +27,7 @@ pub fn syntax() -> OptionSyntax {
     OptionSyntax { options: long.collect(), read }
 }
 
-/// Parses options from these words. Errors come without advice about the command line.
+/// Parses options of `headscope analyze` from words of a command line. Errors come without clap's advice on usage.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let mut known = known().no_binary_name(true);
     let matches = known.try_get_matches_from_mut(words);
@@ -56,7 +56,7 @@ fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
     known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
 }
 
-/// The error of clap, without its advice on the command line.
+/// Text of a clap error on one line, without advice on usage.
 fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -94,7 +94,7 @@ const TABLES: &[Named<ComparedTable>] = &[
 ];
 
 impl CompareArguments {
-    /// The command; its exit status is 1 if a finding of `--fail-on` is met.
+    /// Validates the arguments into a command. Its exit status is 1 if a finding of `--fail-on` is met.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { sides, matched, matching, fail_on, table, numbers, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
@@ -283,7 +283,7 @@ fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
 }
 
-/// Adds to the refusal of `compare --fail-on syntactic` the command that fails on a category of labels.
+/// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.
 pub fn suggested(mut refusal: clap::Error) -> clap::Error {
     let category = categories().into_iter().find(|category| value(&refusal) == Some(category));
     let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
@@ -295,7 +295,7 @@ pub fn suggested(mut refusal: clap::Error) -> clap::Error {
 }
 
 impl GateArguments {
-    /// The command; its exit status is 1 if a role was lost.
+    /// Validates the arguments into a command. Its exit status is 1 if a firm role was lost.
     pub fn command(self) -> Result<Command, Usage> {
         let Self { sides, families, json, quiet } = self;
         let printed = match (json, quiet) {
@@ -308,7 +308,7 @@ impl GateArguments {
     }
 }
 
-/// Two analyses, and how both are labelled.
+/// The two analyses of a comparison, and the policy by which both are labelled.
 #[derive(Args)]
 pub struct SidesArguments {
     /// A report in JSON, or a partial (.headscope); `-` reads a report from standard input
@@ -329,7 +329,7 @@ pub struct SidesArguments {
     threads: Option<u16>,
 }
 
-/// Where the outcome of a comparison goes.
+/// Outputs of a comparison: terminal, JSON and files.
 #[derive(Args)]
 pub struct OutcomeArguments {
     /// Print all of it, not one page
@@ -348,7 +348,7 @@ pub struct OutcomeArguments {
 }
 
 impl OutcomeArguments {
-    /// The destinations of `what`, which can be written in these formats.
+    /// Destinations of an outcome that can be written in `formats`; `what` names the outcome in errors.
     /// Fails if a file is named twice, or has another extension.
     pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {
         let Self { full, json, quiet, mut outputs } = self;
@@ -370,7 +370,7 @@ impl OutcomeArguments {
 }
 
 impl SidesArguments {
-    /// Fails if both are standard input, or a preset adds studies.
+    /// Validates the options of the two analyses. Fails if both are standard input, or a preset adds studies.
     pub fn named(self) -> Result<SidesOptions, Usage> {
         let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {

@@ -18,7 +18,7 @@ use crate::model::tokenizer::TokenizerOptions;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
 
-/// Texts, or sentences of a corpus.
+/// Sentences to read: texts on the command line, or sentences of a corpus.
 #[derive(Args)]
 pub struct SentenceArguments {
     /// This text; the first is sentence 0. May be repeated
@@ -55,7 +55,7 @@ impl SentenceArguments {
         Ok(words)
     }
 
-    /// `tokenizer` is how text becomes tokens, and `strict` whether a sentence that must be left out is an error.
+    /// Validates the arguments. `tokenizer` says how text becomes tokens, and `strict` that skipping a sentence is an error.
     /// `find` is a word that sentences of a corpus must have, and `limit` the maximum number of sentences.
     /// Fails if the corpora cannot be used, or have no text to cut.
     pub fn options(
@@ -90,7 +90,7 @@ pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result
     }
 }
 
-/// Each head once, in the order in which they are named.
+/// Removes duplicate attention heads and keeps the order in which they are named.
 pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
     let mut seen = BTreeSet::new();
     heads.retain(|head| seen.insert(*head));

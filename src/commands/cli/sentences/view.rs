@@ -168,7 +168,7 @@ impl ViewArguments {
         Ok(Command::new(move || view(&options)))
     }
 
-    /// Refuses options for tensors, and a missing `--head`, if attention is drawn or printed.
+    /// Fails if an option for tensors is given, or `--head` is missing, although attention is drawn or printed.
     fn ensure_shown(&self) -> Result<(), Usage> {
         let of_tensors = [
             ("layer", !self.layers.is_empty()),

@@ -14,7 +14,7 @@ use crate::sequences::reading::Spacing;
 use crate::system::boxed;
 use crate::system::errors::Facts;
 
-/// Where models may come from.
+/// Sources of a model beside its name: the Hub or only its cache, and a LoRA adapter.
 #[derive(Args)]
 pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
@@ -25,7 +25,7 @@ pub struct NetworkArguments {
     pub adapter: Option<PathBuf>,
 }
 
-/// How the model's tokenizer reads text.
+/// Options of the model's tokenizer: how words and residue sequences are looked up and split.
 #[derive(Args)]
 pub struct TokenizerArguments {
     /// Look each word up as one entry of the model's vocabulary, as it is
@@ -48,7 +48,7 @@ impl TokenizerArguments {
     }
 }
 
-/// Which sentences.
+/// Corpora from which sentences are read, and their format.
 #[derive(Args)]
 pub struct CorpusArguments {
     /// A file or a folder; may be repeated [default: box:gold]

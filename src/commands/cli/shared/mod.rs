@@ -33,7 +33,7 @@ impl Command {
     }
 }
 
-/// A value, its name, and a line of help.
+/// An argument's value, its name on the command line, and its line of help.
 pub type Named<T> = (T, &'static str, &'static str);
 
 pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedValueParser<Value = T> {
@@ -80,10 +80,10 @@ pub fn help(text: &str, classes: &[Class]) -> String {
 // The headings under which the help lists options.
 pub const INPUT: &str = "Input";
 pub const STUDIES: &str = "Studies";
-/// Options of control runs, against which labels are checked.
+/// Heading of the options of control runs, against which labels are checked.
 pub const CONTROL: &str = "Controls";
 pub const SHARDS: &str = "Shards";
-/// Options for reports, the summary and labelling.
+/// Heading of the options for reports, the summary and labelling.
 pub const OUTPUT: &str = "Output";
 
 /// Refuses outputs that would overwrite one another or a corpus, even if the paths are spelt differently.
@@ -102,7 +102,7 @@ pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usag
     Ok(())
 }
 
-/// Fails unless a corpus may have plain text, the only kind of text that can be cut.
+/// Fails unless a corpus may have plain text, since no other text can be cut (`--truncate`).
 pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
     if corpora.iter().any(Input::may_have_text) {
         return Ok(());
@@ -122,7 +122,7 @@ pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
     anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
 }
 
-/// Each head once, ascending.
+/// Sorts attention heads and removes duplicates.
 pub fn ascending(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }

@@ -51,7 +51,7 @@ pub fn bytes_or_none(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { bytes(text).map_err(|expected| format!("{expected}, or 0")) }
 }
 
-/// Reads a share in per cent: `1%`, or `1`.
+/// Reads a percentage above 0, such as `1%` or `1`, and returns it as a share.
 pub fn share(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent: &f64| *percent > 0.0 && percent.is_finite());

@@ -15,14 +15,14 @@ pub fn any() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
 }
 
-/// Parser for commands that measure nothing: its help lists only policies, and [`refuse_studies`] refuses other presets.
+/// Parser of `--preset` for commands that measure nothing. Help lists only policies; [`refuse_studies`] refuses other presets.
 pub fn policies() -> PossibleValuesParser {
     let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
 /// The presets with these names, without duplicates; clap has checked the names.
-/// Fails if two of them exclude all other labels.
+/// Fails if two of them give their own labels and no others.
 pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
     let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
@@ -46,7 +46,7 @@ pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
     }
 }
 
-/// Another policy for a saved report.
+/// Policy (file or presets) by which a saved report is labelled anew.
 #[derive(Args)]
 pub struct PolicyArguments {
     /// Label every head anew by the thresholds of this TOML file; what it leaves out has its default, or the preset's value

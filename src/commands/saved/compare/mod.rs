@@ -91,9 +91,9 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
     Ok(compared([&a, &b], matching, *pairing == Pairing::Unknown))
 }
 
-/// Compares two sides with equal numbers of layers and heads, by place or by `matching`.
-/// `matching`: each head's partner in `b`, `[layers * heads]`, and how many partners both halves of the text agree on.
-/// `is_unknown`: the models' relation is unknown.
+/// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
+/// `matching`: index in `b` of each head's partner, `[layers * heads]`, and how many partners both halves of the text agree on.
+/// `is_unknown`: whether nothing is known of how the models are related, which adds a caveat.
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.circumstances.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
@@ -159,7 +159,7 @@ fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
     }
 }
 
-/// Comparison per family of labels that some head has, in the order of the detectors.
+/// Compares the two analyses per label family that some head has, in the order of the detectors.
 fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
     let order: BTreeMap<&str, usize> =
@@ -187,7 +187,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     met.into_iter().map(family).collect()
 }
 
-/// Stands for the first label of a head that writes a constant on this side only.
+/// Entry in place of the first label of a head that writes a constant in this analysis and not in the other.
 const CONSTANT: &str = "constant";
 
 struct Assessed<'a> {
@@ -195,7 +195,7 @@ struct Assessed<'a> {
     policy: &'a Policy,
     is_read: bool,
     absent: &'a [usize],
-    /// Assessments of all labels, `[heads][labels]`.
+    /// Assessments of every head for every label (except for labels of how it chooses), `[heads][labels]`.
     roles: Vec<Vec<Assessment>>,
     choices: Vec<Vec<Assessment>>,
 }
@@ -213,7 +213,7 @@ impl<'a> Assessed<'a> {
         }
     }
 
-    /// First label of a head, or for an idle head the reason.
+    /// First label of a head. For a head that does nothing, the reason in its place.
     fn primary(&self, place: usize, idle: Option<Idleness>) -> String {
         match idle {
             Some(Idleness::Absent) => ABSENT.to_owned(),
@@ -224,7 +224,7 @@ impl<'a> Assessed<'a> {
     }
 }
 
-/// Compares every head with its partner on the second side, `[layers * heads]`. Heads absent from both sides are left out.
+/// Compares every head of `a`, unless both models lack it, with its partner in `b`. `partners`: indices, `[layers * heads]`.
 fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.circumstances.model.grid();
     let like_counts = |label: &str| a.has_like_counts(b, label);
@@ -261,13 +261,13 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     (0..grid.count()).filter(is_there).map(head).collect()
 }
 
-/// Assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
+/// Keeps the assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
 fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
     assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
-/// Compares the labels that a head has on either side, firm or borderline.
-/// `idle`: why the head does nothing on a side, which then has no labels.
+/// Compares each label, firm or borderline, that a head has in at least one analysis.
+/// `idle`: why the head does nothing in an analysis, in which it then has no labels.
 fn of_labels(
     (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
     like_counts: &dyn Fn(&str) -> bool,
@@ -310,7 +310,7 @@ fn of_labels(
     names.into_iter().map(comparison).collect()
 }
 
-/// Standing of a head for a label on one side; `None`: not assessed. A missing head is out of reach of every label.
+/// Standing of a head for a label in one analysis; `None`: not assessed. A missing head is out of reach of every label.
 fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
@@ -319,7 +319,8 @@ fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<Lab
     }
 }
 
-/// Fate of a label that a head has on at least one side, from its standing on both; `None`: it could not be assessed.
+/// Fate of a label, from its standings in both analyses; a standing is `None` if the label could not be assessed.
+/// The head must have the label in at least one of them. Fails with the reason if the standings cannot tell.
 fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
     match sides {
@@ -336,7 +337,7 @@ fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     }
 }
 
-/// The fate of a head by all the labels that it has on either side.
+/// Fate of a head, from the fates of all labels that it has in either analysis.
 fn of_all(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
     let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));

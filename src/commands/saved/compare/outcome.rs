@@ -10,225 +10,223 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 
-/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+/// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Whether the labels of heads are stable between two analyses.
+/// Comparison of two analyses: whether the labels of their attention heads are stable.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope compare")]
 pub struct CompareOutcome {
-    /// The version of this schema.
+    /// Version of the schema of this document.
     pub schema_version: u32,
-    /// Whether some label, or how some head chooses, was gained, lost or changed.
+    /// Whether some head has lost, gained or changed a label, or a label of how it chooses.
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
-    /// The caveat on comparing heads by place; null where the weights are the same, heads were matched, or `--matched` says
-    /// that one model was trained on from the other.
+    /// Caveat that heads are compared by layer and number although the models may be unrelated; null where the weights are the
+    /// same, heads were matched, or `--matched` says that one model was trained on from the other.
     pub lineage: Option<String>,
-    /// How heads were matched; null where they are compared by place.
+    /// Statistics of matched heads (`--match`); null where heads are compared by layer and number.
     pub matched: Option<MatchedHeads>,
-    /// The heads that do nothing on one side alone: their roles on the other are lost or gained.
+    /// Heads that do nothing in exactly one analysis; their roles in the other are lost or gained.
     pub idle: Vec<IdleHead>,
-    /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
+    /// Why no label is firm in an analysis whose model could not read the corpus, in words; null where both could.
     pub unread: Option<String>,
-    /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
+    /// Number of sampling units of each analysis that has too few for a test, in words; null where tests were possible.
     pub too_few_units: Option<String>,
-    /// The first analysis.
+    /// File, model and corpus of the first analysis.
     pub a: Described,
-    /// The second analysis.
+    /// File, model and corpus of the second analysis.
     pub b: Described,
-    /// How far the two agree on heads.
+    /// Agreement of the two analyses on the labels of each head.
     pub agreement: HeadAgreement,
-    /// Number of heads per outcome, by their labels.
+    /// Number of heads per outcome (kept, gained, lost and so on), by all their labels.
     pub heads_by_outcome: OutcomeCounts,
-    /// Number of heads per outcome, by how they choose; null where no side says how any head does.
+    /// Number of heads per outcome, by their labels of how they choose; null where neither analysis has such labels.
     pub choices_by_outcome: Option<OutcomeCounts>,
-    /// Number of labels per outcome, without the labels of how heads choose.
+    /// Number of labels per outcome, summed over heads, without labels of how heads choose.
     pub labels_by_outcome: OutcomeCounts,
-    /// The labels of `labels_by_outcome` that cannot be told, by where they are firm.
+    /// Number of labels whose outcome could not be told, by the analyses in which they are firm.
     pub untold: UntoldCounts,
-    /// One object for each head, layer by layer.
+    /// One object for each attention head, layer by layer.
     pub heads: Vec<HeadComparison>,
-    /// One object for each family of labels that some head has on either side.
+    /// One object for each label family, such as `syntactic:<relation>`, that some head has in either analysis.
     pub families: Vec<FamilyComparison>,
-    /// Facts about the runs that the two do not share.
+    /// Settings and facts in which the two runs differ.
     pub not_shared: Vec<Fact>,
 }
 
-/// How far two analyses agree on heads.
+/// Agreement of two analyses on the labels of each head.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct HeadAgreement {
-    /// On the first label of each head, `primary` of a report: firm or borderline, or `unlabelled`.
+    /// Agreement on each head's first label (`primary` of a report), firm or borderline, or `unlabelled`.
     pub first_label: CategoryAgreement,
-    /// On the whole set of its firm labels; heads without one have an empty set.
+    /// Agreement on each head's set of firm labels, which may be empty.
     pub firm_labels: CategoryAgreement,
-    /// On the label of how it chooses, firm or borderline, or none; null where no side says how any head does.
+    /// Agreement on each head's label of how it chooses, firm or borderline, or none; null where neither analysis has any.
     pub choice: Option<CategoryAgreement>,
 }
 
-/// The fate of a label, or of a head by all its labels.
+/// Outcome of a label between two analyses, or of a head by all its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// The label is firm on both sides. Of a head: some label is, and none was gained or lost.
+    /// Label: it is firm in both analyses. Head: some label was kept, and none was gained or lost.
     Kept,
-    /// It is out of reach in the first analysis and firm in the second. Of a head: the first has no firm label of it.
+    /// Label: it is out of reach in the first analysis and firm in the second. Head: it has no firm label in the first.
     Gained,
-    /// It is firm in the first analysis and out of reach in the second. Of a head: the second has no firm label of it.
+    /// Label: it is firm in the first analysis and out of reach in the second. Head: it has no firm label in the second.
     Lost,
-    /// A label was gained or lost, and both sides of the head have a firm one.
+    /// Head: a label was gained or lost, and it has a firm label in both analyses.
     Changed,
-    /// One side at least could not decide: `doubt` says why. Of a head: this is so of all its labels.
+    /// Label: at least one analysis cannot decide, for the reason in `doubt`. Head: this holds of all its labels.
     CouldNotTell,
-    /// Neither side of the head has a label, firm or borderline.
+    /// Head: it has no label, firm or borderline, in either analysis.
     None,
 }
 
-/// Why it cannot be told what became of a label.
+/// Reason why the outcome of a label cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
     /// The thresholds of the label differ between the two policies.
     OtherThresholds,
-    /// The study that gives the label did not run on one side.
+    /// The study that gives the label did not run in one analysis.
     NotMeasured,
-    /// One side has fewer queries or sentences than a label asks for (`min_queries`, `min_sentences`, `syntactic_min_count`),
-    /// or no score at all.
+    /// One analysis has too few queries or sentences (`min_queries`, `min_sentences`, `syntactic_min_count`), or no score.
     TooLittle,
-    /// The label is borderline on one side or on both: the score is above the threshold, but not significantly.
+    /// The label is borderline in one analysis or in both: the score is above the threshold, but not significantly.
     Borderline,
-    /// The label is firm on one side; on the other the score is below the threshold, but not significantly, or another label of
-    /// the head excludes this one.
+    /// The label is firm in one analysis. In the other it is not significantly below the threshold, or another label excludes it.
     WithinReach,
-    /// The label is firm on one side; on the other the score is below the threshold and rests on too few blocks for a test.
+    /// The label is firm in one analysis. In the other the score is below the threshold and rests on too few blocks for a test.
     Untested,
-    /// The model could not read the corpus on one side or on both (`corpus.health`).
+    /// The model could not read the corpus in one analysis or in both (`corpus.health`).
     Unread,
-    /// The label is about frequencies of tokens, which each side counted in a corpus of another size (`--counts` gives both the same).
+    /// The label rests on token counts, which the analyses took from corpora of different sizes (`--counts` gives both the same).
     OtherCounts,
 }
 
-/// Counts per outcome.
+/// Number of labels, or of heads, per outcome.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OutcomeCounts {
-    /// Kept.
+    /// Number of labels or heads that were kept.
     pub kept: usize,
-    /// Gained.
+    /// Number of labels that were gained, or of heads that gained their first firm label.
     pub gained: usize,
-    /// Lost.
+    /// Number of labels that were lost, or of heads that lost every firm label.
     pub lost: usize,
-    /// Changed; of labels 0.
+    /// Number of heads that gained or lost a label and have a firm one in both analyses; 0 for labels.
     pub changed: usize,
-    /// Could not be told; of labels also those that are firm on neither side, which the printed count leaves out (`untold`).
+    /// Number that could not be told. Labels include those firm in neither analysis, which the printed count omits (`untold`).
     pub could_not_tell: usize,
-    /// Without a label on either side; of labels 0.
+    /// Number of heads without a label in either analysis; 0 for labels.
     pub none: usize,
 }
 
-/// Labels whose fate could not be told, by where they are firm.
+/// Number of labels whose outcome could not be told, by the analyses in which they are firm.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UntoldCounts {
-    /// In the first analysis alone: they are firm no more, and it is not shown that they are lost.
+    /// Labels firm in the first analysis alone: firm no more in the second, and not shown to be lost.
     pub firm_in_a: usize,
-    /// In the second analysis alone.
+    /// Labels firm in the second analysis alone, and not shown to be gained.
     pub firm_in_b: usize,
-    /// In neither: they are borderline in one or both.
+    /// Labels firm in neither analysis: borderline in one or both.
     pub firm_in_neither: usize,
-    /// In both, by other thresholds.
+    /// Labels firm in both analyses, under different thresholds or token counts.
     pub firm_in_both: usize,
 }
 
-/// A head in both analyses.
+/// An attention head, compared between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct HeadComparison {
-    /// The head of the first analysis.
+    /// Layer and number of the head in the first analysis.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Its partner in the second.
+    /// Layer and number of the head's partner in the second analysis.
     pub partner: HeadPlace,
-    /// The fate of its labels.
+    /// Outcome of the head, by all its labels.
     pub outcome: Fate,
-    /// Its first label in the first analysis, firm or borderline, or `unlabelled`; `absent`, `removed` or `constant` of a head that
-    /// does nothing there (`idle`).
+    /// First label of the head in the first analysis, firm or borderline, or `unlabelled`. A head that does nothing there has
+    /// `absent`, `removed` or `constant` (`idle`).
     pub primary_a: String,
-    /// The first label in the second.
+    /// First label of the head's partner in the second analysis; as `primary_a`.
     pub primary_b: String,
-    /// Every label that it has on either side, firm or borderline, in the order of the alphabet.
+    /// Every label that the head has in either analysis, firm or borderline, in alphabetical order.
     pub labels: Vec<LabelComparison>,
-    /// How it chooses; null where neither side says.
+    /// How the head chooses where to attend; null where neither analysis has a label of that.
     pub choice: Option<ChoiceComparison>,
 }
 
-/// How a head chooses in both analyses.
+/// How a head chooses where to attend, compared between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct ChoiceComparison {
-    /// The fate of its way of choosing.
+    /// Outcome of the head, by its labels of how it chooses.
     pub outcome: Fate,
-    /// The label of the first analysis, firm or borderline; null without one.
+    /// Label of how the head chooses in the first analysis, firm or borderline; null without one.
     pub a: Option<String>,
-    /// The label in the second.
+    /// Label of how the head chooses in the second analysis, firm or borderline; null without one.
     pub b: Option<String>,
-    /// All labels of how the head chooses, on either side.
+    /// All labels of how the head chooses, from either analysis.
     pub labels: Vec<LabelComparison>,
 }
 
-/// A label of a head in both analyses.
+/// A label of an attention head, compared between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct LabelComparison {
-    /// The label.
+    /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// Its family.
+    /// Family of the label, such as `syntactic:<relation>`.
     pub family: String,
-    /// The fate of the label.
+    /// Outcome of the label: kept, gained, lost, or could not tell.
     pub outcome: Fate,
-    /// Why it cannot be told; null where it can.
+    /// Reason why the outcome of the label cannot be told; null where it can.
     pub doubt: Option<Doubt>,
-    /// The evidence in the first analysis; null where the head could not be assessed.
+    /// Evidence for or against the label in the first analysis; null where the head could not be assessed.
     pub a: Option<LabelEvidence>,
-    /// The evidence in the second.
+    /// Evidence for or against the label in the second analysis; null where the head could not be assessed.
     pub b: Option<LabelEvidence>,
 }
 
-/// The evidence for or against a label on one side.
+/// Evidence for or against a label of a head in one analysis.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LabelEvidence {
-    /// How the head stands to the label.
+    /// Standing of the head for the label, such as firm or borderline.
     pub standing: LabelStanding,
-    /// The number that the rule holds against its threshold.
+    /// Name of the metric that the label's rule compares with its threshold.
     pub number: String,
-    /// The score.
+    /// Score of the label in this analysis, on the label's own scale.
     pub score: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of the score; null where there is none.
     pub ci95: Option<Interval>,
-    /// The threshold that it has to reach.
+    /// Threshold that the score has to reach.
     pub threshold: f64,
-    /// The q-value of the label; null where the score is below its threshold, or there is no test.
+    /// q-value of the label; null where the score is below its threshold, or there is no test.
     pub q: Option<f64>,
-    /// How far a syntactic label reaches, firm or borderline; null of others, and where the corpus has no word classes.
+    /// Strongest baseline that a label of a relation, firm or borderline, beats; null of other labels, and without word classes.
     pub beyond: Option<Reach>,
 }
 
-/// A family of labels in both analyses.
+/// A label family, compared between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct FamilyComparison {
-    /// The family.
+    /// Name of the label family, such as `syntactic:<relation>`.
     pub family: String,
-    /// Heads with a firm label of it in the first analysis.
+    /// Number of heads with a firm label of the family in the first analysis.
     pub heads_a: usize,
-    /// Heads with one in the second.
+    /// Number of heads with a firm label of the family in the second analysis.
     pub heads_b: usize,
-    /// Heads with one in both.
+    /// Number of heads with a firm label of the family in both analyses.
     pub heads_both: usize,
-    /// The fates of its labels.
+    /// Number of labels of the family per outcome, summed over heads.
     #[serde(flatten)]
     pub outcomes: OutcomeCounts,
-    /// How far the two agree on which heads have a firm label of it.
+    /// Agreement of the two analyses on which heads have a firm label of the family.
     pub agreement: CategoryAgreement,
 }
 
 impl HeadComparison {
-    /// All labels of the head; labels of how it chooses come last.
+    /// Returns all labels of the head; labels of how it chooses come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
         self.labels.iter().chain(self.choice.iter().flat_map(|choice| &choice.labels))
     }
@@ -312,16 +310,16 @@ impl Doubt {
     }
 }
 
-/// How heads were matched, and the agreement by chance, with the heads of b in random order within layers.
+/// Statistics of matched heads, and agreement by chance: with the heads of b in random order within layers.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 pub struct MatchedHeads {
-    /// Heads of a whose partner has another place in b.
+    /// Number of heads of a whose partner has another number in b.
     pub moved: usize,
-    /// Heads whose partner is the same by either half of the sentences.
+    /// Number of heads whose partner is the same over either half of the sentences.
     pub halves_agree: usize,
-    /// The share of heads with the same first label.
+    /// Share of heads with the same first label by chance, in random order.
     pub first_label: ShareByChance,
-    /// The share of heads with the same firm labels.
+    /// Share of heads with the same set of firm labels by chance, in random order.
     pub firm_labels: ShareByChance,
 }
 
@@ -331,7 +329,7 @@ pub enum FailOn {
     Any,
     Lost,
     Gained,
-    /// A label is firm in the first analysis and not in the second: lost, or not shown to be.
+    /// A label is firm in the first analysis and not in the second, whether or not it is shown to be lost.
     NoLongerFirm,
     Corpora,
     Never,

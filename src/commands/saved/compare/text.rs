@@ -25,7 +25,7 @@ const LABELS: usize = 30;
 /// Maximum number of labels named in a sentence without `--full`.
 const NAMES: usize = 12;
 
-/// Renders the text; with `full` it lists every label, including kept ones.
+/// Renders a comparison as text. With `full` it lists every label, including kept ones.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
@@ -66,7 +66,7 @@ fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     writeln!(out, "{INTERVALS}")
 }
 
-/// The meaning of the intervals of agreement.
+/// Note on the meaning of the intervals of agreement.
 pub const INTERVALS: &str =
     "The 95 % intervals treat heads as independent draws, and leave out how labels vary with the sentences.";
 
@@ -108,7 +108,7 @@ fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-/// Every label of every head, with the head: changed labels first, then undecided ones, then kept ones.
+/// Lists every label of every head, with the head: lost, then gained, then undecided, then kept ones.
 pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
     let of_head = outcome.heads.iter().flat_map(|head| head.all_labels().map(|label| (head.place, label)));
     let rank =
@@ -118,7 +118,7 @@ pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
     labels
 }
 
-/// The row of a label of a head: the head, the label, what became of it, and the evidence of both sides.
+/// Cells of a label's row: head, label, outcome, and the evidence in the two analyses.
 pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     let LabelComparison { label, outcome, doubt, a, b, .. } = label;
     // The standings show the other reasons.
@@ -136,7 +136,7 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
     [place.to_string(), one_line(label), outcome, a, b]
 }
 
-/// Whether the two sides hold different metrics against the threshold, such as different directions of one relation.
+/// Whether two analyses compare different metrics with the threshold, such as different directions of one relation.
 fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
@@ -224,7 +224,8 @@ impl CompareOutcome {
         firm_in_words(self.firm_labels())
     }
 
-    /// Why a finding about lost labels is undecided: no label is firm in the first analysis, or none was tested in the second.
+    /// Why a finding about lost labels is undecided; `None` if it is decided.
+    /// Either no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
         let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
         let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
@@ -240,7 +241,7 @@ impl CompareOutcome {
         }
     }
 
-    /// The sentences after the verdict, with at most `most` labels named in each.
+    /// Sentences that follow the verdict of a comparison, with at most `most` labels named in each.
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
         let of_fate = |title: &str, fate: Fate| {
@@ -332,7 +333,7 @@ impl CompareOutcome {
         ))
     }
 
-    /// The labels for which `holds` is true, at most `most` of them by name; `None` where there are none.
+    /// Names the labels for which `holds` is true, at most `most` of them; `None` if there are none.
     fn names(&self, most: usize, holds: impl Fn(&LabelComparison) -> bool) -> Option<String> {
         let of_head = |head: &HeadComparison| -> Vec<String> {
             let labels = head.labels.iter().filter(|label| holds(label));

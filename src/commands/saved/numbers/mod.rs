@@ -35,14 +35,14 @@ const PAIRING: &str = "Both are over the same sentences: partials of these runs 
 pub struct NumbersOptions {
     pub sides: SidesOptions,
     pub rate: f64,
-    /// Differences up to this size do not count, per unit.
+    /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
-    /// The parts that are printed and decide the status; empty for all.
+    /// Parts (labels, relations, metrics) that are printed and decide the exit status; empty for all.
     pub only: Vec<Part>,
     pub outputs: OutcomeOutputs,
 }
 
-/// Compares two analyses and prints what changed; returns true if nothing did.
+/// Compares two analyses and prints what changed; returns true if nothing did. Fails if one cannot be read, or an output written.
 pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
@@ -103,18 +103,18 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 #[derive(Default)]
 struct Labels {
     pub changes: Vec<LabelChange>,
-    /// The labels that are firm on one side only and are not shown to have changed, in the order of heads.
+    /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
-    /// The heads that do nothing on one side, with the labels that are firm on the other.
+    /// Heads that do nothing in exactly one analysis, each with its labels that are firm in the other.
     pub idle: Vec<IdleHeadLabels>,
-    /// Number of labels that are firm on either side, without labels of how heads choose.
+    /// Number of labels that are firm in at least one analysis, without labels of how heads choose.
     pub firm: usize,
     pub compared: usize,
     pub left_aside: Vec<LeftAside>,
 }
 
 impl Labels {
-    /// Compares all labels. A changed label is firm on one side, out of reach on the other, and its number differs (q <= `rate`).
+    /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
@@ -211,7 +211,7 @@ impl Labels {
     }
 }
 
-/// Labels that were not compared, and why; `None` if there are none besides labels of how heads choose.
+/// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
 fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
@@ -222,7 +222,7 @@ fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
-/// Standing of a head for a label on one side; `number` names the metric that its rule tests.
+/// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
 fn standing(assessment: &Assessment, number: String) -> Standing {
     let label = &assessment.label;
     let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
@@ -232,7 +232,8 @@ fn standing(assessment: &Assessment, number: String) -> Standing {
 struct NumberPairs<'a> {
     pub tested: Vec<Pair<'a>>,
     pub left_aside: Vec<LeftAside>,
-    /// Numbers that also depend on rates of the corpus, by rule name: the report's name, and the rule name of the head's part.
+    /// Numbers that also depend on rates of the corpus. Key: the number's name in rules.
+    /// Value: its name in reports, and the name in rules of the part that depends on the head alone.
     pub of_corpus: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
@@ -245,7 +246,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The difference as a multiple of the tolerance for weights of another precision, which makes units comparable.
+    /// Size of the difference, as a multiple of the tolerance for weights of another precision; this makes units comparable.
     fn size(&self) -> f64 {
         self.test.difference.abs() / SAME_MODEL.of(self.a.unit)
     }
@@ -287,7 +288,7 @@ impl Reason {
 }
 
 impl<'a> NumberPairs<'a> {
-    /// Tests numbers that both sides have and that depend on heads alone. Differences up to the unit's tolerance do not count.
+    /// Tests numbers that both analyses have and that depend on heads alone. Differences up to the tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.circumstances.model.grid();
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
@@ -396,7 +397,7 @@ impl<'a> NumberPairs<'a> {
     }
 }
 
-/// Tests the difference of a number; `None` if neither side has it.
+/// Tests the difference of a number; `None` if neither analysis has it. Fails with the reason if it cannot be tested.
 fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],

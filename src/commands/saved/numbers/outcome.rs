@@ -13,47 +13,47 @@ use crate::study::metrics::unit::{PerUnit, Unit};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+/// Version of the outcome's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// Changes between two analyses, beyond chance.
+/// Labels and numbers that changed between two analyses, beyond chance.
 #[derive(Serialize, JsonSchema)]
 #[schemars(title = "headscope compare --numbers")]
 pub struct NumbersOutcome {
-    /// The version of this schema.
+    /// Version of the schema of this document.
     pub schema_version: u32,
-    /// Whether any of the three lists of changes has an entry, or an idle head a firm label.
+    /// Whether `labels`, `relations` or `metrics` has an entry, or a head of `idle` has a firm label.
     pub changed: bool,
     /// How the corpora differ, in words; null where both analyses are over the same text.
     pub corpora: Option<String>,
-    /// The result of each side on its task, in a sentence; null unless both sides have a task.
+    /// Results of the two analyses on their tasks, a sentence each; null unless both have a task.
     pub task: Option<[String; 2]>,
-    /// Why no label is firm on a side whose model could not read the corpus, in words; null where both could.
+    /// Why no label is firm in an analysis whose model could not read the corpus, in words; null where both could.
     pub unread: Option<String>,
-    /// Why nothing could be tested: the sampling units of a side that has too few; null where tests were possible.
+    /// Number of sampling units of each analysis that has too few for a test, in words; null where tests were possible.
     pub too_few_units: Option<String>,
-    /// The first analysis.
+    /// File, model and corpus of the first analysis.
     pub a: Described,
-    /// The second analysis.
+    /// File, model and corpus of the second analysis.
     pub b: Described,
-    /// How differences were tested.
+    /// Test of the differences: paired by blocks, or by the intervals of both analyses.
     pub method: Method,
-    /// The largest q-value of a change: the rate of false discoveries.
+    /// Largest q-value at which a number counts as changed: the false-discovery rate.
     pub rate: f64,
-    /// Why a paired test would be more sensitive, and how to get one; null where none is possible.
+    /// Why a paired test would be more sensitive, and how to get one; null where none is possible, or the test is paired.
     pub pairing: Option<String>,
-    /// Differences up to this size do not count, per unit.
+    /// Largest difference that does not count as a change, per unit.
     pub tolerances: PerUnit<f64>,
-    /// The parts that were asked for; empty for all.
+    /// Parts that were asked for (labels, relations, metrics); empty for all.
     pub only: Vec<Part>,
-    /// How many things were compared, whatever was asked for.
+    /// Number of labels and numbers that were compared, whichever parts were asked for.
     pub compared: Compared,
-    /// Labels that are firm on one side and out of reach on the other, largest difference first.
+    /// Labels that are firm in one analysis and out of reach in the other, largest difference of scores first.
     pub labels: Vec<LabelChange>,
-    /// Labels that are firm on one side only and are not shown to have changed. Either the test on the other side cannot tell, or
-    /// the number that they rest on does not differ. They are no changes; `headscope compare` without `--numbers` says more.
+    /// Labels that are firm in one analysis only and are not shown to have changed. Either the test in the other cannot tell, or
+    /// the number of the label does not differ. They are no changes; `headscope compare` without `--numbers` says more.
     pub one_sided: Vec<OneSidedLabel>,
-    /// The heads that do nothing on one side alone. Their firm labels on the other side are lost or gained, and count as changes.
+    /// Heads that do nothing in exactly one analysis. Their firm labels in the other are lost or gained, and count as changes.
     pub idle: Vec<IdleHeadLabels>,
     /// Heads with a differing number among the parts asked for, the head with most differing numbers first.
     pub heads: Vec<HeadChanges>,
@@ -62,76 +62,76 @@ pub struct NumbersOutcome {
     /// Metrics of heads that differ, largest difference first. Differences in several units are compared as multiples of the
     /// tolerance for two models that differ in precision alone.
     pub metrics: Vec<Change>,
-    /// Parts that were not compared, and why.
+    /// Labels, numbers and sections that were not compared, with the reasons.
     pub left_aside: Vec<LeftAside>,
-    /// Facts about the runs that the two do not share. They are no changes.
+    /// Settings and facts in which the two runs differ. They are no changes.
     pub not_shared: Vec<Fact>,
 }
 
-/// How differences are tested.
+/// Test of the differences between two analyses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Equal sentences: the block test of the differences.
+    /// Block test of the paired differences: both analyses are over equal sentences.
     PairedByBlock,
-    /// Different sentences, or not known to be equal: by the intervals of both.
+    /// Test by the intervals of both analyses: their sentences differ, or are not known to be equal.
     ByIntervals,
 }
 
-/// How many things were compared.
+/// Number of labels and numbers that were compared.
 #[derive(Serialize, JsonSchema)]
 pub struct Compared {
-    /// Labels that are firm on either side, but for `broad` and for how heads choose.
+    /// Number of labels that are firm in at least one analysis, without `broad` and labels of how heads choose.
     pub firm_labels: usize,
-    /// The firm labels that were compared.
+    /// Number of firm labels that were compared.
     pub labels: usize,
-    /// Accuracies on relations.
+    /// Number of compared accuracies of heads on relations.
     pub relations: usize,
-    /// Metrics of heads.
+    /// Number of compared metrics of heads.
     pub metrics: usize,
-    /// All numbers together: the tests that are corrected for.
+    /// Number of all accuracies and metrics together: the tests that are corrected for.
     pub numbers: usize,
 }
 
-/// A label that one side has firmly and that is out of reach on the other.
+/// A label that changed: firm in one analysis and out of reach in the other.
 #[derive(Serialize, JsonSchema)]
 pub struct LabelChange {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label.
+    /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// The standing in the first analysis.
+    /// Standing of the head for the label in the first analysis.
     pub a: Standing,
-    /// The standing in the second analysis.
+    /// Standing of the head for the label in the second analysis.
     pub b: Standing,
-    /// The differing number that the label rests on, on the side where the label is firm.
+    /// Name of the differing metric on which the label rests, in the analysis in which it is firm.
     pub number: String,
-    /// The q-value of the difference of that number.
+    /// q-value of the difference of that metric.
     pub q: f64,
 }
 
-/// A label that one side has firmly and the other has not, without being shown to have changed.
+/// A label that is firm in one analysis only, without being shown to have changed.
 #[derive(Serialize, JsonSchema)]
 pub struct OneSidedLabel {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label.
+    /// Name of the label, such as `syntactic:obj`.
     pub label: String,
-    /// The standing in the first analysis.
+    /// Standing of the head for the label in the first analysis.
     pub a: Standing,
-    /// The standing in the second analysis.
+    /// Standing of the head for the label in the second analysis.
     pub b: Standing,
 }
 
-/// A head that does nothing on one side.
+/// A head that does nothing in exactly one analysis, with its firm labels in the other.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct IdleHeadLabels {
-    /// The head, and why it does nothing.
+    /// Layer and number of the head, the analysis in which it does nothing, and why.
     #[serde(flatten)]
     pub head: IdleHead,
-    /// The labels that are firm on the other side.
+    /// Labels of the head that are firm in the other analysis.
     pub firm_labels: Vec<String>,
 }
 
@@ -141,67 +141,67 @@ impl From<IdleHead> for IdleHeadLabels {
     }
 }
 
-/// How a head stands to a label.
+/// Standing of a head for a label in one analysis.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Standing {
-    /// Whether the label is firm there.
+    /// Whether the label is firm in this analysis.
     pub firm: bool,
-    /// The metric behind the score: on each side, the best of the label's rules.
+    /// Name of the metric behind the score: in each analysis, the best of the label's rules.
     pub number: String,
-    /// The score.
+    /// Score of the label in this analysis, on the label's own scale.
     pub score: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of the score; null where there is none.
     pub ci95: Option<Interval>,
-    /// The threshold that it has to reach.
+    /// Threshold that the score has to reach.
     pub threshold: f64,
 }
 
-/// A head with differing numbers.
+/// A head with numbers that differ between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct HeadChanges {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// How many of its numbers differ.
+    /// Number of the head's metrics and accuracies that differ.
     pub changed: usize,
-    /// How many of its numbers were compared.
+    /// Number of the head's metrics and accuracies that were compared.
     pub compared: usize,
-    /// The largest difference.
+    /// The metric or accuracy of the head that differs most.
     pub largest: LargestChange,
 }
 
-/// The number of a head that differs most.
+/// The metric or accuracy of a head that differs most between two analyses.
 #[derive(Serialize, JsonSchema)]
 pub struct LargestChange {
-    /// The number.
+    /// Name of the compared number: a metric, or the accuracy on a relation.
     pub number: String,
-    /// Its unit.
+    /// Unit of the values: shares, nats or tokens.
     pub unit: Unit,
-    /// The second value less the first.
+    /// Value in the second analysis less the value in the first.
     pub difference: f64,
-    /// The q-value of the difference.
+    /// q-value of the difference.
     pub q: f64,
 }
 
-/// A number that differs.
+/// A metric or accuracy of a head that differs between two analyses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Change {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The number: a metric, or the accuracy on a relation.
+    /// Name of the compared number: a metric, or the accuracy on a relation.
     pub number: String,
-    /// Its unit.
+    /// Unit of the values: shares, nats or tokens.
     pub unit: Unit,
-    /// The value in the first analysis.
+    /// Value in the first analysis, with its interval.
     pub a: Valued,
-    /// The value in the second analysis.
+    /// Value in the second analysis, with its interval.
     pub b: Valued,
-    /// The second value less the first.
+    /// Value in the second analysis less the value in the first.
     pub difference: f64,
-    /// The standard error of the difference; 0 where nothing varies.
+    /// Standard error of the difference; 0 where nothing varies.
     pub standard_error: f64,
-    /// The p-value of the test.
+    /// p-value of the test that the difference exceeds the tolerance.
     pub p: f64,
     /// The p-value corrected by Benjamini & Hochberg for all numbers compared.
     pub q: f64,
@@ -243,12 +243,12 @@ impl NumbersOutcome {
         }
     }
 
-    /// Number of firm labels whose head does nothing on the other side.
+    /// Number of firm labels whose head does nothing in the other analysis.
     pub fn labels_of_idle(&self) -> usize {
         self.idle.iter().map(|head| head.firm_labels.len()).sum()
     }
 
-    /// One line on heads that do nothing on one side, at most `most` names per kind, with their labels; `None` if there are none.
+    /// One line that names heads idle in one analysis, at most `most` per reason, and counts their labels; `None` if none is.
     pub fn idle_in_words(&self, most: usize) -> Option<String> {
         let heads: Vec<IdleHead> = self.idle.iter().map(|head| head.head.clone()).collect();
         let words = standing::idle_in_words(&heads, most)?;
@@ -287,7 +287,7 @@ impl NumbersOutcome {
         )
     }
 
-    /// Sentence on labels that are firm on one side only, which points to `headscope compare`; `None` if there are none.
+    /// Sentence on labels that are firm in one analysis only, which points to `headscope compare`; `None` if there are none.
     pub fn one_sided_in_words(&self) -> Option<String> {
         let count = self.one_sided.len();
         (count > 0).then(|| {
@@ -318,7 +318,7 @@ impl LabelChange {
         if self.a.firm { "lost" } else { "gained" }
     }
 
-    /// Whether the scores and the tested number are different metrics, which are then named.
+    /// Whether the scores of the two analyses and the tested number are different metrics, which are then named.
     pub fn has_several_numbers(&self) -> bool {
         [&self.a, &self.b].iter().any(|side| side.number != self.number)
     }

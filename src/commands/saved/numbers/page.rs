@@ -15,12 +15,12 @@ use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
 
-/// Maximum list lengths without `--full`; with the lines around them the lists fill about sixty lines.
+/// Maximum numbers of listed labels and of table rows without `--full`; with the lines around them they fill about sixty lines.
 const LABELS: usize = 16;
 const ROWS: usize = 10;
 const DIGITS: usize = 3;
 
-/// Renders the text; with `full` every change.
+/// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
     let mut text = String::new();
     NumbersText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
@@ -79,7 +79,7 @@ impl NumbersText<'_> {
         self.table(out, &table, changes.len(), LABELS)
     }
 
-    /// Labels that are firm on one side only: no changes, but visible to a reader who compares two grids.
+    /// Writes the labels that are firm in one analysis only. They are no changes, but a reader who compares two grids sees them.
     fn one_sided(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
@@ -89,7 +89,7 @@ impl NumbersText<'_> {
         writeln!(out, "  {}{more}", shown.join(", "))
     }
 
-    /// One row per head, the head with most changed numbers first.
+    /// Writes a table with a row per changed head, the head with most changed numbers first.
     fn heads(&self, out: &mut String) -> fmt::Result {
         let heads = &self.outcome.heads;
         if heads.is_empty() {
@@ -111,7 +111,7 @@ impl NumbersText<'_> {
         self.table(out, &table, heads.len(), ROWS)
     }
 
-    /// One row per number, with the head where it changed most; with `full` one row per number and head.
+    /// Writes a table with a row per changed number, at the head where it changed most. With `full`, a row per number and head.
     fn numbers(&self, out: &mut String, part: Part, title: &str, changes: &[Change]) -> fmt::Result {
         if changes.is_empty() {
             return Ok(());

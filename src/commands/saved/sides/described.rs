@@ -14,49 +14,49 @@ use crate::study::show::wording::with_interval;
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// One of the two analyses.
+/// File, model and corpus of an analysis that is compared.
 #[derive(Serialize, JsonSchema)]
 pub struct Described {
-    /// The file, as it was named.
+    /// Path of the report or partial, as it was given.
     pub file: String,
-    /// The shard of a partial; null for a report.
+    /// Shard that a partial covers, such as `1/4`; null for a report.
     pub shard: Option<String>,
-    /// The model.
+    /// Hub id, name of a built-in model, or folder name of the model.
     pub model: String,
-    /// The corpus, or the task where that alone was asked about.
+    /// Name of the corpus, or of the task where no corpus was analysed.
     pub corpus: String,
-    /// Sentences analysed; 0 of a task alone.
+    /// Number of analysed sentences; 0 where only a task was analysed.
     pub sentences: u64,
 }
 
-/// A number with its interval.
+/// A number with its 95 % interval.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Valued {
-    /// The number.
+    /// Estimate of the number.
     pub value: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of the number; null where there is none.
     pub ci95: Option<Interval>,
 }
 
-/// Things that were not compared.
+/// Numbers, labels or sections that were not compared, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LeftAside {
-    /// Why, in words.
+    /// Reason why they were not compared, in words that follow the count.
     pub why: String,
-    /// How many.
+    /// Number of entries that were not compared.
     pub count: usize,
-    /// The relations, metrics, labels or sections that they are of.
+    /// Names of the relations, metrics, labels or sections concerned.
     pub of: Vec<String>,
 }
 
-/// A fact about the runs.
+/// A setting or fact in which two runs differ.
 #[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fact {
-    /// Its key in a report.
+    /// Path of the fact in a report, such as `corpus.files[0].sha256`.
     pub key: String,
-    /// The value in the first analysis.
+    /// Value of the fact in the first analysis.
     pub a: Value,
-    /// The value in the second analysis.
+    /// Value of the fact in the second analysis.
     pub b: Value,
 }
 
@@ -75,7 +75,7 @@ impl Described {
     }
 }
 
-/// Single values in which the descriptions of two runs differ, by their keys in a report.
+/// Lists the single values of tool, model, corpus and settings in which two runs differ, by their keys in a report.
 pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
@@ -127,7 +127,7 @@ fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     }
 }
 
-/// Maximum list lengths without `--full`.
+/// Maximum numbers of listed facts, and of names per reason, without `--full`.
 const FACTS: usize = 6;
 const NAMES: usize = 6;
 
@@ -141,7 +141,7 @@ pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
 }
 
-/// Parts that were not compared, and why; with `full` every name.
+/// Writes what was not compared, and why; with `full` every name.
 pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
@@ -156,8 +156,8 @@ pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::R
     Ok(())
 }
 
-/// The facts that the two do not share; with `full` all of them, each whole. Without it facts on the corpus are only counted: the
-/// lines on the two sides name the corpora.
+/// Writes the facts in which two runs differ. With `full`, all facts without cuts.
+/// Otherwise facts on the corpus are only counted, since the lines on the two analyses name the corpora.
 pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt::Result {
     if facts.is_empty() {
         return Ok(());
@@ -179,7 +179,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     }
 }
 
-/// Both values; long ones are cut to the part where they begin to differ.
+/// Texts of two values, `[a, b]`. Long texts are cut to the part where they begin to differ, unless `full` is set.
 fn values(values: [&Value; 2], full: bool) -> [String; 2] {
     let whole = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
     let same = whole[0].iter().zip(&whole[1]).take_while(|(a, b)| a == b).count();

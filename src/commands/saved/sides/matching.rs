@@ -12,27 +12,28 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::observation::identity::ModelInfo;
 use crate::system::errors::Facts;
 
-/// Raised when a key changes its meaning or goes away; new keys alone do not raise it.
+/// Version of the file's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Which heads of two models attend alike over the same sentences.
+/// Pairs of heads of two models that attend alike over the same sentences.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HeadMatching {
-    /// The version of this schema.
+    /// Version of the schema of this document.
     pub schema_version: u32,
-    /// The first model.
+    /// Id and weights of the first model.
     pub a: MatchedModel,
-    /// The second model.
+    /// Id and weights of the second model.
     pub b: MatchedModel,
-    /// Sentences over which heads were matched.
+    /// Number of sentences over which heads were matched.
     pub sentences: u64,
-    /// Heads whose partner is also their partner over the even-numbered and over the odd-numbered sentences alone.
+    /// Number of heads whose partner is the same over even-numbered and over odd-numbered sentences (units with `--labels`)
+    /// alone.
     pub halves_agree: usize,
-    /// The heads of the first model, layer by layer.
+    /// Heads of the first model with their partners, layer by layer.
     pub heads: Vec<MatchedHead>,
 }
 
-/// A model whose heads were matched.
+/// Id and weights of a model whose heads were matched.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MatchedModel {
     /// Hub id, or the name of the folder.
@@ -44,15 +45,15 @@ pub struct MatchedModel {
 /// A head of the first model with its partner in the same layer of the second.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MatchedHead {
-    /// The head of the first model.
+    /// Layer and number of the head in the first model.
     pub a: HeadPlace,
-    /// Its partner in the second.
+    /// Layer and number of its partner in the second model.
     pub b: HeadPlace,
-    /// The root mean square, over tokens of text, of the Hellinger distance between the rows of both; 0 to 1.
+    /// Distance of the pair, 0 to 1: root mean square, over text tokens, of the Hellinger distance between their attention rows.
     pub distance: f64,
-    /// The distance to the second model's head of the same number.
+    /// Distance to the second model's head of the same layer and number, as `distance`.
     pub distance_in_place: f64,
-    /// Whether both halves of the sentences give it this partner.
+    /// Whether both halves of the sentences give the head this partner.
     pub halves_agree: bool,
 }
 
@@ -93,7 +94,7 @@ impl HeadMatching {
     }
 }
 
-/// Indices of the partners; `None` unless heads are paired one to one within each layer.
+/// Index of each head's partner, `[layers * heads]`; `None` unless heads are paired one to one within each layer.
 fn pairs(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
     let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.stray([head.b]).is_none();
     let all = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);

@@ -33,13 +33,13 @@ use described::{Described, LeftAside};
 #[derive(Clone, Debug)]
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
-    /// Policy by which both sides are labelled; thresholds that it leaves out stay as in each report.
+    /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
     pub policy: PolicyOptions,
     pub threads: NonZeroUsize,
 }
 
 pub struct Side {
-    /// Path as the user gave it.
+    /// Path of the report or partial as the user gave it, or the name of an analysis that was just run.
     pub file: String,
     shard: Option<Shard>,
     /// Model, corpus, program and settings of the analysis.
@@ -52,7 +52,7 @@ enum SavedFile {
     Partial(Shard, Box<Observation>),
 }
 
-/// Reads both sides. A partial takes the other side's policy, or else the default; the options override both.
+/// Reads the two analyses. A partial takes the policy of the other file, or else the default; the options override both.
 /// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
@@ -131,7 +131,7 @@ impl Side {
         Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
     }
 
-    /// Side of an analysis that was just run; `name` stands for its file.
+    /// Builds the side of a comparison from an analysis that was just run; `name` stands for its file.
     pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
     }
@@ -149,8 +149,9 @@ impl Side {
         self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
     }
 
-    /// Whether a label that depends on token counts can be compared: both sides have one counts file, or corpora that differ by
-    /// at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus.
+    /// Whether a label that depends on token counts can be compared: both analyses have one counts file, or corpora that differ
+    /// by at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token
+    /// counts.
     pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
         let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
@@ -167,25 +168,25 @@ impl Side {
         self.findings.numbers(&self.circumstances.settings.policy)
     }
 
-    /// Assessments of every head for every label, labels of how it chooses last; `[layers * heads]`.
+    /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.circumstances.settings.policy;
         let both = self.findings.assessments(policy).into_iter().zip(self.findings.assessments_of_choices(policy));
         both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
-    /// Whether both sides are partials of one shard of equal files, and so have equal sentences in equal blocks.
+    /// Whether both files are partials of one shard of equal corpus files, and so have equal sentences in equal blocks.
     pub fn same_sentences(&self, other: &Self) -> bool {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }
 
-    /// Whether partials of both sides could be compared pairwise: both cover equal files in full.
+    /// Whether partials of the two analyses could be compared pairwise: both analyses cover all of equal corpus files.
     pub fn could_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
         is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
     }
 
-    /// Whether both sides have equal files in equal order, with equal limits and numbers of blocks.
+    /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
     fn same_corpus(&self, other: &Self) -> bool {
         let corpus = |side: &Self| {
             let ReportContext { corpus, settings, .. } = &side.circumstances;
@@ -195,7 +196,7 @@ impl Side {
         corpus(self) == corpus(other)
     }
 
-    /// How the corpora of both differ, in a sentence; `None` where they are the same text.
+    /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
     pub fn other_corpus(&self, other: &Self) -> Option<String> {
         if ![self, other].iter().any(|side| side.is_of_corpus()) {
             let task = |side: &Self| side.circumstances.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
@@ -245,7 +246,7 @@ impl Side {
         ))
     }
 
-    /// The sampling units in words, if there are too few for any test.
+    /// Number of sampling units in words, if they are too few for any test; else `None`.
     pub fn too_few_units(&self) -> Option<String> {
         if !self.is_of_corpus() {
             return None;
@@ -273,7 +274,7 @@ impl Side {
         })
     }
 
-    /// Sections of the report that no test is known for, by key, as JSON.
+    /// Sections of the report for which no test is known, as (key, JSON).
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
         let known = Known::new(&self.circumstances.settings.policy);
         let sections = self.findings.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
@@ -285,21 +286,21 @@ impl Side {
     }
 }
 
-/// Sides with too few sampling units for any test, such as `9 documents in a`; `None` if both have enough.
+/// Analyses with too few sampling units for any test, in words such as `9 documents in a`; `None` if both have enough.
 pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
     let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(", "))
 }
 
-/// For each side whose model could not read the corpus, a sentence on why no label is firm there.
+/// Sentence on why no label is firm, for each analysis whose model could not read the corpus; `None` if both could.
 pub fn unread(a: &Side, b: &Side) -> Option<String> {
     let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
     let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// Sections that no test is known for, and that differ between the reports or are missing in one.
+/// Report sections without a known test that differ between two analyses or are missing in one; `None` if there are none.
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {

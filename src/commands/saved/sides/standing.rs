@@ -11,21 +11,21 @@ use crate::study::labels::Assessment;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 
-/// How a head stands to a label.
+/// Standing of a head for a label in one analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelStanding {
-    /// The label is firm.
+    /// The label is firm: its rule fires, and significantly.
     Firm,
     /// The head has the label, but not significantly.
     Borderline,
-    /// The one-sided test at 2.5 % finds that the rule does not fire.
+    /// The one-sided test at 2.5 % finds that the label's rule does not fire.
     OutOfReach,
-    /// The rule does not fire, but not significantly: with more sentences it might.
+    /// The label's rule does not fire, but not significantly: with more sentences it might.
     WithinReach,
-    /// The rule does not fire, and there is no test: the score rests on too few blocks.
+    /// The label's rule does not fire, and there is no test: the score rests on too few blocks.
     Untested,
-    /// The head writes a constant on this side and not on the other, so that it has no role here wherever it attends.
+    /// The head writes a constant in this analysis and not in the other, so that it has no role here wherever it attends.
     WritesConstant,
 }
 
@@ -62,7 +62,7 @@ pub fn same_rule(label: &str, policies: [&Policy; 2]) -> bool {
         .all(|threshold| ours.get(threshold) == theirs.get(threshold))
 }
 
-/// Why a head does nothing.
+/// Reason why an attention head does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Idleness {
@@ -74,15 +74,15 @@ pub enum Idleness {
     WritesConstant,
 }
 
-/// A head that does nothing on one side.
+/// An attention head that does nothing in exactly one of two analyses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IdleHead {
-    /// The head.
+    /// Layer and number of the head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The side, `a` or `b`.
+    /// The analysis in which the head does nothing: `a` or `b`.
     pub side: &'static str,
-    /// Why it does nothing there.
+    /// Why the head does nothing in that analysis.
     pub why: Idleness,
 }
 
@@ -97,7 +97,7 @@ impl Idleness {
 }
 
 impl Side {
-    /// Why the head at a place does nothing; `None` if it is at work.
+    /// Why the head with this index does nothing; `None` if it is at work.
     fn idleness(&self, place: usize) -> Option<Idleness> {
         let model = &self.circumstances.model;
         if self.findings.absent.contains(&place) {
@@ -110,14 +110,14 @@ impl Side {
     }
 }
 
-/// Why a head and its partner on the other side do nothing. A head that writes a constant counts only if its partner is at work:
-/// otherwise both sides are compared by where they attend.
+/// Why a head and its partner do nothing, `[a, b]`; `None` for a head at work. A head that writes a constant counts only if its
+/// partner is at work: otherwise the two are compared by where they attend.
 pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idleness>; 2] {
     let both = [a.idleness(place), b.idleness(partner)];
     [0, 1].map(|side| both[side].filter(|why| *why != Idleness::WritesConstant || both[1 - side].is_none()))
 }
 
-/// Heads that do nothing on one side only, by their place there. `partners`: each head's partner in `b`, `[layers * heads]`.
+/// Heads that do nothing in exactly one analysis, by their place there. `partners`: index in `b` per head, `[layers * heads]`.
 pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.circumstances.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
@@ -128,7 +128,7 @@ pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     partners.iter().enumerate().filter_map(idle).collect()
 }
 
-/// One line on idle heads, with at most `most` names per kind; `None` if there are none.
+/// One line on heads that do nothing in one analysis, with at most `most` names per reason; `None` if there are none.
 pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
     let kinds = ["a", "b"]
         .into_iter()
