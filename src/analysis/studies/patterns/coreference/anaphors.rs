@@ -30,7 +30,7 @@ pub struct MentionCounts {
     pub windows: u64,
     /// Number of mentions with a syntactic head word.
     pub mentions: u64,
-    /// Number of mentions left out: no head word is annotated or found in the tree, or it is the first word in a decoder.
+    /// Number of mentions left out: no syntactic head word is annotated or found, or it is the first word in a decoder.
     pub headless: u64,
     /// Number of brackets in the `Entity=` annotation that open or close no mention.
     pub unmatched: u64,

@@ -112,14 +112,14 @@ pub struct Coreference {
     pub windows: u64,
     /// Number of mentions with a syntactic head word; 0 if the corpus has no `Entity=` annotation.
     pub mentions: u64,
-    /// Number of mentions left out: no head word is annotated or found in the tree, or it is the first word in a decoder.
+    /// Number of mentions left out: no syntactic head word is annotated or found, or it is the first word in a decoder.
     pub headless: u64,
     /// Number of brackets left out because they open or close no mention.
     pub unmatched: u64,
     /// Number of anaphors not scored because every candidate is right.
     pub unscored: u64,
-    /// Number of anaphors without a visible antecedent in the layers with the narrowest window, not scored there. Absent if there
-    /// are none. `kinds` is for the layers that see most.
+    /// Number of anaphors without a visible antecedent in the layers with the narrowest window, which do not score them. Absent
+    /// if 0. The counts in `kinds` are for the layers that see most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,

@@ -124,7 +124,7 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// Returns the candidate with the largest attention weight, for each direction. Ties go to the first.
+/// Returns the candidate antecedent with the largest attention weight, for each of [`WAYS`]. Ties go to the first.
 fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; WAYS.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {

@@ -95,7 +95,7 @@ pub struct RelationSums {
     /// Number of arcs in each offset class of the syntactic head.
     pub places: [u64; PLACES],
     pub tagged: u64,
-    /// Number of arcs by the dependent's UPOS and the tag rule that predicts them. Arcs that no rule predicts are left out.
+    /// Number of arcs by cue: the dependent's UPOS and the tag rule that predicts the arc. Other arcs are left out.
     pub cues: BTreeMap<Cue, u64>,
     /// Number of arcs in sentences that also have arcs of other relations, counting those that the relation `all` pools.
     pub with_others: u64,
@@ -227,7 +227,7 @@ impl DuplicateArcs {
         add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether `total` includes these arcs, and `all` their right and wrong predictions.
+    /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];

@@ -88,7 +88,7 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
 }
 
-/// Returns the figure of the best attention head's accuracy by distance, from far left to far right. `None` for older reports.
+/// Returns the figure of the best attention head's accuracy by distance, far left to far right. `None` if a report lacks it.
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };

@@ -233,7 +233,7 @@ pub struct HeadAccuracy {
     /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Accuracy by direction; null for a direction in which a decoder does not see.
+    /// Share of words whose syntactic head this head predicts, by direction. Null for a direction that a decoder cannot see.
     #[serde(flatten)]
     pub accuracy: ByDirection<Option<f64>>,
     /// 95 % interval of the accuracy by direction. Null if fewer than 10 blocks have such a word.
@@ -288,8 +288,7 @@ impl RelationMetrics {
         }
     }
 
-    /// Returns `of(head, direction)` for each attention head and direction, without `None`; both directions of a head are
-    /// adjacent.
+    /// Returns `of(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
     pub(super) fn each<'a, T>(
         &'a self,
         of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,

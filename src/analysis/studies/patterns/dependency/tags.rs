@@ -1,6 +1,5 @@
-//! The tag baseline of dependency relations (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest
-//! such word on that side as the syntactic head. Only a rule with the gold head's UPOS and side can be right: one count per arc
-//! suffices.
+//! Tag baseline of dependency relations (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest such
+//! word as the syntactic head. Only the rule with the gold head's UPOS and side can be right, so one count per arc suffices.
 
 use std::collections::BTreeMap;
 

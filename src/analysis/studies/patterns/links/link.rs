@@ -36,7 +36,7 @@ pub struct LinkMetrics {
     pub name: String,
     /// Whether each link of the type counts in both directions.
     pub undirected: bool,
-    /// In a decoder, the side of the source on which the target stands; absent in encoders.
+    /// Side of the source on which the target stands, in a decoder. Absent in encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
@@ -71,9 +71,9 @@ pub struct LinkMetrics {
     pub chance: f64,
     /// Chance level of `mass`: mean weight of uniform attention on targets. Null if no source is scored in the direction `from`.
     pub mass_chance: Option<f64>,
-    /// Best rule that goes by positions alone; `chance` is among these rules.
+    /// Best rule of the group `place`: by positions alone, or by chance.
     pub by_place: BestRule,
-    /// Best rule that takes a candidate of the source's class.
+    /// Best rule of the group `same-class`, which takes a candidate of the source's class.
     pub by_class: BestRule,
     /// Best rules that take the nearest candidate of a class, chosen by the class of the source. Null if words have no classes.
     pub by_class_rules: Option<BestRule>,
@@ -138,7 +138,7 @@ pub struct LinkIntervals {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleGroup {
-    /// Rules by the position of the target, or chance.
+    /// Rules that go by the position of the target alone, or by chance.
     Place,
     /// Rules that take a candidate of the source's class.
     SameClass,
@@ -189,15 +189,15 @@ pub struct HeadLinks {
     /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Share of sources whose largest weight on a candidate is on a target.
+    /// Share of sources whose largest attention weight on a candidate is on a target, by direction.
     pub accuracy: ByEnd<Option<f64>>,
     /// 95 % interval of `accuracy`.
     pub ci95: ByEnd<Option<Interval>>,
     /// As `accuracy`, with all words as candidates. Null if the corpus names no candidates.
     pub among_all: ByEnd<Option<f64>>,
-    /// As `accuracy`, among the candidates of the source's class.
+    /// As `accuracy`, with only the candidates of the source's class.
     pub among_class: ByEnd<Option<f64>>,
-    /// As `accuracy`, but chosen by the head's weights at these positions of the sentence before; over `with_neighbour`.
+    /// As `accuracy`, but chosen by the head's weights at these positions in the sentence before; over `with_neighbour`.
     pub same_places: ByEnd<Option<f64>>,
     /// Share of sources for which a special token has more weight than every candidate. Null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,
@@ -225,7 +225,7 @@ pub struct Leads {
     pub rules: Vec<RuleLead>,
     /// Accuracy of the attention head among the candidates of the source's class less chance. Null without such a source.
     pub among_class: Option<RuleLead>,
-    /// Accuracy of the attention head less `same_places`, its choices by another sentence. Null if sentences differ in length.
+    /// Accuracy of the attention head less `same_places`, on the sources of `with_neighbour`. Null if sentences differ in length.
     pub same_places: Option<RuleLead>,
     /// Test that the smallest lead over rules of the group `place` is above `settings.policy.link_margin`.
     pub over_place: LeadTest,
@@ -260,7 +260,7 @@ impl RuleLead {
 /// Intersection-union test that all of several leads are above their margins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeadTest {
-    /// Smallest of the leads.
+    /// Smallest of the tested leads.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
     /// Largest of the one-sided p-values of the leads. Null without a standard error.

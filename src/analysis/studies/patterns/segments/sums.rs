@@ -25,9 +25,9 @@ pub struct SegmentExposure {
     pub queries: u64,
     /// Number of tokens in pairs that are long enough for the analysis of variance.
     pub rows: u64,
-    /// Uniform attention between different text tokens of one sentence.
+    /// Sum of uniform attention between different text tokens of one sentence.
     pub same: ExactSum,
-    /// Uniform attention between any two different text tokens.
+    /// Sum of uniform attention between any two different text tokens of a pair.
     pub any: ExactSum,
 }
 

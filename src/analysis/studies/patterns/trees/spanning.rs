@@ -14,7 +14,7 @@ use crate::sequences::sequence::GoldArc;
 /// Undirected edges of a gold dependency tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoldEdges {
-    /// Positions of the words that are not punctuation, ascending.
+    /// Word indices of the words that are not punctuation, ascending.
     words: Vec<usize>,
     /// Gold syntactic head of each of `words`, as an index into `words`. `None` for the root and for heads that are punctuation.
     heads: Vec<Option<usize>>,

@@ -134,7 +134,7 @@ pub(super) const METRICS: &[WordMetric] = &[
 /// Sums of the layers of equal visibility, with the rates at which offsets alone find the targets.
 pub(super) struct WordsOfClass<'a> {
     blocks: WithTotal<'a, WordsBlock>,
-    /// Rates with each block left out, followed by the rates of the whole corpus; one per mass.
+    /// Rates without one block, for each block, followed by the rates in the whole corpus; one per mass.
     rates: Vec<Vec<Rates>>,
 }
 

@@ -15,7 +15,7 @@ pub const TAGS: usize = Upos::ALL.len();
 /// Sets of queries over which the metrics of the study `words` are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queries {
-    /// Words of sentences in which some word has a UPOS.
+    /// All words of sentences in which some word has a UPOS.
     Words,
     /// Words that see another word of their UPOS.
     Tagged,

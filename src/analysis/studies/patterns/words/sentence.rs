@@ -12,7 +12,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::cosines::cosines;
 
-/// The words of a sentence in which some word has a UPOS.
+/// Words of a sentence in which some word has a UPOS, each with its tag if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
     /// Words with their UPOS tags, each tag as its index in [`Upos::ALL`].
@@ -55,7 +55,7 @@ impl TaggedWords {
     }
 }
 
-/// The text tokens of a sentence as queries and keys.
+/// Text tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub text: Vec<Text>,

@@ -1,4 +1,4 @@
-//! The sums of the study `words`, per block of sentences.
+//! Sums of the study `words`, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 

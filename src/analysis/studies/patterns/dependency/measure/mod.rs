@@ -21,8 +21,7 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// Computes a relation's metrics from its sums per block (`None` without its words). `later` counts words that tests leave
-    /// out.
+    /// Computes a relation's metrics from its sums per block (`None` without its words). `later` has arcs that tests leave out.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -119,8 +118,7 @@ pub struct SimpleParsers {
 }
 
 impl SimpleParsers {
-    /// Scores the parsers on one relation, for `heads` attention heads. In a decoder, a head's direction is right on one side
-    /// only.
+    /// Scores the parsers on one relation, for `heads` attention heads. In a decoder, a direction is right on one side only.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -150,8 +148,7 @@ impl SimpleParsers {
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
-    /// Compares an attention head's accuracy on the relation with that on other arcs of these sentences. `None` without such
-    /// arcs.
+    /// Compares an attention head's accuracy on the relation with that on other arcs of these sentences; `None` without them.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))

@@ -17,7 +17,7 @@ use crate::study::show::wording::{decimal, plus_minus_percent};
 /// Accuracy of a parser with its interval. Null if nothing was scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// Share of right predictions among scored words, or other units.
+    /// Share of right predictions among the scored words, sentences, sources or pairs.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
     /// 95 % interval of `accuracy`. Null also if fewer than 10 blocks were scored.
@@ -39,7 +39,7 @@ pub struct Difference {
 pub struct ParserAccuracy {
     /// Name of the parser or model.
     pub parser: String,
-    /// Share of words for which the parser finds the gold syntactic head; of links, share of sources or pairs.
+    /// Share of words for which the parser finds the gold syntactic head; for links, share of sources or pairs that are right.
     #[serde(flatten)]
     pub share: Share,
     /// Accuracy of the attention parser less the accuracy of this one. Null for the attention parser.

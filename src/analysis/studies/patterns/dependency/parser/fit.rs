@@ -11,7 +11,7 @@ use crate::system::parallel::in_parallel;
 /// Factor of the ridge penalty, on the square of each parameter.
 pub const PENALTY: f64 = 1e-4;
 
-/// Gradient norm at which a fit ends.
+/// Gradient norm at which a fit of the parser ends.
 pub const TOLERANCE: f64 = 1e-6;
 
 pub fn penalty(at: &[f64]) -> f64 {
@@ -36,7 +36,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub parser: Parser,
-    /// Weights of each attention head, standardised, from the dependent and to it, `[heads]`. 0 for attention that does not vary.
+    /// Coefficients of each head's standardised attention, from the dependent and to it, `[heads]`. 0 if it does not vary.
     pub standardised: Vec<[f64; 2]>,
     pub course: FitCourse,
 }

@@ -14,7 +14,7 @@ use crate::studies::patterns::dependency::arcs::place_of;
 pub struct Parser {
     /// Indices of the attention heads used, ascending.
     pub heads: Vec<usize>,
-    /// Parameters of each attention head, on attention from the dependent and to it, `[heads]`.
+    /// Coefficients of each attention head's weights, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
     pub root: f64,
     /// Score of each offset class ([`place_of`]), `[PLACES]`; empty if the parser uses no distances.

@@ -118,7 +118,7 @@ pub struct LexicalSentence<'a> {
     pub choices: Vec<LexicalChoice>,
 }
 
-/// A sentence with the principal components of its words, `[words, COMPONENTS]`.
+/// A sentence with the principal components of its words' embeddings, `[words, COMPONENTS]`.
 struct Projected<'a> {
     sentence: &'a LexicalSentence<'a>,
     components: Vec<f64>,
@@ -133,7 +133,7 @@ impl Projected<'_> {
         self.sentence.words.len()
     }
 
-    /// Returns the choices with a known right candidate.
+    /// Returns the words of the sentence whose right candidates are known.
     fn known(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
@@ -145,7 +145,7 @@ pub struct LexicalFit {
     pub ridge: f64,
 }
 
-/// The baseline fitted on each fold, and the scores of all candidates by the other fold's fit.
+/// The baseline of distances and embeddings fitted on each fold, and the scores of all candidates by the other fold's fit.
 pub struct Lexical {
     pub fits: [LexicalFit; 2],
     /// Scores of candidates, `[sentences][choices][candidates]`.

@@ -84,8 +84,7 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Measures parsers from the sums of the trained and the untrained model, and of single attention heads on the same
-    /// sentences.
+    /// Measures parsers from the sums of the trained and the untrained model, and of single heads (`arcs`) on these sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,

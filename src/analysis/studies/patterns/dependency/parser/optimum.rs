@@ -13,8 +13,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 /// 2).
 const MEMORY: usize = 30;
 
-/// Maximum number of L-BFGS steps. The 72 attention heads of a small encoder need some hundred; beyond it, a fit fails to
-/// converge.
+/// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more does not converge.
 const MOST_STEPS_OF_MANY: u64 = 5000;
 
 /// Minimum decrease by a step, as a share of the decrease that the slope predicts (Armijo; Nocedal & Wright 2006, section 3.1).
@@ -43,7 +42,7 @@ impl Minimum {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
-    /// Number of words, sources or pairs in the fit.
+    /// Number of words, sources or pairs that were fitted to.
     pub count: u64,
     /// Mean of `-ln p` over these words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
@@ -252,7 +251,7 @@ impl Curvature {
         Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
     }
 
-    /// Adds the outer products of `rows`, divided by `count`.
+    /// Adds the outer products of `rows`, divided by `count`, to the sum.
     pub fn add(&mut self, rows: &[f32], count: f64) {
         let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
         multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);

@@ -32,7 +32,7 @@ pub const PARSERS: [&str; 9] = [
     "tags",
 ];
 
-/// How much of the gold tree can be read out of the attention of all heads together.
+/// How much of gold dependency trees can be read out of the attention of all heads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserReport {
     /// Number of sampled sentences with a scored word, one per group of related sentences.

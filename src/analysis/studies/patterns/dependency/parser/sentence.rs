@@ -34,7 +34,7 @@ pub struct KeptWord {
     pub tokens: Vec<u32>,
 }
 
-/// A sentence as kept for the parser. Its nodes are its words, followed by the root.
+/// A sampled sentence with its attention. Its nodes are its words, followed by the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,

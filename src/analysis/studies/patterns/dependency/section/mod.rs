@@ -34,7 +34,7 @@ use tables::{COLUMNS, MAY_GO, tables};
 /// Results on all dependency relations of a corpus, by name, and counts of the tests on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
-    /// One object per dependency relation; empty for a corpus without trees.
+    /// Results on each dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
     pub tests: Tests,
 }

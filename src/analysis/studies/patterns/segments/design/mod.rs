@@ -26,15 +26,15 @@ sums_of_a_head! {
     pub struct SegmentHeadSums;
     several {}
     single {
-        /// Attention between different text tokens of one sentence.
+        /// Sum of attention between different text tokens of one sentence.
         same,
-        /// Attention between any two different text tokens.
+        /// Sum of attention between any two different text tokens of the pair.
         any,
         /// Total sum of squares: squared deviations of all cells from `1/n`, the mean of their row of `n` tokens.
         total,
         /// Sum of squares explained by columns (keys), beyond noise.
         column,
-        /// Sum of squares that offsets explain after columns, beyond noise.
+        /// Sum of squares that offset bins explain after columns, beyond noise.
         offset,
         /// Sum of squares explained by whether query and key are in one sentence, after columns and offsets, beyond noise.
         /// Negative if the attention head attends to the other sentence.

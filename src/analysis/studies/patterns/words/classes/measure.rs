@@ -15,7 +15,7 @@ use crate::system::parallel::in_parallel;
 struct ClassOfLayers<'a> {
     key: WithTotal<'a, KeyBlock>,
     class: WithTotal<'a, ClassBlock>,
-    /// Rates with each block left out, followed by the rates of the whole corpus.
+    /// Rates without one block, for each block, followed by the rates in the whole corpus.
     rates: Vec<Rates>,
 }
 

@@ -22,7 +22,7 @@ const FEWEST: u64 = 100;
 
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// Models of [`OF_SOURCES`] fitted without word embeddings: whose attention they see (0 trained, 1 untrained), and the evidence.
+/// Models of [`OF_SOURCES`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
 const PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { heads: true, distances: false }),
     (0, LinkEvidence { heads: false, distances: true }),

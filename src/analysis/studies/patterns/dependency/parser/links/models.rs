@@ -18,7 +18,7 @@ use crate::study::instruments::linked::sources::LinkSource;
 pub struct ChoiceModel {
     evidence: LinkEvidence,
     weights: Vec<f64>,
-    /// Parameters of each head's standardised attention, from the source and to it; 0 if it does not vary. Empty without heads.
+    /// Coefficients of each head's standardised attention, from the source and to it; 0 if it does not vary. Empty without heads.
     pub standardised: Vec<[f64; 2]>,
     /// Course of the fit; its `loss` is the mean over sources of the mean `-ln p` of their targets.
     pub course: FitCourse,
@@ -193,7 +193,7 @@ pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
-    /// Parameter of each attention head's corrected weights, `[heads]`.
+    /// Coefficient of each attention head's corrected weight, `[heads]`.
     pub weights: Vec<f64>,
     bias: f64,
     pub course: FitCourse,
@@ -253,7 +253,7 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Calls `show` with batches of pairs: the corrected weights of all attention heads, `[pairs, heads]`, and the pairs.
+/// Calls `show` with batches of pairs: all attention heads' corrected weights, `[pairs, heads]`, and `(word, other, linked)`.
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());

@@ -57,7 +57,7 @@ pub struct LinkParser {
     pub name: String,
     /// Whether each link of the type counts in both directions.
     pub undirected: bool,
-    /// In a decoder, the side of the source on which the target stands; absent in encoders.
+    /// Side of the source on which the target stands, in a decoder. Absent in encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
@@ -82,9 +82,9 @@ pub struct LinkParser {
 /// Lead of attention over the best model that does not see the trained model's attention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lead {
-    /// Name of the best such model. Null if nothing was fitted.
+    /// Name of the best model that does not see the trained model's attention. Null if nothing was fitted.
     pub over: Option<String>,
-    /// Accuracy of attention less the accuracy of `over`.
+    /// Accuracy of the attention model less that of the model in `over`.
     #[schemars(range(min = -1, max = 1))]
     pub difference: Option<f64>,
     /// 95 % interval of `difference`.
@@ -107,7 +107,7 @@ pub struct LinkWeights {
 /// Course of one fit of a model of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFit {
-    /// Name of the fitted model, one of `accuracies`.
+    /// Name of the fitted model, as in `accuracies`.
     pub parser: String,
     /// Half of the blocks that the model was fitted on: blocks of `even` or of `odd` number.
     pub fold: String,

@@ -89,7 +89,7 @@ impl Merge for LinkParserSums {
 }
 
 impl Sums for LinkParserSums {
-    /// The index of a kept sequence, and its links.
+    /// The index of a kept sequence, and its links while attention is observed.
     type SequenceState = (u64, SeenLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
