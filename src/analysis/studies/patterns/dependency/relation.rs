@@ -176,11 +176,11 @@ pub struct TagBaseline {
     pub heldout_accuracy: Option<f64>,
     /// Best rule for each UPOS of the dependent. A UPOS for which no rule is ever right is left out.
     pub rules: BTreeMap<String, TagRule>,
-    /// Rule that is best if dependents of every UPOS have the same one.
+    /// Single rule that is best for dependents of every UPOS together.
     pub single: SingleRule,
 }
 
-/// Rule that is best if dependents of every UPOS have the same one, with its accuracy.
+/// Single rule that is best for dependents of every UPOS together, with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SingleRule {
     /// UPOS and side of the rule.

@@ -46,7 +46,7 @@ impl Cue {
 pub struct Rules([usize; CLASSES]);
 
 impl Rules {
-    /// Selects the rules with most hits. Ties go to the tag that is first by name, then to the left side.
+    /// Selects the rule with most hits for each UPOS of the dependent. Ties go to the first tag by name, then to the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
@@ -68,7 +68,7 @@ impl Rules {
     }
 }
 
-/// Returns the best rule if dependents of every UPOS have the same one, and its hits. Ties as in [`Rules::best`].
+/// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`Rules::best`].
 pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(of);

@@ -109,10 +109,11 @@ impl RelationMetrics {
 /// Right predictions of the simplest parsers on one relation, per block; each is chosen on one fold and scored on the other.
 pub struct SimpleParsers {
     pub words: PerBlock,
-    /// Right predictions of the best attention head in its better direction; `None`, as for `offset`, if a fold has no word.
+    /// Right predictions of the best attention head and direction; `None`, as for `offset`, if a fold has no word of the
+    /// relation.
     pub head: Option<PerBlock>,
     pub offset: Option<PerBlock>,
-    /// Right predictions of the best tag rules; `None` if a fold has no word, or no word has a UPOS.
+    /// Right predictions of the best tag rules; `None` if a fold has no word of the relation, or no word has a UPOS.
     pub tags: Option<PerBlock>,
     pub next: PerBlock,
 }

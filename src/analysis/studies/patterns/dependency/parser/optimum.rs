@@ -259,7 +259,7 @@ impl Curvature {
     }
 }
 
-/// Turns each row `x` into `sqrt p (x - m)`: `p` is its share, `m = sum p x` the mean row. `mean` is a buffer for one row.
+/// Turns each row `x` into `sqrt p (x - m)`: `p` its probability, `m = sum p x` the mean row. `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);

@@ -134,7 +134,7 @@ impl LinkFit {
     }
 }
 
-/// Returns the lead of the first model over the best that does not see the trained model's attention.
+/// Returns the lead of the first model over the best model that does not see the trained model's attention.
 pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let known = others.filter_map(|one| Some((one.share.accuracy?, one)));
