@@ -1,4 +1,4 @@
-//! The anaphors of a window: mentions of an entity that was mentioned before, with their candidates.
+//! Anaphors in a window of sentences: mentions of an entity mentioned before, with their candidate antecedents.
 
 use std::ops::Range;
 
@@ -11,32 +11,32 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 
-/// Kinds of anaphors; all lists by kind have this order. An anaphor can be of several kinds.
+/// Names of the kinds of anaphors, in the order of every list by kind. An anaphor can be of several kinds.
 pub const KINDS: [&str; 5] = ["all", "pronoun", "proper", "common", "other-lemma"];
 
 pub const ALL: usize = 0;
-/// Anaphors without an antecedent of equal lemma.
+/// Index in [`KINDS`] of anaphors without an antecedent of equal lemma.
 pub const OTHER_LEMMA: usize = 4;
 
-/// Rules that choose without a head; all lists by baseline have this order.
+/// Names of the rules that choose an antecedent without attention, in the order of every list by baseline.
 pub const BASELINES: [&str; 3] = ["nearest", "same_lemma", "agreement"];
 
-/// Morphological features in which a pronoun and its antecedent agree.
+/// Universal Dependencies features that the baseline `agreement` compares between an anaphor and a candidate.
 const AGREEMENT: [&str; 3] = ["Number", "Gender", "Person"];
 
-/// Counts of anaphors and mentions, scored or not.
+/// Counts of windows, mentions, unmatched brackets and unscored anaphors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MentionCounts {
     pub windows: u64,
-    /// Mentions with a head word.
+    /// Number of mentions with a syntactic head word.
     pub mentions: u64,
-    /// Mentions without a head word: the annotation names none, and the tree shows none.
+    /// Number of mentions left out: no syntactic head word is annotated or found, or it is the first word in a decoder.
     pub headless: u64,
-    /// Brackets that open or close no mention.
+    /// Number of brackets in the `Entity=` annotation that open or close no mention.
     pub unmatched: u64,
-    /// Anaphors whose candidates are all right.
+    /// Number of anaphors not scored because every candidate is an antecedent.
     pub unscored: u64,
-    /// Anaphors without an antecedent among their candidates.
+    /// Number of anaphors not scored because no visible candidate is an antecedent.
     pub out_of_sight: u64,
 }
 
@@ -44,33 +44,34 @@ merge_fields!(MentionCounts { windows, mentions, headless, unmatched, unscored, 
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Head words of the mentions, ascending and distinct. The candidates of an anaphor precede its own head word.
+    /// Word indices of the mentions' syntactic heads, ascending and distinct.
     pub heads: Vec<usize>,
-    /// For each entity, the indices in `heads` of its mentions' head words, ascending and distinct.
+    /// For each entity, its mentions as indices into [`Window::heads`], ascending and distinct.
     entities: Vec<Vec<usize>>,
-    /// Anaphors with right and wrong candidates, by the index of their head word.
+    /// Scored anaphors, which have right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,
     pub met: MentionCounts,
-    /// For each head word, the index of its first possible candidate.
+    /// For each entry of [`Window::heads`], the index of its first candidate antecedent.
     first: Vec<usize>,
 }
 
-/// A mention with an earlier mention of its entity.
+/// An anaphor: a mention of an entity that the window has mentioned before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anaphor {
-    /// Indices of its candidates in [`Window::heads`], up to its own. They are visible from it and, except in decoders, see it.
+    /// Candidate antecedents, a range of indices into [`Window::heads`] that ends at the anaphor itself. Each candidate is
+    /// visible from the anaphor and, except in decoders, sees it.
     pub candidates: Range<usize>,
     entity: usize,
-    /// The number of candidates that head a mention of the entity.
+    /// Number of right candidates, which head a mention of the anaphor's entity.
     pub right: usize,
-    /// Whether the anaphor is of each of [`KINDS`].
+    /// Whether the anaphor belongs to each of the [`KINDS`].
     pub kinds: [bool; KINDS.len()],
-    /// The candidates that the [`BASELINES`] choose, by index.
+    /// Candidate that each of the [`BASELINES`] chooses, as an index into [`Window::heads`].
     pub chosen: [usize; BASELINES.len()],
 }
 
 impl Window {
-    /// Reads the annotation of a window under `visibility`.
+    /// Reads mentions and anaphors from a window's `Entity=` annotation; `visibility` limits the candidates.
     pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
         let values = words.iter().map(|word| word.entity.as_deref());
@@ -144,18 +145,18 @@ impl Window {
         self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
     }
 
-    /// Whether the candidate heads a mention of the anaphor's entity.
+    /// Whether a candidate is the head word of a mention of the anaphor's entity.
     pub fn is_right(&self, anaphor: &Anaphor, candidate: usize) -> bool {
         self.entities[anaphor.entity].binary_search(&candidate).is_ok()
     }
 }
 
-/// Whether both have a lemma, and the lemmas are equal regardless of case.
+/// Whether two words have lemmas that are equal regardless of case.
 fn same_lemma(a: &Annotation, b: &Annotation) -> bool {
     a.lemma.as_deref().zip(b.lemma.as_deref()).is_some_and(|(a, b)| a.to_lowercase() == b.to_lowercase())
 }
 
-/// Whether both words agree in every agreement feature that both have.
+/// Whether two words agree in each of the [`AGREEMENT`] features that both have.
 fn agree(a: &Annotation, b: &Annotation) -> bool {
     AGREEMENT.iter().all(|name| feature(a, name).zip(feature(b, name)).is_none_or(|(a, b)| a == b))
 }

@@ -1,4 +1,4 @@
-//! The table of the metrics of `coreference`, and the label of heads that find antecedents.
+//! Metric table of the study `coreference`, and the label of attention heads that find antecedents.
 
 use anstyle::AnsiColor;
 
@@ -11,16 +11,16 @@ use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, asses
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-/// The right choices of a head, in one block or in all, with baselines and denominators.
+/// Input of the metrics of one attention head: its right choices, in one block or the corpus, with baselines and denominators.
 pub struct CoreferenceInputs<'a> {
     pub block: &'a Block,
     pub visibility: Visibility,
-    /// The best baseline for each kind.
+    /// Index in [`BASELINES`] of the most accurate rule for each kind of anaphors.
     pub best: [usize; KINDS.len()],
     pub right: [[f64; WAYS.len()]; KINDS.len()],
 }
 
-/// The most accurate baseline for each kind; the first among equals.
+/// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
 pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
         let right = &total[kind].baselines;
@@ -33,7 +33,7 @@ impl CoreferenceInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    /// A cell: the head's right choices less `other`'s.
+    /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
     fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, way) = (cell / WAYS.len(), cell % WAYS.len());
         if !ways(self.visibility).contains(&way) {

@@ -1,5 +1,4 @@
-//! Study `coreference`: how often a head's attention points from a mention of an entity to an earlier one
-//! (docs/methodology/coreference.md).
+//! Study `coreference`: how often an attention head points from a mention to an earlier one (docs/methodology/coreference.md).
 
 mod anaphors;
 mod metrics;
@@ -35,7 +34,7 @@ use anaphors::{BASELINES, KINDS, MentionCounts};
 use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
 use sums::{CoreferenceSums, KindSums, WAYS};
 
-/// Study `coreference`: the heads that find the antecedents of mentions.
+/// Study `coreference`: the attention heads that find the antecedents of mentions.
 pub struct Antecedents;
 
 impl Study for Antecedents {
@@ -106,86 +105,88 @@ const CAVEATS: &[Caveat] = &[
     },
 ];
 
-/// Mentions and anaphors of the corpus, and how well heads and rules find antecedents.
+/// Mentions and anaphors of the corpus, and how well attention heads and rules find antecedents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coreference {
-    /// Windows of whole sentences.
+    /// Number of windows of whole sentences that were read.
     pub windows: u64,
-    /// Mentions with a head word; 0 where the corpus has no `Entity=`.
+    /// Number of mentions with a syntactic head word; 0 if the corpus has no `Entity=` annotation.
     pub mentions: u64,
-    /// Mentions without one, which are left out: the annotation names none, and no tree shows one.
+    /// Number of mentions left out: no syntactic head word is annotated or found, or it is the first word in a decoder.
     pub headless: u64,
-    /// Brackets that open or close no mention, which are left out.
+    /// Number of brackets left out because they open or close no mention.
     pub unmatched: u64,
-    /// Anaphors that are not scored, since every candidate is right.
+    /// Number of anaphors not scored because every candidate is right.
     pub unscored: u64,
-    /// Anaphors without a visible antecedent in the layers with the narrowest window, not scored there; absent if there are none.
-    /// `kinds` is for the layers that see most.
+    /// Number of anaphors without a visible antecedent in the layers with the narrowest window, which do not score them. Absent
+    /// if 0. The counts in `kinds` are for the layers that see most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,
-    /// One object for each kind of anaphors in the corpus.
+    /// Accuracies for each kind of anaphors in the corpus.
     pub kinds: Vec<KindMetrics>,
 }
 
-/// How well heads and rules find the antecedents of one kind of anaphors.
+/// Accuracies of attention heads and rules in finding the antecedents of one kind of anaphors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindMetrics {
-    /// `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others); `other-lemma`, anaphors
-    /// without an antecedent of the same lemma.
+    /// Kind of anaphors: `all`; by the UPOS of the head word `pronoun` (PRON), `proper` (PROPN) and `common` (others);
+    /// `other-lemma`, anaphors without an antecedent of the same lemma.
     pub kind: String,
-    /// Scored anaphors.
+    /// Number of scored anaphors of this kind.
     pub count: u64,
-    /// Windows with a scored anaphor.
+    /// Number of windows with a scored anaphor of this kind, one per group of related windows.
     pub windows: u64,
-    /// The best head on all data.
+    /// Attention head with the highest accuracy on all data.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The direction in which it is best: `anaphor->antecedent` or `antecedent->anaphor`.
+    /// Direction in which the best attention head is most accurate: `anaphor->antecedent` or `antecedent->anaphor`.
     pub direction: String,
-    /// Its accuracy on all data: biased upwards, since it was chosen on the same data. That of each head is in its metrics.
+    /// Accuracy of the best attention head on all data. Biased upwards, since the head was chosen on these data. The accuracy of
+    /// each head is in its metrics.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the heads chosen on one half of the blocks and scored on the other, pooled; null where one half has no
-    /// such anaphor.
+    /// Accuracy of attention heads chosen on one half of the blocks and scored on the other, pooled. Null if a half has no
+    /// anaphor.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
-    /// The accuracy of each rule without a head.
+    /// Accuracy of each rule that uses no attention.
     pub baselines: Baselines,
-    /// Right candidates / candidates.
+    /// Chance level: mean over anaphors of right candidates / candidates.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// The 95 % intervals.
+    /// 95 % intervals of the accuracies.
     pub ci95: KindIntervals,
 }
 
-/// The accuracy of rules that choose a candidate without a head.
+/// Accuracy of each rule that chooses a candidate without attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Baselines {
-    /// The nearest candidate.
+    /// Accuracy of the nearest candidate.
     #[schemars(range(min = 0, max = 1))]
     pub nearest: f64,
-    /// The nearest with the same lemma, else the nearest.
+    /// Accuracy of the nearest candidate with the same lemma, else the nearest.
     #[schemars(range(min = 0, max = 1))]
     pub same_lemma: f64,
-    /// The nearest that agrees in number, gender and person where both are annotated, else the nearest.
+    /// Accuracy of the nearest candidate that agrees in number, gender and person where both are annotated, else the nearest.
     #[schemars(range(min = 0, max = 1))]
     pub agreement: f64,
 }
 
-/// The intervals of a kind's accuracies, for the heads and rules as selected; null without two blocks that have such an anaphor.
+/// 95 % intervals of the accuracies for one kind of anaphors, given the attention heads and rules as selected. Null if fewer than
+/// 10 blocks have such an anaphor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KindIntervals {
-    /// Interval of the best head's accuracy.
+    /// Interval of the best attention head's accuracy on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the accuracy of the heads chosen on the other half.
+    /// Interval of the held-out accuracy of attention heads.
     pub heldout_accuracy: Option<Interval>,
-    /// Interval of the best head's accuracy less that of the best rule.
+    /// Interval of the best attention head's accuracy less the best rule's.
     pub gain: Option<Interval>,
 }
 
 impl Coreference {
-    /// The section for the class of layers whose queries see most antecedents.
+    /// Builds the section from the layers whose queries see most antecedents.
     pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
         let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
         let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
@@ -251,7 +252,7 @@ impl Coreference {
     }
 }
 
-/// The most accurate head and direction. Ties go to the lowest index, then to the first direction.
+/// Returns the attention head with most right choices, and its direction. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
     let cells = sums.heads.iter().enumerate().flat_map(|(head, ways)| (0..ways.len()).map(move |way| (head, way)));
     let right = |(head, way): (usize, usize)| sums.heads[head][way];
@@ -259,7 +260,7 @@ fn best_head(sums: &KindSums) -> (usize, usize) {
 }
 
 impl KindMetrics {
-    /// The accuracies of one kind; `best` is the best baseline.
+    /// Computes the accuracies for one kind of anaphors; `best` is the index of its best baseline.
     fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
         let total = &scored.total;
         let (place, way) = best_head(total);
@@ -307,8 +308,8 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
     ("over best rule", false, |kind| signed(100.0 * kind.gain(), 1) + &plus_minus_percent(kind.ci95.gain)),
 ];
 
-/// Columns that may be dropped where space is short, in this order: agreement, chance, the number, the other rules, direction,
-/// the gain, the best head's accuracy. Held-out accuracy is last.
+/// Columns dropped when the table is too wide, first to last: agreement, chance, the number, the other rules, direction, the
+/// gain, the best head's accuracy, held-out accuracy.
 const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");

@@ -1,4 +1,4 @@
-//! Counts per block of how often a head's attention points from an anaphor to an antecedent.
+//! Counts per block of how often an attention head points from an anaphor to an antecedent.
 
 use std::ops::Range;
 
@@ -14,25 +14,25 @@ use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// Directions: the chosen candidate is the one the anaphor attends to most, or the one that attends most to the anaphor.
+/// Names of the directions: a head chooses the candidate that the anaphor attends to most, or that attends most to the anaphor.
 pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
-/// The directions that exist under `visibility`: in a decoder, an antecedent does not see its anaphor.
+/// Returns the indices in [`WAYS`] of the scored directions. In a decoder, an antecedent does not see its anaphor.
 pub fn ways(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { WAYS.len() }
 }
 
-/// The sums of one kind of anaphors.
+/// Sums over the anaphors of one kind in one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindSums {
     pub anaphors: u64,
-    /// Windows with such an anaphor, one per group of related windows.
+    /// Number of windows with an anaphor of this kind, one per group of related windows.
     pub windows: u64,
-    /// Anaphors for which each baseline is right.
+    /// Number of anaphors for which each baseline rule is right.
     pub baselines: [u64; BASELINES.len()],
-    /// Share of right candidates, summed over anaphors.
+    /// Sum over anaphors of the share of right candidates.
     pub chance: ExactSum,
-    /// Anaphors for which each head is right in each direction, `[layers * heads]`.
+    /// Number of anaphors for which each attention head is right, by direction, `[layers * heads]`.
     pub heads: Vec<[u64; WAYS.len()]>,
 }
 
@@ -47,7 +47,7 @@ impl KindSums {
         Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
     }
 
-    /// Whether no count exceeds the number of anaphors.
+    /// Whether no count of right choices or windows exceeds the number of anaphors.
     fn adds_up(&self) -> bool {
         let right = self.baselines.iter().chain(self.heads.iter().flatten());
         self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
@@ -56,7 +56,7 @@ impl KindSums {
 
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
-/// The sums of one block for each of [`KINDS`].
+/// Sums of one block of windows, for each kind of anaphors ([`KINDS`]).
 pub type Block = [KindSums; KINDS.len()];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl CoreferenceSums {
 merge_fields!(CoreferenceSums[grid, visibility, from] { met, blocks });
 
 impl Sums for CoreferenceSums {
-    /// The block of a window, and the window.
+    /// The index of a window's block, and the window.
     type SequenceState = (usize, Window);
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -124,7 +124,7 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// The preceding candidate with the largest weight, in each direction; the first among equals.
+/// Returns the candidate antecedent with the largest attention weight, for each of [`WAYS`]. Ties go to the first.
 fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; WAYS.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {

@@ -1,4 +1,4 @@
-//! Counts of arcs where a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
+//! Counts of arcs where an attention head points from a word to its syntactic head (docs/methodology/dependency.md).
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::sequences::sequence::GoldArc;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::instruments::fold_scores::ScoredSums;
 
-/// The farthest offset of the baseline "the head is the word at `d+k`".
+/// Largest distance `k` of the offset baseline "the syntactic head of word `d` is the word at `d + k`".
 pub const MAX_BASELINE_OFFSET: i32 = 10;
 
-/// The baseline's offsets: -10..=10 without 0.
+/// Number of offsets of the offset baseline: -10..=10 without 0.
 pub const BASELINE_OFFSETS: usize = 2 * MAX_BASELINE_OFFSET as usize;
 
 pub fn baseline_offsets() -> impl Iterator<Item = i32> {
     (-MAX_BASELINE_OFFSET..=MAX_BASELINE_OFFSET).filter(|&offset| offset != 0)
 }
 
-/// Classes of an arc's offset: each offset of the baseline, farther to the left, farther to the right.
+/// Number of offset classes of an arc: each offset of the baseline, farther to the left, farther to the right.
 pub const PLACES: usize = BASELINE_OFFSETS + 2;
 
-/// The offset class of a head: its index in [`baseline_offsets`], or one of the two classes that follow.
+/// Returns the offset class of a syntactic head: its index in [`baseline_offsets`], or one of the two classes that follow.
 pub fn place_of(dependent: usize, head: usize) -> usize {
     let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
     match head.abs_diff(dependent) {
@@ -34,21 +34,22 @@ pub fn place_of(dependent: usize, head: usize) -> usize {
     }
 }
 
-/// A scored arc: a word with a gold head in a sentence of at least two words.
+/// A scored arc: a word with a gold syntactic head in a sentence of at least two words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoredArc {
     pub dependent: usize,
     pub head: usize,
-    /// The offset class of the head, one of [`PLACES`].
+    /// Offset class of the syntactic head relative to the dependent, below [`PLACES`].
     pub place: usize,
     pub tagged: bool,
-    /// The rule of the tag baseline that predicts the arc, with the dependent's UPOS.
+    /// Rule of the tag baseline that predicts the arc, with the dependent's UPOS; `None` if no rule does.
     pub cue: Option<Cue>,
-    /// The relations for which the arc counts, as indices into the table of relations.
+    /// Indices of the relations for which the arc counts, such as `all`, `nsubj` and `nsubj:pass`.
     pub relations: Vec<usize>,
 }
 
-/// The arcs of a tree for which `takes(dependent, head)` holds. `index` returns the index of a relation with the head on a side.
+/// Returns the arcs of a tree for which `takes(dependent, head)` holds. `index` maps a relation and the side of the syntactic
+/// head to the relation's index.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
@@ -72,37 +73,37 @@ pub fn scored_arcs(
         .collect()
 }
 
-/// Sums of shares are kept in units of `2^-32`, so that addition is exact in any order.
+/// Fixed-point unit of sums of shares: they are stored as multiples of `1 / UNIT`, so that addition is exact in any order.
 pub const UNIT: u128 = 1 << 32;
 
-/// Converts a sum of [`RelationSums::over_others`] to a number of arcs.
+/// Converts a fixed-point sum of [`RelationSums::over_others`] to a number of arcs.
 pub fn in_arcs(sum: i64) -> f64 {
     sum as f64 / UNIT as f64
 }
 
-/// Whether a sum can come from shares of this many arcs; one from a file may not.
+/// Whether a fixed-point sum can come from the shares of `arcs` arcs. A sum read from a file may fail this.
 pub fn is_within(sum: i64, arcs: u64) -> bool {
     u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
 }
 
-/// Counts of one relation's arcs, and of the right predictions of each head.
+/// Counts of one relation's arcs, and of the right predictions of each attention head.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelationSums {
     pub count: u64,
-    /// Sentences with such an arc, one per group of related sentences.
+    /// Number of sentences with an arc of the relation, one per group of related sentences.
     pub sentences: u64,
-    /// Arcs by the offset class of their head.
+    /// Number of arcs in each offset class of the syntactic head.
     pub places: [u64; PLACES],
     pub tagged: u64,
-    /// Arcs by the dependent's UPOS and the rule that predicts them, without arcs that no rule predicts.
+    /// Number of arcs by cue: the dependent's UPOS and the tag rule that predicts the arc. Other arcs are left out.
     pub cues: BTreeMap<Cue, u64>,
-    /// Arcs in sentences that have other arcs, among those that `all` pools.
+    /// Number of arcs in sentences that also have arcs of other relations, counting those that the relation `all` pools.
     pub with_others: u64,
-    /// Right predictions on these arcs, less those expected from the sentences' other arcs ([`in_arcs`]); shaped as `hits`.
+    /// Right predictions on the arcs of `with_others`, less those expected from the other arcs ([`in_arcs`]); shaped as `hits`.
     pub over_others: Vec<[i64; 2]>,
     /// Right predictions by head and [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
-    /// Arcs for whose dependent a special token has more weight than every other word. Shaped as `hits`.
+    /// Number of arcs for whose dependent a special token has more weight than every other word; shaped as `hits`.
     pub to_special: Vec<[u64; 2]>,
 }
 
@@ -131,7 +132,7 @@ impl RelationSums {
         }
     }
 
-    /// Whether no part exceeds its whole; sums from a file may be invalid.
+    /// Whether no count exceeds the number of arcs. Sums read from a file may fail this.
     pub fn adds_up(&self) -> bool {
         let parts = [self.sentences, self.tagged, self.with_others, self.places.iter().sum()];
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
@@ -141,17 +142,17 @@ impl RelationSums {
     }
 }
 
-/// Counts of one relation's arcs that both a head and a baseline predict.
+/// Counts of one relation's arcs that both an attention head and a baseline predict.
 ///
-/// The best offset and the best rules are known only after all sentences, so agreements are counted for every offset and rule. An
-/// arc agrees with at most one of each. Only totals are needed, so there are no blocks.
+/// The best offset and the best rules are known only after all sentences, so agreements are counted for every offset and rule. At
+/// most one offset and one rule predict an arc. Only totals are needed, so there are no blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Right predictions by head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and offset
-    /// class, `[layers * heads]`. Empty until an arc is counted.
+    /// Right predictions by attention head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and
+    /// offset class, `[layers * heads]`. Empty until an arc is counted.
     pub places: Vec<[[u64; PLACES]; 2]>,
-    /// Right predictions by [`Cue::place`], head and direction. Entries of cues that do not occur are empty: a relation has 20
-    /// cues on average, and `all` has 250 in EWT dev.
+    /// Right predictions by [`Cue::place`], attention head and direction. Cues that do not occur have empty entries: a relation
+    /// has 20 cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
@@ -168,7 +169,7 @@ impl Agreement {
         self.cues[place].resize(heads, [0; 2]);
     }
 
-    /// Adds 1 for each direction in which a head was right; the lists must have room.
+    /// Adds `right` (0 or 1 per direction) for the attention head `head`. The lists must have been resized for the arc.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         add_at(&mut self.places[head], arc.place, right);
         if let Some(cue) = arc.cue {
@@ -176,7 +177,7 @@ impl Agreement {
         }
     }
 
-    /// Whether the agreements are possible given the right predictions of heads and baselines in `total`.
+    /// Whether no agreement exceeds the right predictions of its attention head or baseline in `total`.
     pub fn is_within(&self, total: &RelationSums) -> bool {
         let mut met = vec![0; self.cues.len().max(CUES)];
         total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
@@ -192,7 +193,7 @@ impl Agreement {
         (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
     }
 
-    /// A head's right predictions in a direction, among the arcs of one cue.
+    /// Returns an attention head's right predictions in one direction, among the arcs of one cue.
     pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
@@ -203,12 +204,13 @@ fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2
     second[place] += right[1];
 }
 
-/// One relation's arcs in later sentences of a group: no independent evidence, so tests against an offset leave them out.
+/// Counts of one relation's arcs in sentences after the first of a group of related sentences. They are no independent evidence,
+/// so tests against an offset leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
-    /// Arcs by the offset class of their head.
+    /// Number of arcs in each offset class of the syntactic head.
     pub words: [u64; PLACES],
-    /// Right predictions as in [`Agreement::places`], `[layers * heads]`. Empty without such arcs.
+    /// Right predictions on these arcs, shaped as [`Agreement::places`], `[layers * heads]`. Empty if there are none.
     pub right: Vec<[[u64; PLACES]; 2]>,
 }
 
@@ -220,12 +222,12 @@ impl DuplicateArcs {
         self.words[arc.place] += 1;
     }
 
-    /// Adds 1 for each direction in which a head was right about a counted arc.
+    /// Adds `right` (0 or 1 per direction) for the attention head `head`, on an arc that was counted.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
         add_at(&mut self.right[head], arc.place, right);
     }
 
-    /// Whether `total` includes these arcs, and `all` their right and wrong predictions.
+    /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
     pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
         if self.right.is_empty() {
             return self.words == [0; PLACES];
@@ -239,7 +241,7 @@ impl DuplicateArcs {
         of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
-    /// A head's right predictions in a direction: of all arcs, and of those in the offset class `place`.
+    /// Returns an attention head's right predictions in one direction: `[on all arcs, on arcs in the offset class place]`.
     pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }

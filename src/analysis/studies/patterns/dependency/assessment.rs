@@ -1,4 +1,4 @@
-//! Thresholds and assessment of syntactic labels, and their reach.
+//! Thresholds of syntactic labels, and the assessment of attention heads against them and against stronger baselines.
 
 use std::cmp::Reverse;
 
@@ -36,7 +36,7 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
         beyond word classes, as a share; two percentage points, so that an edge too small to matter is none",
 );
 
-/// The relations with enough words for a label, most frequent first.
+/// Returns the relations with enough words for a label, most frequent first.
 pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
     let least = policy.count(&MIN_COUNT);
     let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
@@ -44,7 +44,7 @@ pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> V
     tested
 }
 
-/// A head's accuracy on a relation, as named in rules.
+/// Returns the name of an attention head's accuracy on a relation, as used in label rules.
 pub(super) fn accuracy_of(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
@@ -53,7 +53,7 @@ pub(super) fn label_of(relation: &str) -> String {
     format!("syntactic:{relation}")
 }
 
-/// Assesses one head on one relation in both directions. Empty if the relation has too few words or sentences.
+/// Assesses one attention head on one relation in both directions. Empty if the relation has too few words or sentences.
 pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     let few_sentences = relation.sentences.is_some_and(|sentences| sentences < policy.count(&MIN_SENTENCES));
     if relation.count < policy.count(&MIN_COUNT) || few_sentences {
@@ -84,7 +84,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
     Direction::BOTH.into_iter().filter_map(of_direction).collect()
 }
 
-/// The reach of a head's label. `all` has no step [`Reach::Relation`], since no other arcs exist.
+/// Returns the strongest baseline that an attention head's label beats. `all` has no step [`Reach::Relation`]: no arcs are left.
 fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, policy: &Policy) -> Reach {
     let is_shown = |q: Option<f64>, ci95: Option<Interval>, margin: &Threshold| {
         let above = || ci95.is_some_and(|difference| difference.low() > policy.share(margin));

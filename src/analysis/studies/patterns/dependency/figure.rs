@@ -1,4 +1,4 @@
-//! Figures of relations: the held-out accuracy of the best head, beside both baselines.
+//! Figures of dependency relations: accuracies of attention heads beside both baselines.
 
 use super::assessment::{MARGIN, MIN_COUNT, tested};
 use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
@@ -36,7 +36,7 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     }]
 }
 
-/// A row for a relation: the mark of a head, and the baselines over all words or held out.
+/// Returns the row of one relation: the mark `own` of an attention head, then both baselines, over all words or held out.
 fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
     let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
     let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
@@ -52,10 +52,11 @@ fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
     Chart::Forest(Forest::in_shares(scale, [head, "fixed offset", "word classes"], rows))
 }
 
-/// Maximum number of relations in a head's figure: the clearest ones, as many as fit on a card.
+/// Maximum number of relations in an attention head's figure: as many as fit on a card.
 const OF_HEAD: usize = 6;
 
-/// Relations that a head leads by the label margin or is best on; accuracy by distance on the clearest of the latter.
+/// Returns an attention head's figures. The first has relations that it leads by the label margin, or is best on. The second has
+/// its accuracy by distance on the clearest relation that it is best on.
 pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
@@ -87,7 +88,7 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     relations.into_iter().chain(best.and_then(|relation| by_distance(relation))).collect()
 }
 
-/// The best head's accuracy by distance, from far left to far right; `None` for older reports.
+/// Returns the figure of the best attention head's accuracy by distance, far left to far right. `None` if a report lacks it.
 fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };

@@ -1,4 +1,4 @@
-//! Study `dependency`: how often a head's attention points from a word to its syntactic head (docs/methodology/dependency.md).
+//! Study `dependency`: how often an attention head points from a word to its syntactic head (docs/methodology/dependency.md).
 
 pub mod arcs;
 mod assessment;
@@ -43,7 +43,7 @@ pub use relation::{
 
 pub struct Dependency;
 
-/// A metric of the relation `all`: from its sums by direction, the head's index and the direction's index.
+/// A metric of the relation `all`, from its sums by direction, the attention head's index and the direction's index.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
 const BY_DIRECTION: Keys = Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned());
@@ -135,7 +135,7 @@ impl Study for Dependency {
     }
 }
 
-/// The relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and `all`.
+/// Names of the relations of Universal Dependencies, version 2 (<https://universaldependencies.org/u/dep/index.html>), and `all`.
 const UNIVERSAL: &str = "all acl advcl advmod amod appos aux case cc ccomp clf compound conj cop csubj dep det discourse \
     dislocated expl fixed flat goeswith iobj list mark nmod nsubj nummod obj obl orphan parataxis punct reparandum root \
     vocative xcomp";
@@ -146,7 +146,7 @@ fn is_universal(relation: &str) -> bool {
     UNIVERSAL.split_whitespace().any(|known| known == main)
 }
 
-/// Verdict on a syntactic label: is the head better on this relation than on other arcs?
+/// Verdict on a syntactic label: is the attention head better on this relation than on other arcs?
 const SPECIFIC: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond other arcs",
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
@@ -156,7 +156,7 @@ const SPECIFIC: VerdictRule = VerdictRule {
     printed: "the difference with its interval, q",
 };
 
-/// Verdict on a syntactic label: does the head beat both baselines?
+/// Verdict on a syntactic label: does the attention head beat both the offset and the word-class baseline?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a syntactic label is beyond word classes, of those beyond other arcs",
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",

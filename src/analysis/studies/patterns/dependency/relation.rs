@@ -1,4 +1,4 @@
-//! Report entries for one dependency relation: how well heads and two baselines predict it.
+//! Report entries for one dependency relation: how well attention heads and two baselines predict it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,8 @@ use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// The directions in which arcs with the head on a side are scored. In a decoder, the later word attends to the earlier.
+/// Returns the directions in which arcs are scored whose syntactic head is on `side`; both for `None`. In a decoder, the later
+/// word attends to the earlier.
 pub fn directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
@@ -27,61 +28,61 @@ pub fn directions(side: Option<Side>) -> &'static [Direction] {
     }
 }
 
-/// How well the heads, the best fixed offset and the best tags predict one relation.
+/// Accuracies of the attention heads, the best fixed offset and the best tag rules on one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationMetrics {
-    /// Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
+    /// Name of the Universal Dependencies relation, with subtype if any; `all` pools all but `punct`.
     pub relation: String,
-    /// In a decoder, the side of the dependent on which the head stands: on the left the dependent sees its head, on the right
-    /// the head sees its dependent. Absent in encoders, where both see each other.
+    /// In a decoder, the side of the dependent on which the syntactic head stands. On the left the dependent sees its head, on
+    /// the right the head sees its dependent. Absent in encoders, where both see each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
-    /// In a decoder, the share of the relation's words that have their heads on this side.
+    /// In a decoder, the share of the relation's words whose syntactic heads are on this side. Absent in encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64", range(min = 0, max = 1))]
     pub share: Option<f64>,
-    /// Scored words.
+    /// Number of scored words of the relation.
     pub count: u64,
-    /// Sentences with such a word, one per group of related sentences; null in reports of 0.1.
+    /// Number of sentences with a scored word, one per group of related sentences. Null in reports of version 0.1.
     pub sentences: Option<u64>,
-    /// Blocks with such a word.
+    /// Number of blocks of sentences with a scored word.
     #[serde(default)]
     #[schemars(range(max = BLOCKS))]
     pub blocks: usize,
-    /// `(sum n)² / sum n²` over these blocks, `n` the words of each: the equivalent number of blocks of equal size.
+    /// Equivalent number of blocks of equal size: `(sum n)² / sum n²` over blocks, `n` the scored words of each.
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
-    /// Scored words in sentences that have other arcs: the basis of `specific` of each head.
+    /// Denominator of `specific` of each head: scored words in sentences that also have other arcs.
     #[serde(default)]
     pub with_others: Denominator,
-    /// The best head on all data.
+    /// Attention head with the highest accuracy on all data.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The direction in which it is best.
+    /// Direction in which the best attention head is most accurate.
     pub direction: Direction,
-    /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    /// Accuracy of the best attention head on all data. Biased upwards, since the head was chosen on these data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled;
-    /// null where one half has no such word.
+    /// Accuracy of attention heads chosen on one half of the sentences and scored on the other, pooled. Null if a half has no
+    /// word.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
-    /// The best fixed offset.
+    /// Best fixed offset as a baseline, with its accuracy.
     pub baseline: OffsetBaseline,
-    /// The best rules by word classes; null where no such word has a UPOS.
+    /// Best rules by word classes as a baseline, with their accuracy. Null if no such word has a UPOS.
     pub tag_baseline: Option<TagBaseline>,
-    /// The 95 % intervals of the accuracies above.
+    /// 95 % intervals of the accuracies of the best attention head and both baselines.
     pub ci95: RelationIntervals,
-    /// The best head against the best fixed offset.
+    /// Comparison of the best attention head with the best fixed offset.
     pub versus_offset: Comparison,
-    /// The best head against the best tags; null where `tag_baseline` is.
+    /// Comparison of the best attention head with the best tag rules. Null if `tag_baseline` is.
     pub versus_tags: Option<TagComparison>,
-    /// The accuracy of the best head by how far away the syntactic head is, and on which side.
+    /// Accuracy of the best attention head by distance and side of the syntactic head.
     #[serde(default)]
     pub by_distance: Vec<AtDistance>,
-    /// Every head in both directions.
+    /// Accuracy of every attention head in both directions.
     pub by_head: Vec<HeadAccuracy>,
 }
 
@@ -110,7 +111,7 @@ impl RelationMetrics {
         )
     }
 
-    /// Both baselines and all heads, most accurate first; among equals, in the order of the model.
+    /// Returns both baselines and all attention heads, most accurate first. Ties keep the order of the model.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
             let versus = head.versus_offset.get(direction).as_ref()?;
@@ -142,7 +143,7 @@ impl RelationMetrics {
     }
 }
 
-/// Sets the share of each part's words, for relations that are split by side.
+/// Sets [`RelationMetrics::share`] for relations that are split by the side of the syntactic head.
 pub(super) fn set_shares(relations: &mut [RelationMetrics]) {
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     relations.iter().for_each(|relation| *words.entry(relation.relation.clone()).or_default() += relation.count);
@@ -151,126 +152,125 @@ pub(super) fn set_shares(relations: &mut [RelationMetrics]) {
     }
 }
 
-/// The best rule of the form "the head is the word at `d + offset`".
+/// Best rule of the form "the syntactic head is the word at `d + offset`".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OffsetBaseline {
-    /// The offset in words that is best on all data.
+    /// Offset in words with the highest accuracy on all data.
     pub offset: i32,
-    /// Its accuracy on all data.
+    /// Accuracy of the offset on all data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled.
+    /// Accuracy of the offsets chosen on one half of the sentences and scored on the other, pooled. Null if one half has no word.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
 }
 
-/// The best rules of the form "the head is the nearest word of this UPOS on this side", one for each UPOS of the
-/// dependent.
+/// Best rules of the form "the syntactic head is the nearest word of this UPOS on this side", one for each UPOS of the dependent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagBaseline {
-    /// The accuracy of the rules that are best on all data.
+    /// Accuracy on all data of the rules that are best there.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled. Null if one half has no word.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
-    /// The rules, by the UPOS of the dependent; without those for which no rule is ever right.
+    /// Best rule for each UPOS of the dependent. A UPOS for which no rule is ever right is left out.
     pub rules: BTreeMap<String, TagRule>,
-    /// The one rule that is best for all dependents alike.
+    /// Single rule that is best for dependents of every UPOS together.
     pub single: SingleRule,
 }
 
-/// The one rule that is best for all dependents alike.
+/// Single rule that is best for dependents of every UPOS together, with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SingleRule {
-    /// The rule.
+    /// UPOS and side of the rule.
     #[serde(flatten)]
     pub rule: TagRule,
-    /// Its accuracy on all data.
+    /// Accuracy of the rule on all data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
 }
 
-/// The intervals of a relation's accuracies, for the heads and rules as selected; keyed like the accuracies.
+/// 95 % intervals of a relation's accuracies, for the attention heads and rules as selected; keyed like the accuracies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationIntervals {
-    /// Interval of the best head's accuracy.
+    /// Interval of the best attention head's accuracy on all data.
     pub accuracy: Option<Interval>,
-    /// Interval of the accuracy of the heads chosen on the other half.
+    /// Interval of the held-out accuracy of attention heads.
     pub heldout_accuracy: Option<Interval>,
-    /// Interval of the best fixed offset's accuracy.
+    /// Intervals of the accuracies of the best fixed offset.
     pub baseline: BaselineIntervals,
-    /// Interval of the best tags' accuracy.
+    /// Intervals of the accuracies of the best tag rules. Null if no such word has a UPOS.
     pub tag_baseline: Option<BaselineIntervals>,
 }
 
-/// The intervals of a baseline.
+/// 95 % intervals of a baseline's accuracies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BaselineIntervals {
-    /// Interval of the accuracy of the rule that is best on all data.
+    /// Interval of the accuracy on all data of the rule that is best there.
     pub accuracy: Option<Interval>,
-    /// Interval of the accuracy of the rule that was chosen on the other half.
+    /// Interval of the held-out accuracy of the rules chosen on the other half.
     pub heldout_accuracy: Option<Interval>,
 }
 
-/// The accuracy on words at one distance from their head.
+/// Accuracy of a relation's best attention head on words at one distance from their syntactic head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AtDistance {
-    /// The side of the dependent on which its head is.
+    /// Side of the dependent on which its syntactic head stands.
     pub side: Side,
-    /// The distance in words: `1`, `2`, `3-5`, `6-10` or `more`.
+    /// Distance of the syntactic head in words: `1`, `2`, `3-5`, `6-10` or `more`.
     pub distance: String,
-    /// Scored words.
+    /// Number of scored words at this distance and side.
     pub count: u64,
-    /// The accuracy of the relation's best head on them; null where there are none.
+    /// Accuracy of the relation's best attention head on these words. Null if there are none.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
 }
 
-/// One head's accuracy on one relation.
+/// Accuracy of one attention head on one relation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadAccuracy {
-    /// The head.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Accuracy by direction; null for a direction in which a decoder does not see.
+    /// Share of words whose syntactic head this head predicts, by direction. Null for a direction that a decoder cannot see.
     #[serde(flatten)]
     pub accuracy: ByDirection<Option<f64>>,
-    /// Its 95 % interval; null where no two blocks have such a word.
+    /// 95 % interval of the accuracy by direction. Null if fewer than 10 blocks have such a word.
     pub ci95: ByDirection<Option<Interval>>,
-    /// Accuracy on the words that the best fixed offset gets wrong; null without such words. Without `--digits 17`, also null for
-    /// heads below the best fixed offset other than the best head: no policy labels them. Absent where both directions are null.
+    /// Accuracy on the words that the best fixed offset gets wrong. Null without such words. Without `--digits 17`, also null for
+    /// heads below the best fixed offset other than the best head: no policy labels them. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub where_offset_wrong: ByDirection<Option<f64>>,
-    /// Share of words for which a special token has more weight than every other word. Null where `accuracy` is, for `head->dep`
-    /// in decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent where both directions are null.
+    /// Share of words for which a special token has more weight than every other word. Null if `accuracy` is, for `head->dep` in
+    /// decoders, and for heads below the best fixed offset like `where_offset_wrong`. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub to_special: ByDirection<Option<f64>>,
-    /// The head against the relation's best fixed offset; null where `accuracy` is.
+    /// Comparison of the attention head with the relation's best fixed offset. Null if `accuracy` is.
     #[serde(serialize_with = "evidence::write_comparisons")]
     pub versus_offset: ByDirection<Option<Comparison>>,
-    /// The head against the relation's best tags; null where no such word has a UPOS and, like `where_offset_wrong`, for heads
-    /// below the best fixed offset. Absent where both directions are null.
+    /// Comparison of the attention head with the relation's best tag rules. Null if no such word has a UPOS and, like
+    /// `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub versus_tags: ByDirection<Option<TagComparison>>,
-    /// The head's accuracy on the relation less that on the other arcs of the same sentences; null without other arcs and, like
-    /// `where_offset_wrong`, for heads below the best fixed offset. Absent where both directions are null.
+    /// Accuracy of the attention head on the relation less that on the other arcs of the same sentences. Null without other arcs
+    /// and, like `where_offset_wrong`, for heads below the best fixed offset. Absent if both directions are null.
     #[serde(default, skip_serializing_if = "ByDirection::is_null")]
     pub specific: ByDirection<Option<Specificity>>,
-    /// Accuracy without each block, for the block test of two analyses.
+    /// Accuracy with each block left out, by direction, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByDirection<Option<Jackknife>>,
 }
 
 pub(super) struct MarginExcess {
     pub difference: ShareDifference,
-    /// One-sided p-value; `None` without a standard error.
+    /// One-sided p-value of a difference above the margin; `None` without a standard error.
     pub p: Option<f64>,
     pub is_above: bool,
 }
 
 impl RelationMetrics {
-    /// Keeps only accuracy and difference, with intervals, for heads below the best offset other than the best head.
+    /// Keeps only accuracy and difference, with intervals, of attention heads below the best offset, except for the best head.
     pub(super) fn drop_what_no_policy_labels(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
@@ -288,7 +288,7 @@ impl RelationMetrics {
         }
     }
 
-    /// The values of `of` for each head and direction, without `None`; both directions of the first head come first.
+    /// Returns `of(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
     pub(super) fn each<'a, T>(
         &'a self,
         of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
@@ -300,7 +300,7 @@ impl RelationMetrics {
         self.each(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
-    /// A head against the better baseline (the tags if equal); `None` without a tag baseline.
+    /// Compares an attention head with the better baseline, the tag rules if both are equal. `None` without a tag baseline.
     pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
@@ -310,19 +310,19 @@ impl RelationMetrics {
         })
     }
 
-    /// Block tests of every head against the best offset plus a margin, in the order of [`Self::each`].
+    /// Runs block tests of every attention head against the best offset plus `margin`, in the order of [`Self::each`].
     pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
-    /// Block tests of every head against the better baseline plus a margin, in the order of [`Self::each`]. Empty without a tag
-    /// baseline.
+    /// Runs block tests of every attention head against the better baseline plus `margin`, in the order of [`Self::each`]. Empty
+    /// without a tag baseline.
     pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
         self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
     }
 
-    /// Block tests of every head against other arcs plus a margin, in the order of [`Self::each`]. `is_above` also requires a
-    /// label.
+    /// Runs block tests of every attention head against other arcs plus `margin`, in the order of [`Self::each`]. `is_above` also
+    /// requires a lead of `margin_over_offset`, as a label does.
     pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
@@ -338,21 +338,21 @@ impl RelationMetrics {
         self.each(test).collect()
     }
 
-    /// The block test of a difference of two accuracies over the relation's words.
+    /// Runs the block test of a difference of two accuracies on the relation's words against `margin`.
     fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
         let ShareDifference { value, standard_error, .. } = difference;
         let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
         MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
     }
 
-    /// The estimate of a difference of two accuracies; `None` without a standard error, or with too few blocks for a test.
+    /// Returns the estimate of a difference of two accuracies. `None` without a standard error, or if blocks are too few to test.
     pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// A head's difference from the best offset. In a rounded report, the standard error is derived from the interval.
+    /// Estimates an attention head's lead over the best offset. In a rounded report, the interval gives the standard error.
     pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // From the upper half: intervals are cut at -1, and dropped differences are below 0.
@@ -364,12 +364,12 @@ impl RelationMetrics {
         self.by_head.iter().find(|entry| entry.place == self.place).expect("the best head is one of the heads")
     }
 
-    /// Whether the best head was compared with the best offset, as every scored head is.
+    /// Whether the best attention head was compared with the best offset, as every scored head is.
     pub(super) fn has_scored_best(&self) -> bool {
         self.best().versus_offset.get(self.direction).is_some()
     }
 
-    /// Copies the best head's comparisons from the list of all heads.
+    /// Copies the best attention head's comparisons from the list of all heads to the relation.
     pub(super) fn compare_best(&mut self) {
         let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());

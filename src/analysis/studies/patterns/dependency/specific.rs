@@ -1,36 +1,36 @@
-//! Specificity: how much better a head finds one relation's arcs than the other arcs of the same sentences. A head that follows
-//! all arcs alike beats a fixed offset on every relation, even with relation names permuted within sentences.
+//! Specificity: how much better an attention head finds one relation's arcs than the other arcs of the same sentences. A head
+//! that follows all arcs alike beats a fixed offset on every relation, even with relation names permuted within sentences.
 
 use std::collections::BTreeMap;
 
 use super::arcs::{ScoredArc, UNIT};
 use super::tags::Side;
 
-/// A relation's arcs in one sentence that also has other arcs.
+/// Counts of one relation's arcs in a sentence that also has other arcs.
 #[derive(Clone, Debug)]
 struct Beside {
     relation: usize,
     arcs: u64,
-    /// Number of other arcs, among those that `all` pools.
+    /// Number of other arcs in the sentence, among those that the relation `all` pools.
     others: u64,
-    /// Whether `all` pools the relation's own arcs.
+    /// Whether the relation `all` pools this relation's arcs.
     is_pooled: bool,
     pool: usize,
 }
 
-/// The arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
+/// Arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
 #[derive(Clone, Debug, Default)]
 pub struct ArcsBeside {
     groups: Vec<Beside>,
-    /// For each arc: its pool, if `all` pools the arc, and its groups.
+    /// For each arc: the index of its sentence's pool, if the relation `all` pools the arc, and the indices of its `groups`.
     of_arcs: Vec<(Option<usize>, Vec<usize>)>,
-    /// Right predictions of the current head, per pool and per group.
+    /// Right predictions of the current attention head by direction: `[per pool, per group]`.
     hits: [Vec<[u64; 2]>; 2],
 }
 
 impl ArcsBeside {
-    /// Groups the arcs. `sentence` returns the number of an arc's sentence, and `all` has the indices of the relation `all`. In a
-    /// decoder there is one per side, and arcs are compared only with arcs on their side.
+    /// Groups `arcs` by sentence and relation. `sentence` returns the number of an arc's sentence, and `all` has the indices of
+    /// the relation `all`. In a decoder there is one per side, and arcs are compared only with arcs on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
@@ -72,7 +72,7 @@ impl ArcsBeside {
         Self { groups: kept, of_arcs: found.into_iter().map(of_arc).collect(), hits }
     }
 
-    /// The number of arcs with other arcs, by relation index.
+    /// Returns, per sentence and relation index, the number of arcs in a sentence that also has other arcs.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.groups.iter().map(|group| (group.relation, group.arcs))
     }
@@ -89,8 +89,8 @@ impl ArcsBeside {
         groups.iter().for_each(|&group| add(&mut of_groups[group]));
     }
 
-    /// Per sentence and relation index, `n (a - b)` in both directions. `n` is the number of the relation's arcs, and `a` the
-    /// share of them that the head predicts. `b` is its share of the other arcs.
+    /// Returns, per sentence and relation index, `n (a - b)` in both directions, in fixed point ([`UNIT`]). `n` is the number of
+    /// the relation's arcs, `a` the share of them that the attention head predicts, and `b` its share of the other arcs.
     pub fn differences(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
         let [pools, of_groups] = &self.hits;
         self.groups.iter().zip(of_groups).map(|(group, &own)| {

@@ -1,5 +1,5 @@
-//! The tag baseline (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest word of that UPOS on that
-//! side as the head. Only the rule with the head's own UPOS and side can be right, so one count per arc suffices.
+//! Tag baseline of dependency relations (docs/methodology/dependency.md). A rule, a UPOS and a side, predicts the nearest such
+//! word as the syntactic head. Only the rule with the gold head's UPOS and side can be right, so one count per arc suffices.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ pub use crate::study::labels::evidence::Side;
 
 const CLASSES: usize = Upos::ALL.len();
 
-/// Number of rules. They are ordered by UPOS name, left before right.
+/// Number of tag rules, each a UPOS and a side. They are ordered by UPOS name, left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
 pub const CUES: usize = CLASSES * RULES;
 
-/// A dependent's UPOS together with the rule that predicts its head.
+/// A dependent's UPOS together with the tag rule that predicts its syntactic head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cue(u16);
 
 impl Cue {
-    /// The cue of an arc; `None` if no rule predicts it, or a UPOS is missing.
+    /// Returns the cue of an arc. `None` if no rule predicts the arc, or a UPOS is missing.
     pub fn of(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
         let upos = |word: usize| annotations.get(word).and_then(|annotation| annotation.upos);
         let (class, tag) = (upos(dependent)?, upos(head)?);
@@ -35,18 +35,18 @@ impl Cue {
         Self((class * RULES + rule) as u16)
     }
 
-    /// Index in lists of all cues; below [`CUES`], unless the cue comes from a file.
+    /// Returns the index in lists of all cues; it is below [`CUES`], unless the cue comes from a file.
     pub fn place(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// The best rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
+/// Best tag rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules([usize; CLASSES]);
 
 impl Rules {
-    /// The rules with most hits. Ties go to the tag that is first by name, then to the left side.
+    /// Selects the rule with most hits for each UPOS of the dependent. Ties go to the first tag by name, then to the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
         Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
@@ -56,19 +56,19 @@ impl Rules {
         self.0.iter().enumerate().map(|(class, &rule)| Cue::new(class, rule))
     }
 
-    /// The number of hits of these rules, among the hits of all rules.
+    /// Returns the number of arcs that these rules predict, given the hits of all rules.
     pub fn hits(&self, hits: &BTreeMap<Cue, u64>) -> u64 {
         self.cues().filter_map(|cue| hits.get(&cue)).sum()
     }
 
-    /// The rules by the dependent's tag, for tags where some rule has a hit.
+    /// Returns the rules by the dependent's UPOS tag, for tags where some rule has a hit.
     pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
         let right = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
         right.map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::at(self.0[class]))).collect()
     }
 }
 
-/// The best rule regardless of the dependent's UPOS, and its hits; ties as in [`Rules::best`].
+/// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`Rules::best`].
 pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(of);
@@ -79,12 +79,12 @@ fn first_largest(count: impl Fn(usize) -> u64) -> usize {
     (0..RULES).rev().max_by_key(|&rule| count(rule)).unwrap_or_default()
 }
 
-/// A rule of the tag baseline: the head of a word is the nearest word of this UPOS on this side.
+/// A rule of the tag baseline: the syntactic head of a word is the nearest word of this UPOS on this side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TagRule {
-    /// The UPOS.
+    /// UPOS of the predicted syntactic head.
     pub tag: String,
-    /// The side of the dependent.
+    /// Side of the dependent on which the syntactic head is predicted.
     pub side: Side,
 }
 

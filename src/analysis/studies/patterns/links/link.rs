@@ -1,4 +1,4 @@
-//! Report entries for one type of links: how well heads, and rules without a head, find the targets.
+//! Report entries for one type of links: how well attention heads, and rules without attention, find the targets.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,146 +28,147 @@ pub const BEYOND_MARGIN: Threshold = Threshold::share(
     "smallest accuracy above every rule of a label of links that is beyond them, as a share; that of syntactic labels",
 );
 
-/// How well heads and rules find the targets of one type of links.
+/// Accuracies of attention heads and rules in finding the targets of one type of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkMetrics {
-    /// The type.
+    /// Name of the type of links.
     #[serde(rename = "type")]
     pub name: String,
-    /// Whether each link counts in both directions.
+    /// Whether each link of the type counts in both directions.
     pub undirected: bool,
-    /// In a decoder, the side of the source on which the target stands; absent in encoders.
+    /// Side of the source on which the target stands, in a decoder. Absent in encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
-    /// Scored sources.
+    /// Number of scored sources, the words that links start from.
     pub count: u64,
-    /// Sentences with a scored source, one per group of related sentences.
+    /// Number of sentences with a scored source, one per group of related sentences.
     pub sentences: u64,
-    /// Blocks with a scored source.
+    /// Number of blocks of sentences with a scored source.
     #[schemars(range(max = BLOCKS))]
     pub blocks: usize,
-    /// `(sum n)² / sum n²` over these blocks, `n` the sources of each: the equivalent number of blocks of equal size.
+    /// Equivalent number of blocks of equal size: `(sum n)² / sum n²` over blocks, `n` the scored sources of each.
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
-    /// Links that are not scored because their targets are not candidates.
+    /// Number of links not scored because their targets are not candidates.
     pub out_of_sight: u64,
-    /// Sources that are not scored because none of their candidates is a target, or all are.
+    /// Number of sources not scored because none of their candidates is a target, or all are.
     pub no_choice: u64,
-    /// The best head on all data.
+    /// Attention head with the highest accuracy on all data.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The direction in which it is best.
+    /// Direction in which the best attention head is most accurate.
     pub direction: Direction,
-    /// Its accuracy on all data: biased upwards, since it was chosen on the same data.
+    /// Accuracy of the best attention head on all data. Biased upwards, since the head was chosen on these data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the heads chosen on one half of the sentences and scored on the other, pooled; null where one half has no
-    /// such source.
+    /// Accuracy of attention heads chosen on one half of the sentences and scored on the other, pooled. Null if a half has no
+    /// source.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
-    /// The mean share of targets among the candidates.
+    /// Chance level of the accuracy: mean over sources of targets / candidates.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// The weight of even attention on targets; null where no source is scored in the direction `from`.
+    /// Chance level of `mass`: mean weight of uniform attention on targets. Null if no source is scored in the direction `from`.
     pub mass_chance: Option<f64>,
-    /// The best rule of place, `chance` among them.
+    /// Best rule of the group `place`: by positions alone, or by chance.
     pub by_place: BestRule,
-    /// The best rule that takes a candidate of the source's class.
+    /// Best rule of the group `same-class`, which takes a candidate of the source's class.
     pub by_class: BestRule,
-    /// The best rules that take the nearest candidate of a class, by the class of the source; null where words have no classes.
+    /// Best rules that take the nearest candidate of a class, chosen by the class of the source. Null if words have no classes.
     pub by_class_rules: Option<BestRule>,
-    /// The 95 % intervals of the best head.
+    /// 95 % intervals of the best attention head's accuracies.
     pub ci95: LinkIntervals,
-    /// Sources with targets and other candidates of their class.
+    /// Denominator of `among_class`: sources with both targets and other candidates of their class.
     pub with_class: Denominator,
-    /// The mean share of targets among the candidates of their class; null without such a source.
+    /// Chance level of `among_class`: mean share of targets among the candidates of the source's class. Null without any.
     #[schemars(range(min = 0, max = 1))]
     pub class_chance: Option<f64>,
-    /// Sources whose sentence is similar in length to the one before it, of another group; 0 unless most sentences are.
+    /// Denominator of `same_places`: sources whose sentence is as long, within a tenth, as the one before it, of another group. 0
+    /// unless most sentences are.
     pub with_neighbour: Denominator,
-    /// The pairs of `precision_at_length`; null of types with a direction, and in decoders.
+    /// Pairs over which `precision_at_length` is computed. Null for types with a direction, and in decoders.
     pub pairs: Option<PairCounts>,
-    /// All rules, in the order of `leads.*.rules` of each head.
+    /// Accuracies of all rules, in the order of `leads.*.rules` of each head.
     pub rules: Vec<RuleAccuracy>,
-    /// Every head.
+    /// Results of every attention head.
     pub by_head: Vec<HeadLinks>,
 }
 
-/// The pairs of words that precision is over.
+/// Pairs of words over which `precision_at_length` is computed, with its chance levels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairCounts {
-    /// Pairs taken: as many in each sentence as it has words.
+    /// Number of pairs taken: as many in each sentence as it has words.
     pub taken: u64,
-    /// The share of linked pairs among equally many drawn at random.
+    /// Expected share of linked pairs among equally many pairs drawn at random.
     #[schemars(range(min = 0, max = 1))]
     pub chance: f64,
-    /// The share of linked pairs among equally many at the separations that are linked most often in the other half of the
-    /// sentences. Null if one half has no pair.
+    /// Share of linked pairs among equally many pairs at the separations (distances) that are linked most often in the other half
+    /// of the sentences. Null if one half has no pair.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub by_separation: Option<f64>,
 }
 
-/// The best rule of a group.
+/// Best rule of one group, with its accuracy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BestRule {
-    /// The rule that is best on all data.
+    /// Name of the rule with the highest accuracy on all data.
     pub rule: String,
-    /// Its accuracy on all data.
+    /// Accuracy of `rule` on all data.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
-    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled.
+    /// Accuracy of the rules chosen on one half of the sentences and scored on the other, pooled. Null if one half has no source.
     #[schemars(range(min = 0, max = 1))]
     pub heldout_accuracy: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `heldout_accuracy`.
     pub heldout_ci95: Option<Interval>,
 }
 
-/// The 95 % intervals of the best head, for the heads as selected.
+/// 95 % intervals of the best attention head's accuracies, for the heads as selected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkIntervals {
-    /// On all data.
+    /// Interval of the accuracy of the best attention head on all data.
     pub accuracy: Option<Interval>,
-    /// Heads chosen on the other half.
+    /// Interval of the held-out accuracy of attention heads.
     pub heldout_accuracy: Option<Interval>,
 }
 
-/// The facts that a rule uses.
+/// Group of rules that find targets, by the facts they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleGroup {
-    /// The place of the target, or chance.
+    /// Rules that go by the position of the target alone, or by chance.
     Place,
-    /// The class of the source.
+    /// Rules that take a candidate of the source's class.
     SameClass,
-    /// The class of the target, chosen by that of the source.
+    /// Rules that take a candidate of a class chosen by the class of the source.
     ClassRules,
 }
 
-/// A rule that finds targets without a head.
+/// Accuracy of one rule that finds targets without attention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleAccuracy {
-    /// The facts that it uses.
+    /// Group of the rule, by the facts it uses.
     pub group: RuleGroup,
-    /// Its name.
+    /// Name of the rule.
     pub rule: String,
-    /// How often it is right.
+    /// Share of sources for which the rule is right.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: f64,
 }
 
-/// A value for each direction of links.
+/// A value for each direction of attention on links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByEnd<T> {
-    /// The source is the query.
+    /// Value for attention from the source, which is the query.
     pub from: T,
-    /// The target is the query.
+    /// Value for attention to the source, where the target is the query.
     pub to: T,
 }
 
 impl<T> ByEnd<T> {
-    /// A value for each of [`Direction::OF_LINKS`].
+    /// Computes a value for each of [`Direction::OF_LINKS`].
     pub fn new(value: impl FnMut(Direction) -> T) -> Self {
         let [from, to] = Direction::OF_LINKS.map(value);
         Self { from, to }
@@ -182,67 +183,67 @@ impl<T> ByEnd<T> {
     }
 }
 
-/// One head on one type of links; null in a direction that is not scored.
+/// Results of one attention head on one type of links. Null in a direction that is not scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadLinks {
-    /// The head.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Share of sources whose largest weight on a candidate is on a target.
+    /// Share of sources whose largest attention weight on a candidate is on a target, by direction.
     pub accuracy: ByEnd<Option<f64>>,
-    /// Its 95 % interval.
+    /// 95 % interval of `accuracy`.
     pub ci95: ByEnd<Option<Interval>>,
-    /// As `accuracy`, among all words; null where the corpus names no candidates.
+    /// As `accuracy`, with all words as candidates. Null if the corpus names no candidates.
     pub among_all: ByEnd<Option<f64>>,
-    /// As `accuracy`, among the candidates of the source's class.
+    /// As `accuracy`, with only the candidates of the source's class.
     pub among_class: ByEnd<Option<f64>>,
-    /// As `accuracy`, by the head's weights at the same places of the sentence before; for the sources of `with_neighbour`.
+    /// As `accuracy`, but chosen by the head's weights at these positions in the sentence before; over `with_neighbour`.
     pub same_places: ByEnd<Option<f64>>,
-    /// Share of sources for which a special token has more weight than every candidate; null for `to` in decoders.
+    /// Share of sources for which a special token has more weight than every candidate. Null for `to` in decoders.
     pub to_special: ByEnd<Option<f64>>,
-    /// The mean weight of sources on their targets.
+    /// Mean attention weight of sources on their targets.
     pub mass: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `mass`.
     pub mass_ci95: Option<Interval>,
-    /// The mass expected from the head's preference for offsets alone.
+    /// Value of `mass` expected from the head's preference for offsets alone.
     pub mass_expected: Option<f64>,
-    /// The share of linked pairs among those with the largest corrected weights, as many as each sentence has words.
+    /// Share of linked pairs among the pairs with the largest corrected weights, as many as each sentence has words.
     pub precision_at_length: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `precision_at_length`.
     pub precision_ci95: Option<Interval>,
-    /// The head against every rule.
+    /// Leads of the attention head over every rule.
     pub leads: ByEnd<Option<Leads>>,
-    /// Accuracy without each block, for the block test of two analyses.
+    /// Accuracy with each block left out, by direction, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: ByEnd<Option<Jackknife>>,
 }
 
-/// A head in one direction against every rule.
+/// Leads of one attention head in one direction over every rule, with tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Leads {
-    /// Its accuracy less that of each rule, in the order of `rules`.
+    /// Accuracy of the attention head less that of each rule, in the order of `rules` of the type.
     pub rules: Vec<RuleLead>,
-    /// Its accuracy among the candidates of the source's class less chance; null without such a source.
+    /// Accuracy of the attention head among the candidates of the source's class less chance. Null without such a source.
     pub among_class: Option<RuleLead>,
-    /// Its accuracy less that by its weights at the same places of the sentence before; null where sentences differ in length.
+    /// Accuracy of the attention head less `same_places`, on the sources of `with_neighbour`. Null if sentences differ in length.
     pub same_places: Option<RuleLead>,
-    /// Whether the least lead over rules of place is above `settings.policy.link_margin`.
+    /// Test that the smallest lead over rules of the group `place` is above `settings.policy.link_margin`.
     pub over_place: LeadTest,
-    /// Whether the least lead over rules of the same class is above `settings.policy.link_beyond_margin`, and the accuracy among
-    /// candidates of the class above chance.
+    /// Test that the smallest lead over rules of the group `same-class` is above `settings.policy.link_beyond_margin`, and the
+    /// accuracy among candidates of the class above chance.
     pub over_class: LeadTest,
-    /// Whether the least lead over all rules, and over the same places of other sentences, is above
+    /// Test that the smallest lead over all rules, and over the same positions of other sentences, is above
     /// `settings.policy.link_beyond_margin`, and the accuracy among candidates of the class above chance.
     pub over_all: LeadTest,
 }
 
-/// The difference of two accuracies.
+/// An attention head's lead over a rule or over chance: a difference of two accuracies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleLead {
-    /// The difference.
+    /// Accuracy of the attention head less the accuracy it is compared with.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// Its standard error, by leaving out one block at a time; null where fewer than 10 have a source.
+    /// Standard error of `difference`, by leaving out one block at a time. Null if fewer than 10 blocks have a source.
     pub standard_error: Option<f64>,
 }
 
@@ -256,22 +257,22 @@ impl RuleLead {
     }
 }
 
-/// The intersection-union test of several leads.
+/// Intersection-union test that all of several leads are above their margins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeadTest {
-    /// The least lead.
+    /// Smallest of the tested leads.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The largest of the one-sided p-values; null where there is no standard error.
+    /// Largest of the one-sided p-values of the leads. Null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and types whose leads are all above the margin; null
-    /// for others, and where the type has too few sources to be tested.
+    /// q-value: twice `p`, corrected by Benjamini & Hochberg for all heads, directions and types whose leads are all above the
+    /// margin. Null for others, and if the type has too few sources to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
-/// The steps that a label of links can reach.
+/// Steps that a label of links can reach, weakest first.
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
@@ -293,7 +294,7 @@ impl Leads {
 }
 
 impl LinkMetrics {
-    /// The name, with the side if there is one.
+    /// Returns the name of the type, with the side of the target if there is one.
     pub fn title(&self) -> String {
         let side = self.side.map(|side| format!(" (target on the {})", side.name()));
         self.name.clone() + &side.unwrap_or_default()
@@ -303,14 +304,15 @@ impl LinkMetrics {
         self.by_head.iter().find(|head| head.place == self.place)
     }
 
-    /// The estimate of a difference of two accuracies; `None` without a standard error, or with too few blocks for a test.
+    /// Returns the estimate of a lead. `None` without a standard error, or with too few blocks for a test.
     pub fn estimate(&self, lead: RuleLead) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let (value, scale) = (lead.difference, Scale::Difference);
         Estimate { value, standard_error: lead.standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
-    /// The test of a step, and whether all leads exceed their margins. Class leads are required from `min_count` sources on.
+    /// Tests the leads of one step, `reach`. Returns the test, and whether all leads exceed their margins. Leads within the class
+    /// and over the same positions are required only from `min_count` sources on.
     pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
@@ -345,7 +347,7 @@ impl LinkMetrics {
         (LeadTest { difference, p, q: None }, is_above)
     }
 
-    /// A line on the pairs with the largest weights, for the head with the best precision; `None` for directed types.
+    /// Returns a line on the pairs with the largest weights of the most precise attention head. `None` for directed types.
     pub fn of_pairs(&self) -> Option<String> {
         let pairs = self.pairs.as_ref()?;
         let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
@@ -364,7 +366,7 @@ impl LinkMetrics {
         ))
     }
 
-    /// The best head's accuracy less that of the best rule of place.
+    /// Returns the best attention head's accuracy less the accuracy of the best rule by positions.
     pub fn lead(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
     }

@@ -1,4 +1,4 @@
-//! Accuracies, rules and differences from the sums of one type of links.
+//! Accuracies of heads and rules, and their differences, from the sums of one type of links.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ struct Rule {
 }
 
 impl LinkMetrics {
-    /// The metrics of one type; `None` without a scored source.
+    /// Computes the metrics of one type of links. `None` without a scored source.
     #[expect(clippy::too_many_lines, reason = "one field after the other")]
     pub(super) fn new(key: &LinkKey, sums: &TypeSums, context: &EstimationContext) -> Option<Self> {
         let grid = context.grid;
@@ -146,7 +146,7 @@ impl LinkMetrics {
     }
 }
 
-/// The denominator of a number that rests on `count` sources, given per block.
+/// Returns the denominator of a number that rests on `count` sources; `by_block` has them per block.
 fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     Denominator {
         count,
@@ -156,7 +156,7 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
     }
 }
 
-/// All rules, followed by the best rule of each group with its held-out accuracy.
+/// Returns all rules, followed by the best rule of each [`RuleGroup`] with its held-out accuracy.
 fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
     let rule = |group: RuleGroup, name: String, hits: Hits| Rule {

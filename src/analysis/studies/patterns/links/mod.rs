@@ -1,4 +1,4 @@
-//! Study `links`: how often a head's attention points to the words that the user linked (docs/methodology/links.md).
+//! Study `links`: how often an attention head points to the words that the user linked (docs/methodology/links.md).
 
 mod link;
 mod measure;
@@ -62,7 +62,7 @@ impl Study for Links {
     }
 }
 
-/// Verdict on a label of links: which groups of rules does the head beat?
+/// Verdict on a label of links: which groups of rules does the attention head beat?
 const BEYOND: VerdictRule = VerdictRule {
     verdict: "a label of links is beyond rules of the same class, or beyond every rule",
     statistic: "accuracy less that of each rule: of the rules of the same class, or of all; and where the source's class has targets, \

@@ -1,4 +1,4 @@
-//! The section `links` of the report: corrected for the number of tests, shown as a table, as a paper shows it, and as a figure.
+//! The section `links` of the report: results on each type of links, corrected for the number of tests, with tables and a figure.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -23,10 +23,10 @@ use crate::study::{Caveat, CaveatSubject};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// All types of links of a corpus, by name.
+/// Results on all types of links of a corpus, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinksSection {
-    /// One object for each type; empty for a corpus without links.
+    /// Results on each type of links; empty for a corpus without links.
     pub links: Vec<LinkMetrics>,
 }
 
@@ -65,14 +65,15 @@ impl LinksSection {
         ))
     }
 
-    /// The types with enough sources for a test, the most frequent first.
+    /// Returns the types of links with enough sources for a test, the most frequent first.
     fn tested(&self, policy: &Policy) -> Vec<&LinkMetrics> {
         let mut tested: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
         tested.sort_by_key(|links| Reverse(links.count));
         tested
     }
 
-    /// Tests every head in every direction on every type with enough sources, and corrects for their number, step by step.
+    /// Tests every attention head in every direction on every type of links, step by step ([`REACHES`]). Corrects the tests on
+    /// types with enough sources for their number.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
         for reach in REACHES {
@@ -132,7 +133,7 @@ impl LinksSection {
         Ok(())
     }
 
-    /// How many labels reach how far, where there are any.
+    /// Writes how many firm labels of links are beyond same-class rules, and beyond every rule. Writes nothing without labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
         let mut assessed: Vec<Vec<Assessment>> = places.map(|(links, place)| of_links(links, place, policy)).collect();
@@ -185,7 +186,7 @@ impl LinksSection {
         }]
     }
 
-    /// The types; every head on each of them; every rule; the types as a paper shows them.
+    /// Returns the tables of link types, of attention heads on each type, of rules, and of types in the form for a paper.
     fn tables(&self, policy: &Policy) -> Vec<TableRows<'_>> {
         #[derive(Serialize)]
         struct TypedRow<'a, T> {
@@ -274,7 +275,7 @@ impl Section for LinksSection {
     }
 }
 
-/// The accuracy of a head on a type of links, as rules name it.
+/// Returns the name of an attention head's accuracy on a type of links, as used in label rules.
 fn accuracy_of(links: &str, direction: Direction) -> String {
     format!("accuracy({links}, {})", direction.name())
 }
@@ -284,7 +285,7 @@ fn is_tested(links: &LinkMetrics, policy: &Policy) -> bool {
     links.count >= policy.count(&MIN_QUERIES) && links.sentences >= policy.count(&MIN_SENTENCES)
 }
 
-/// The directions of one head on one type of links; none if it has too few sources, or they are of too few sentences.
+/// Assesses one attention head on one type of links in each direction. Empty if the type has too few sources or sentences.
 pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     if !is_tested(links, policy) {
         return Vec::new();
@@ -333,7 +334,7 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
     }),
 ];
 
-/// The columns that may go where there is no room, the first of them first.
+/// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
 const MAY_GO: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
 fn rule(best: &BestRule) -> String {
@@ -346,18 +347,18 @@ const DIGITS: usize = 3;
 struct PaperRow {
     links: String,
     sources: u64,
-    /// The head and its direction.
+    /// Best attention head of the type, and its direction.
     head: String,
-    /// Its accuracy, with the interval.
+    /// Accuracy of the best attention head, with its interval.
     accuracy: String,
     place: f64,
     same_class: f64,
     held_out: Option<f64>,
-    /// Whether the head has a firm label of the type in this direction.
+    /// Whether the best attention head has a firm label of the type in this direction.
     firm: bool,
 }
 
-/// The types with enough sources for a label, which are `tested`.
+/// Returns the table in the form for a paper; `tested` are the types of links with enough sources for a label.
 fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static> {
     let row = |links: &LinkMetrics| PaperRow {
         links: links.title(),
@@ -372,7 +373,7 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
     TableRows::of("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best head has a firm label of the type in its direction. Its q-value is corrected in the section.
+/// Whether the best attention head has a firm label of the type in its direction, by the section's corrected q-value.
 fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
     let assessed = place.map_or_else(Vec::new, |place| of_links(links, place, policy));

@@ -1,4 +1,4 @@
-//! The sums of links, by type and block of sentences.
+//! Sums of links named by the user, by type and block of sentences.
 
 use std::collections::BTreeMap;
 
@@ -24,17 +24,17 @@ use crate::study::instruments::special_tokens::SpecialTokens;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TypeSums {
-    /// Links whose target is not a candidate.
+    /// Number of links not scored because their target is not a candidate.
     pub out_of_sight: u64,
-    /// Unscored sources: either no candidate is a target, or all are.
+    /// Number of unscored sources: either no candidate is a target, or all are.
     pub no_choice: u64,
-    /// Words of each class in sentences with a scored source.
+    /// Number of words of each class in sentences with a scored source.
     pub words: BTreeMap<Box<str>, u64>,
-    /// Attention of each head's sources by offset, `[layers * heads]`.
+    /// Attention of each head from scored sources, summed by offset, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
-    /// Pairs of each source with all other words by offset; targets are marked.
+    /// Pairs of each scored source with all other words, counted by offset; targets are marked.
     pub positions: PositionPairs,
-    /// The candidate pairs of each fold, by the distance between their words.
+    /// Candidate pairs of each fold (even, odd blocks), counted by the distance between their words.
     pub separations: [PairsByLength; 2],
     pub blocks: Blocks<LinkBlock>,
 }
@@ -97,9 +97,9 @@ pub struct LinksState {
     block: usize,
     links: Vec<ScoredLinks>,
     neighbour: Neighbour,
-    /// `None` if no link is scored.
+    /// Special tokens of the sequence; `None` if no link is scored.
     special: Option<SpecialTokens>,
-    /// Makes attention weights comparable, for each class of layers.
+    /// Candidates, and factors that make their weights comparable, for each class of layers with equal visibility.
     partners: Vec<Partners>,
 }
 

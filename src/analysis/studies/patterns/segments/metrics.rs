@@ -1,4 +1,4 @@
-//! The table of the metrics of `segments`.
+//! Metric table of the study `segments`.
 
 use super::design::SegmentHeadSums;
 use super::sums::SegmentExposure;
@@ -6,7 +6,7 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 
-/// The sums of one head, in one block or in all, with their denominators.
+/// Input of the metrics of one attention head: its sums with their denominators, in one block or in the whole corpus.
 pub struct SegmentInputs<'a> {
     pub exposure: &'a SegmentExposure,
     pub sums: &'a SegmentHeadSums<ExactSum>,
@@ -17,7 +17,7 @@ impl SegmentInputs<'_> {
         metric::cells(METRICS, |metric, _| (metric.value)(self))
     }
 
-    /// Every metric's chance level: that of uniform attention.
+    /// Returns every metric's chance level, its value under uniform attention.
     pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
         let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
         let seen = SegmentInputs { exposure, sums: &even };
@@ -29,7 +29,7 @@ impl SegmentInputs<'_> {
     }
 }
 
-/// Chance level 0: shares exclude what noise explains.
+/// Returns the chance level 0 of shares of variation: they exclude what noise explains.
 fn noise(seen: &SegmentInputs<'_>) -> Fraction {
     Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
 }

@@ -67,18 +67,17 @@ impl Study for Segments {
     }
 }
 
-/// Pairs of sentences that were made.
+/// Counts of pairs of sentences that were encoded together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::struct_field_names, reason = "a key of the report")]
 pub struct Pairs {
-    /// Pairs of sentences.
+    /// Number of pairs of sentences.
     pairs: u64,
-    /// Pairs that are left out in the layers with the narrowest window, since their queries do not see all of them; absent
-    /// if there are none.
+    /// Number of pairs left out in the layers with the narrowest window: their queries do not see the pair in full. Absent if 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     unseen: Option<NonZeroU64>,
-    /// Sentences that were encoded and are in no pair: without a partner in their document, or in a pair of more than
+    /// Number of encoded sentences that are in no pair: without a partner in their document, or in a pair of more than
     /// `settings.max_tokens` tokens.
     sentences_left_out: u64,
 }

@@ -1,4 +1,4 @@
-//! Sums per block of each head's attention in pairs of sentences.
+//! Sums per block of each attention head's weights in pairs of sentences.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Counts of pairs in a block, and chance levels; all heads share them.
+/// Counts of pairs in a block, and sums of uniform attention as chance levels; all attention heads share them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentExposure {
-    /// Pairs in which every query sees every key.
+    /// Number of pairs in which every query sees every key.
     pub pairs: u64,
     pub unseen: u64,
-    /// Pairs whose first sentence is the first of its group of related sentences.
+    /// Number of pairs whose first sentence is the first of its group of related sentences.
     pub first: u64,
     pub queries: u64,
-    /// Tokens of pairs that are long enough for the analysis of variance.
+    /// Number of tokens in pairs that are long enough for the analysis of variance.
     pub rows: u64,
-    /// Uniform attention between different text tokens of one sentence.
+    /// Sum of uniform attention between different text tokens of one sentence.
     pub same: ExactSum,
-    /// Uniform attention between any two different text tokens.
+    /// Sum of uniform attention between any two different text tokens of a pair.
     pub any: ExactSum,
 }
 
@@ -58,7 +58,7 @@ impl SegmentSums {
 #[derive(Debug)]
 pub struct SegmentState {
     block: usize,
-    /// `None` for a sequence that is no pair or not fully visible; it does not count.
+    /// Token ranges of both texts. `None` for a sequence that is no pair or not fully visible; it does not count.
     texts: Option<[Range<usize>; 2]>,
     design: Option<Design>,
 }
@@ -108,7 +108,7 @@ impl Sums for SegmentSums {
     }
 }
 
-/// The attention from queries to other tokens among `keys`.
+/// Sums the attention from `queries` to other tokens among `keys`.
 fn between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
     let given = |query: usize| {
         let row = view.row(query);

@@ -1,4 +1,4 @@
-//! Study `trees`: the overlap of the gold tree with the maximum spanning tree of a head's attention (docs/methodology/trees.md).
+//! Study `trees`: the overlap of the gold tree with the maximum spanning tree of an attention head (docs/methodology/trees.md).
 
 pub mod spanning;
 
@@ -61,15 +61,15 @@ impl Study for Trees {
     }
 }
 
-/// Counts of gold edges in one block of sentences, or in several pooled.
+/// Counts of gold tree edges in one block of sentences, or in several pooled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeCounts {
     pub edges: u64,
-    /// Sentences with gold edges, one per group of related sentences.
+    /// Number of sentences with gold edges, one per group of related sentences.
     pub sentences: u64,
-    /// Gold edges in the chain of adjacent words (the baseline).
+    /// Number of gold edges in the chain of adjacent words (the baseline).
     pub chain_hits: u64,
-    /// Gold edges in each head's spanning tree, `[layers * heads]`.
+    /// Number of gold edges in each attention head's maximum spanning tree, `[layers * heads]`.
     pub hits: Vec<u64>,
 }
 
@@ -96,7 +96,7 @@ impl TreeSums {
 pub struct TreeState {
     block: usize,
     gold: Vec<GoldEdges>,
-    /// Factors on the attention between words, for each class of layers.
+    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
     lifts: Vec<Lifts>,
 }
 

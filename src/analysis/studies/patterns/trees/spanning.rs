@@ -1,4 +1,4 @@
-//! Gold edges in the maximum spanning tree of a head's attention (docs/methodology/trees.md).
+//! Gold edges in the maximum spanning tree of an attention head (docs/methodology/trees.md).
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 
-/// The undirected edges of a gold tree, punctuation removed.
+/// Undirected edges of a gold dependency tree, punctuation removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoldEdges {
-    /// Positions of the words that are not punctuation, ascending.
+    /// Word indices of the words that are not punctuation, ascending.
     words: Vec<usize>,
-    /// The gold head of each of these words, as an index into `words`. `None` for the root and for heads that are punctuation.
+    /// Gold syntactic head of each of `words`, as an index into `words`. `None` for the root and for heads that are punctuation.
     heads: Vec<Option<usize>>,
 }
 
 impl GoldEdges {
-    /// The edges of one sentence, the words `sentence` of `tree`. Punctuation, roots and unannotated words have none.
+    /// Reads the edges of one sentence, the words `sentence` of `tree`. Punctuation, roots and unannotated words have none.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
         let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
         let head = |&word: &usize| words.binary_search(&tree[word].head.word()?).ok();
@@ -37,14 +37,14 @@ impl GoldEdges {
         self.heads[a] == Some(b) || self.heads[b] == Some(a)
     }
 
-    /// The baseline: gold edges between words that are adjacent in the full sentence.
+    /// Returns the baseline's hits: gold edges between words that are adjacent in the full sentence.
     pub fn in_chain(&self) -> u64 {
         let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
-    /// The number of gold edges in the maximum spanning tree over `max(W, W^T)`, with W multiplied by `lifts`. Prim's algorithm
-    /// from the first word: among equal weights, the lowest index joins first, to the word that joined earliest.
+    /// Returns the number of gold edges in the maximum spanning tree over `max(W, W^T)`, `W` the attention times `lifts`. Prim's
+    /// algorithm from the first word: among equal weights, the lowest index joins first, to the word that joined earliest.
     pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
         if self.count() == 0 {
             return 0;
@@ -57,16 +57,16 @@ impl GoldEdges {
     }
 }
 
-/// Buffers of Prim's algorithm, reused from sentence to sentence. Rows are padded to whole vectors.
+/// Buffers of Prim's algorithm, reused from sentence to sentence. Rows are padded to whole SIMD vectors.
 #[derive(Clone, Debug, Default)]
 pub struct TreeBuffers {
-    /// `[words, width]`: `max(W, W^T)` over words that are not punctuation, with W multiplied by the lifts.
+    /// `[words, width]`: edge weights `max(W, W^T)` between words that are not punctuation, `W` the attention times the lifts.
     weights: Vec<f64>,
-    /// `[width]`: the largest weight of an edge into the tree, for each word outside.
+    /// `[width]`: the largest weight of an edge into the tree, for each word outside the tree.
     best: Vec<f64>,
-    /// `[width]`: the end inside the tree of the edge in `best`.
+    /// `[width]`: the end inside the tree of the edge with that weight, for each word outside the tree.
     inside: Vec<u64>,
-    /// `[width]`: added to edges; 0 for words outside the tree, and minus infinity for others, to exclude them.
+    /// `[width]`: added to edge weights; 0 for words outside the tree, and minus infinity for others, to exclude them.
     closed: Vec<f64>,
 }
 
@@ -97,12 +97,12 @@ impl TreeBuffers {
     }
 }
 
-/// Consecutive ranges that cover `0..count`. A block of this many rows and columns fits the first-level cache.
+/// Splits `0..count` into consecutive ranges of [`LANES`]. A block of this many rows and columns fits the first-level cache.
 fn blocks(count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..count).step_by(LANES).map(move |start| start..count.min(start + LANES))
 }
 
-/// Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word joined.
+/// Runs Prim's algorithm from the first word. Afterwards, `inside` has the word that each other word joined.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], closed: &mut [f64]) {
     let width = best.len();

@@ -15,7 +15,7 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
-/// The word classes that can be labels. Punctuation has another label.
+/// Returns the UPOS tags that can be labels. Punctuation has another label.
 fn labelled() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }

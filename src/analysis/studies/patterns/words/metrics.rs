@@ -1,4 +1,4 @@
-//! The table of the metrics of `words`, and its cells from the sums of a class of layers.
+//! Metric table of the study `words`, and its cells from the sums of the layers of equal visibility.
 
 use super::observe::{LIKENESS, Queries, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
@@ -16,7 +16,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value())
     }
 
-    /// The mean expected from the head's preference for offsets alone.
+    /// Returns the mean of a mass expected from the head's preference for offsets alone.
     fn expected(&self, mass: usize) -> Fraction {
         let [block, corpus] = [self.sums, self.whole].map(|sums| &sums.profiles[queries_of(mass) as usize]);
         self.over_queries(mass, self.rates[mass].expected(block, corpus))
@@ -31,7 +31,7 @@ impl WordInputs<'_> {
         self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
     }
 
-    /// `over_position` of uniform attention, whose expected mass is its actual mass.
+    /// Returns `over_position` of uniform attention, whose expected mass is its actual mass.
     fn blind(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
     }
@@ -131,10 +131,10 @@ pub(super) const METRICS: &[WordMetric] = &[
         .explained(expected!("same_word_token_mass")),
 ];
 
-/// The sums of one class of layers, with the rates at which offsets alone find the targets.
+/// Sums of the layers of equal visibility, with the rates at which offsets alone find the targets.
 pub(super) struct WordsOfClass<'a> {
     blocks: WithTotal<'a, WordsBlock>,
-    /// Rates without each block, followed by the rates of the whole corpus.
+    /// Rates without one block, for each block, followed by the rates in the whole corpus; one per mass.
     rates: Vec<Vec<Rates>>,
 }
 

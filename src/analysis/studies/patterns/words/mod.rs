@@ -26,12 +26,12 @@ use sums::WordsSums;
 
 pub struct Words;
 
-/// Queries that metrics of words rest on.
+/// Numbers of queries that the metrics of the study `words` rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Looked {
-    /// Words of sentences in which some word has a universal part of speech.
+    /// Number of words in sentences in which some word has a universal part of speech.
     tagged: u64,
-    /// Text tokens that occur again in their sentence.
+    /// Number of text tokens that occur again in their sentence.
     repeated: u64,
 }
 

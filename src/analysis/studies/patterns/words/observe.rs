@@ -1,4 +1,4 @@
-//! One head's attention in one sentence: to each word class, to words similar to the query, and to the query's other occurrences
+//! One head's attention in one sentence: to each word class, to tokens similar to the query, and to the query's other occurrences
 //! (docs/methodology/words.md).
 
 use multiversion::multiversion;
@@ -12,31 +12,31 @@ use crate::study::instruments::position::Profile;
 
 pub const TAGS: usize = Upos::ALL.len();
 
-/// The sets of queries over which metrics are averaged.
+/// Sets of queries over which the metrics of the study `words` are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queries {
-    /// Words of sentences in which some word has a UPOS.
+    /// All words of sentences in which some word has a UPOS.
     Words,
     /// Words that see another word of their UPOS.
     Tagged,
-    /// Text tokens whose keys differ in likeness.
+    /// Text tokens whose visible keys differ in embedding similarity to the query.
     Likened,
-    /// Text tokens that see another occurrence of their id.
+    /// Text tokens that see another occurrence of their token id.
     Repeated,
-    /// As `Repeated`, without punctuation.
+    /// As [`Self::Repeated`], without punctuation.
     RepeatedWords,
 }
 
 pub const QUERIES: usize = 5;
 
-/// Number of masses: one for each tag, then [`SAME_TAG`] and the following.
+/// Number of masses per attention head: one for each UPOS tag, then [`SAME_TAG`] and the following.
 pub const MASSES: usize = TAGS + 4;
 
-/// Mass on words of the query's tag.
+/// Index of the mass on words with the query's UPOS tag.
 pub const SAME_TAG: usize = TAGS;
-/// Mean likeness of the attended keys.
+/// Index of the mean embedding similarity of the attended keys to the query.
 pub const LIKENESS: usize = TAGS + 1;
-/// Mass on the token's other occurrences.
+/// Index of the mass on other occurrences of the query's token id.
 pub const SAME_TOKEN: usize = TAGS + 2;
 /// As [`SAME_TOKEN`], for tokens other than punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
@@ -58,7 +58,7 @@ pub struct SentenceMasses {
     pub profiles: [Profile; QUERIES],
 }
 
-/// Buffers for one row and for column sums, reused from head to head.
+/// Buffers for one row of attention and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
 pub struct RowScratch {
     row: Vec<f32>,

@@ -1,4 +1,4 @@
-//! A sentence for the metrics of `words`: everything that does not depend on a head.
+//! Sentences as prepared for the metrics of the study `words`: everything that does not depend on an attention head.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,19 +12,19 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::cosines::cosines;
 
-/// The words of a sentence in which some word has a UPOS.
+/// Words of a sentence in which some word has a UPOS, each with its tag if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedWords {
-    /// The words by tag, each tag as its index in [`Upos::ALL`].
+    /// Words with their UPOS tags, each tag as its index in [`Upos::ALL`].
     pub words: ClassedWords,
-    /// Index in `masks` of the word's tag; `None` if the word sees no other word of its tag.
+    /// For each word, the index of its tag in `masks`; `None` if the word sees no other word of its tag.
     pub fellows: Vec<Option<usize>>,
-    /// For each tag, 1 for its words and 0 for others, `[words]`.
+    /// For each tag with several words, 1 for its words and 0 for others, `[words]`.
     pub masks: Vec<Vec<f64>>,
 }
 
 impl TaggedWords {
-    /// The tagged words of a sentence under `visibility`; `None` if no word has a UPOS.
+    /// Reads the tagged words of a sentence under `visibility`. `None` if no word has a UPOS.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Self> {
         let tag = |annotation: &Annotation| annotation.upos.map(|upos| upos as usize);
         let words = ClassedWords::new(sequence, visibility, from, tag)?;
@@ -55,27 +55,27 @@ impl TaggedWords {
     }
 }
 
-/// The text tokens of a sentence as queries and keys.
+/// Text tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub text: Vec<Text>,
-    /// Similarity of each query's keys to the query, row by row, padded to whole vectors.
+    /// Standardised embedding similarity of each query's keys to the query, row by row, padded to whole SIMD vectors.
     pub likeness: Vec<f32>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub place: usize,
-    /// Positions of the visible keys, extended to whole vectors.
+    /// Token range of the visible keys, extended to whole SIMD vectors.
     pub seen: Range<usize>,
-    /// Visible text tokens with the query's id, including the query.
+    /// Positions of the visible text tokens with the query's id, including the query.
     pub same: Vec<usize>,
     pub is_punctuation: bool,
-    /// Start of the query's row in [`Tokens::likeness`]; `None` if its keys do not differ in likeness.
+    /// Start of the query's row in [`Tokens::likeness`]; `None` if its keys are too few or do not differ in similarity.
     pub likeness: Option<usize>,
 }
 
-/// Fewest keys over which likeness is standardised; with two it is always 1 and -1.
+/// Minimum number of keys over which embedding similarity is standardised; with two it is always 1 and -1.
 const FEWEST_KEYS: usize = 3;
 
 /// Smallest standard deviation of a query's cosines that is more than rounding.
@@ -103,8 +103,8 @@ impl Tokens {
     }
 }
 
-/// Cosines between each text token and the visible text tokens of other ids, by word embedding, standardised per token. Rows have
-/// `width` entries, 0 for other keys.
+/// Computes the cosine of word embeddings between each text token and the visible text tokens of other ids, standardised per
+/// token. Rows have `width` entries, 0 for other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
 fn likeness(
     sequence: &Sequence,

@@ -1,4 +1,4 @@
-//! The sums of the study `words`, per block of sentences.
+//! Sums of the study `words`, per block of sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,14 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::{ExactSum, add_each};
 use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
-/// The sums of one head in a block.
+/// Sums of one attention head in one block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// Summed attention of the eligible queries.
+    /// Attention summed over the queries of each mass ([`queries_of`]).
     pub masses: [ExactSum; MASSES],
-    /// Queries with attention to keys for which likeness is defined.
+    /// Number of queries with attention to keys for which embedding similarity is defined.
     pub likened: u64,
-    /// Attention by offset, for each set of queries.
+    /// Attention summed by offset, for each set of queries.
     pub profiles: [ProfileSums; QUERIES],
 }
 
@@ -40,31 +40,31 @@ impl WordHeadSums {
     }
 }
 
-/// The denominators. They depend on the sentences alone, so all heads share them.
+/// Denominators of the metrics. They depend on the sentences alone, so all attention heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
     pub queries: [u64; QUERIES],
-    /// Sentences with such queries, one per group of related sentences.
+    /// Number of sentences with a query of each set, one per group of related sentences.
     pub sentences: [u64; QUERIES],
     pub tags: [u64; TAGS],
 }
 
 merge_fields!(WordExposure { queries, sentences, tags });
 
-/// The sums of one block of sentences, or of all.
+/// Sums of one block of sentences, or of the whole corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
     pub exposure: WordExposure,
-    /// Masses under even attention to visible keys.
+    /// Masses under uniform attention to visible keys.
     pub uniform: [ExactSum; MASSES],
-    /// The query-key pairs of each set of queries, with their [`targets`].
+    /// Query-key pairs of each set of queries, counted by offset, with [`targets`] masses each.
     pairs: [PositionPairs; QUERIES],
-    /// The sums of each head; `[layers * heads]`.
+    /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
 
 impl WordsBlock {
-    /// The mean of each mass over the pairs of each offset bin, in the corpus and without `block`.
+    /// Returns the mean of each mass over the pairs of each offset bin, in the corpus and without `block`.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
             let queries = queries_of(mass) as usize;
@@ -89,7 +89,7 @@ pub struct WordsSums {
     room: RowScratch,
 }
 
-/// Number of masses for a set of queries.
+/// Returns the number of masses that a set of queries has.
 fn targets(queries: usize) -> usize {
     if queries == Queries::Words as usize { TAGS } else { 1 }
 }
@@ -229,10 +229,10 @@ impl Sums for WordsSums {
     }
 }
 
-/// The sums of one head, in one block or in all, with their denominators.
+/// Input of the metrics of one attention head: its sums with their denominators, in one block or in the whole corpus.
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
-    /// Exposure in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
+    /// Denominators in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a WordExposure,
     pub sums: &'a WordHeadSums,
     pub whole: &'a WordHeadSums,

@@ -1,4 +1,4 @@
-//! Accuracies, baselines and comparisons from the sums of one relation.
+//! Accuracies, baselines and comparisons from the sums of one dependency relation.
 
 use super::arcs::{
     Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets, in_arcs,
@@ -21,7 +21,7 @@ use crate::study::metrics::metric::Denominator;
 mod tests;
 
 impl RelationMetrics {
-    /// The metrics from each block, `None` for a block without such a word. `later` counts the words that tests leave out.
+    /// Computes a relation's metrics from its sums per block (`None` without its words). `later` has arcs that tests leave out.
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
@@ -106,19 +106,20 @@ impl RelationMetrics {
     }
 }
 
-/// Right predictions of the simplest parsers per block, each parser selected on one fold and scored on the other.
+/// Right predictions of the simplest parsers on one relation, per block; each is chosen on one fold and scored on the other.
 pub struct SimpleParsers {
     pub words: PerBlock,
-    /// The best head in its better direction. Here and below, `None` if a fold has no such word.
+    /// Right predictions of the best attention head and direction; `None`, as for `offset`, if a fold has no word of the
+    /// relation.
     pub head: Option<PerBlock>,
     pub offset: Option<PerBlock>,
-    /// The best tag rules; `None` also if no such word has a UPOS.
+    /// Right predictions of the best tag rules; `None` if a fold has no word of the relation, or no word has a UPOS.
     pub tags: Option<PerBlock>,
     pub next: PerBlock,
 }
 
 impl SimpleParsers {
-    /// Parsers for one relation, from sums of `heads` heads. In a decoder, one direction of a head is right on one side only.
+    /// Scores the parsers on one relation, for `heads` attention heads. In a decoder, a direction is right on one side only.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
@@ -148,7 +149,7 @@ impl SimpleParsers {
 type ArcScores<'a> = FoldScores<'a, RelationSums>;
 
 impl ArcScores<'_> {
-    /// A head's accuracy on these arcs less that on the other arcs of their sentences; `None` without other arcs.
+    /// Compares an attention head's accuracy on the relation with that on other arcs of these sentences; `None` without them.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
@@ -174,7 +175,8 @@ impl ArcScores<'_> {
         }
     }
 
-    /// `later` counts the words that only the head or only the offset gets right, in sentences that the test leaves out.
+    /// Compares an attention head with an offset. `later` is `[head only, offset only]`, the words that one of them alone gets
+    /// right in sentences that the test leaves out.
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
@@ -223,10 +225,10 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Classes of distance, with the largest distance of each.
+/// Names of the distance classes, each with its largest distance in words.
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
-/// Accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
+/// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
 fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let mut nearer = 0;
@@ -252,7 +254,7 @@ impl RelationSums {
     }
 }
 
-/// The head with most hits, and its direction. Ties go to the lowest index, then to the first of [`Direction::BOTH`].
+/// Returns the index and direction of the attention head with most hits. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
     let seen = directions(side);
     let present = (0..sums.hits.len()).filter(|&place| has(place));
@@ -262,7 +264,7 @@ fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> boo
     best.unwrap_or((0, seen[0] as usize))
 }
 
-/// The index of the offset with most hits. Ties go to the smaller distance, then to the right.
+/// Returns the index in [`baseline_offsets`] of the offset with most hits. Ties go to the smaller distance, then to the right.
 fn best_offset(sums: &RelationSums) -> usize {
     let rank = |&slot: &usize| {
         let offset = offset_at(slot);

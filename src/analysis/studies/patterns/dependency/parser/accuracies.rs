@@ -14,39 +14,39 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::study::show::wording::{decimal, plus_minus_percent};
 
-/// A share of words that are right; null where there are none.
+/// Accuracy of a parser with its interval. Null if nothing was scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// The share.
+    /// Share of right predictions among the scored words, sentences, sources or pairs.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `accuracy`. Null also if fewer than 10 blocks were scored.
     pub ci95: Option<Interval>,
 }
 
-/// A difference of two accuracies on the same words.
+/// Difference of two parsers' accuracies on the same words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
-    /// The difference.
+    /// First accuracy less the second. Null if there is no comparison.
     #[schemars(range(min = -1, max = 1))]
     pub difference: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `difference`.
     pub ci95: Option<Interval>,
 }
 
-/// The accuracy of a parser.
+/// Accuracy of one parser of trees, or of one model of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserAccuracy {
-    /// Its name.
+    /// Name of the parser or model.
     pub parser: String,
-    /// The share of words for which it finds the gold head.
+    /// Share of words for which the parser finds the gold syntactic head; for links, share of sources or pairs that are right.
     #[serde(flatten)]
     pub share: Share,
-    /// The accuracy of attention less this parser's; null for attention itself.
+    /// Accuracy of the attention parser less the accuracy of this one. Null for the attention parser.
     pub ahead: Difference,
 }
 
-/// The share of right words with its interval, from counts per block; empty without words.
+/// Computes the accuracy and its interval, from counts per block. Both are `None` without words.
 pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     if words.iter().all(|&words| words == 0.0) {
         return Share::default();
@@ -55,14 +55,14 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     Share { accuracy: Some(share.all()), ci95: share.interval() }
 }
 
-/// The difference of the accuracies of two parsers on equal words, from their counts of right words per block.
+/// Computes the accuracy of one parser less that of another on equal words, from their right predictions per block.
 pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
     let difference = Jackknife::new(&difference, words).on(Scale::Difference);
     Difference { difference: Some(difference.all()), ci95: difference.interval() }
 }
 
-/// The accuracies of parsers on equal words, and the lead of the first parser over each, from counts of right words per block.
+/// Computes the accuracy of each parser, and the first parser's lead over it. All have equal `words`; counts are per block.
 pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
     let some = words.iter().any(|&words| words > 0.0);
     let first = right[0];
@@ -77,7 +77,7 @@ pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) 
     names.iter().zip(right).map(of).collect()
 }
 
-/// A difference in percentage points, with its sign and half of its interval.
+/// Formats a difference of two shares in percentage points, with its sign and half of its interval.
 pub fn signed(points: f64, ci95: Option<Interval>) -> String {
     let points = decimal(100.0 * points, 1);
     format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
@@ -88,7 +88,7 @@ pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
     table
 }
 
-/// Counts of words and of right predictions, per block.
+/// A parser's scored words, and right predictions among them, per block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
     pub words: PerBlock,
@@ -116,22 +116,22 @@ impl ParserHits {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Words by relation, under the names by which arcs are scored.
+    /// Dependents by relation; an arc counts for `all`, its relation and its subtype.
     pub relations: BTreeMap<String, ParserHits>,
-    /// Roots of sentences. Right: the root node scores higher than any word.
+    /// Roots of sentences. A prediction is right if the root node scores higher than any word.
     pub roots: ParserHits,
-    /// Sentences of several words. Right: the predicted heads form a tree.
+    /// Sentences of several words. A prediction is right if the predicted syntactic heads form a tree.
     pub trees: ParserHits,
 }
 
 impl Tally {
-    /// Counts a parser's right predictions on some sentences; one-word sentences do not count.
+    /// Counts a parser's right predictions on `sentences`. One-word sentences do not count.
     pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
         let mut scores = NodeScores::default();
         Self::of(sentences.iter().map(|&sentence| (sentence, parser.heads_of(sentence, &mut scores))))
     }
 
-    /// As [`Self::new`], from predictions: for each word its likeliest head word, and whether the root is likelier.
+    /// As [`Self::new`], from predictions for each word: its likeliest syntactic head, and whether the root is likelier.
     pub fn of<'a>(predicted: impl IntoIterator<Item = (&'a KeptSentence, Vec<(Option<usize>, bool)>)>) -> Self {
         let mut tally = Self::default();
         for (sentence, found) in predicted.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
@@ -162,7 +162,7 @@ impl Tally {
     }
 }
 
-/// Whether predicted heads form a tree: exactly one word has the root as head, and every word leads to it.
+/// Whether predicted syntactic heads form a tree: exactly one word has the root as head, and every word leads to it.
 fn is_tree(heads: &[(Option<usize>, bool)]) -> bool {
     let up = |word: usize| heads[word].0.filter(|_| !heads[word].1);
     let leads_to_root = |word: usize| {

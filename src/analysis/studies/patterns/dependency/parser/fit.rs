@@ -1,4 +1,4 @@
-//! Maximum-likelihood fit of the parser, with a ridge penalty (docs/methodology/parser.md).
+//! Maximum-likelihood fit of the attention parser, with a ridge penalty (docs/methodology/parser.md).
 
 use std::num::NonZeroUsize;
 
@@ -8,17 +8,17 @@ use super::sentence::{Gold, KeptSentence};
 use crate::studies::patterns::dependency::arcs::PLACES;
 use crate::system::parallel::in_parallel;
 
-/// Ridge penalty on each parameter.
+/// Factor of the ridge penalty, on the square of each parameter.
 pub const PENALTY: f64 = 1e-4;
 
-/// Gradient norm at which a fit ends.
+/// Gradient norm at which a fit of the parser ends.
 pub const TOLERANCE: f64 = 1e-6;
 
 pub fn penalty(at: &[f64]) -> f64 {
     PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
 
-/// Computes `of(item, fold)` for both folds of `count` items, in parallel.
+/// Computes `of(item, fold)` for `count` items and both folds, in parallel. Returns `[fold 0, fold 1]` per item.
 pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize, usize) -> T + Sync) -> Vec<[T; 2]> {
     let work: Vec<(usize, usize)> = (0..count).flat_map(|thing| [(thing, 0), (thing, 1)]).collect();
     let mut halves = in_parallel(threads, work, |(thing, fold)| of(thing, fold)).into_iter();
@@ -28,7 +28,7 @@ pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize,
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// Indices of the heads among all heads, ascending.
+    /// Indices of the attention heads that the parser uses, ascending.
     pub heads: Vec<usize>,
     pub distances: bool,
 }
@@ -36,7 +36,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
     pub parser: Parser,
-    /// The weights for standardised attention, `[heads]`; 0 for attention that does not vary.
+    /// Coefficients of each head's standardised attention, from the dependent and to it, `[heads]`. 0 if it does not vary.
     pub standardised: Vec<[f64; 2]>,
     pub course: FitCourse,
 }
@@ -91,14 +91,14 @@ impl Fitted {
     }
 }
 
-/// Indices of the words whose head is known.
+/// Returns the indices of the words whose gold syntactic head is known.
 fn dependents(sentence: &KeptSentence) -> impl Iterator<Item = usize> {
     let words = sentence.words.iter().enumerate();
     words.filter(|(_, word)| word.gold != Gold::Unknown).map(|(place, _)| place)
 }
 
-/// Factors that scale each head's attention, from a word and to it, to a standard deviation of 1 within a word's candidates,
-/// `[heads]`. 0 for attention that does not vary.
+/// Returns factors that scale each attention head's weights, from a word and to it, to a standard deviation of 1 within a word's
+/// candidates, `[heads]`. 0 for attention that does not vary.
 fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
     let candidates: usize = sentences.iter().map(|sentence| dependents(sentence).count() * sentence.words.len()).sum();
     let mut weights = Vec::new();

@@ -1,4 +1,4 @@
-//! The parser: from weights of heads to scores of each word's candidate heads and of the root.
+//! A graph-based parser: scores each word's candidate syntactic heads and the root, from the weights of attention heads.
 
 use std::iter::zip;
 
@@ -9,25 +9,25 @@ use super::sentence::{Gold, KeptSentence};
 use crate::linalg::lanes::{LANES, across};
 use crate::studies::patterns::dependency::arcs::place_of;
 
-/// A graph-based parser: a candidate head's score is linear in the attention in both directions, or depends on the distance.
+/// A graph-based parser: a candidate's score as syntactic head is linear in attention both ways, plus a score of the distance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parser {
-    /// Indices of the heads used, ascending.
+    /// Indices of the attention heads used, ascending.
     pub heads: Vec<usize>,
-    /// Weights of each head's attention, from the dependent and to it, `[heads]`.
+    /// Coefficients of each attention head's weights, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
     pub root: f64,
-    /// Score of each distance, by [`place_of`], `[PLACES]`; empty if the parser uses no distances.
+    /// Score of each offset class ([`place_of`]), `[PLACES]`; empty if the parser uses no distances.
     pub distances: Vec<f64>,
 }
 
-/// Score buffers, reused from sentence to sentence.
+/// Buffers for scores, reused from sentence to sentence.
 #[derive(Debug, Default)]
 pub struct NodeScores {
     weights: Vec<f32>,
-    /// `[nodes, nodes]`, dependent by head: scores from the dependent's attention to the head; then from all evidence.
+    /// `[nodes, nodes]`, dependent by candidate: scores from the dependent's attention to the candidate; later from all evidence.
     out: Vec<f64>,
-    /// `[nodes, nodes]`, head by dependent: scores from the head's attention to the dependent.
+    /// `[nodes, nodes]`, candidate by dependent: scores from the candidate's attention to the dependent.
     back: Vec<f64>,
 }
 
@@ -56,8 +56,8 @@ impl Parser {
         out
     }
 
-    /// Softmax of the scores of the other words and the root, for each word with a known head, into `scores.out`; other entries
-    /// are 0. Returns the sum of `-ln p` of the gold heads.
+    /// Writes probabilities into `scores.out`, for each word with a known gold head: the softmax over the other words and the
+    /// root. Other entries are 0. Returns the sum of `-ln p` of the gold heads.
     fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
@@ -80,7 +80,7 @@ impl Parser {
         loss
     }
 
-    /// The sum of `-ln p` of the gold heads. Adds its derivatives to `slopes`: by weights, root and distances, in this order.
+    /// Returns the sum of `-ln p` of the gold heads. Adds its derivatives to `slopes`: by weights, then root, then distances.
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
@@ -110,7 +110,7 @@ impl Parser {
         loss
     }
 
-    /// Appends rows whose outer products sum to the second derivatives of the loss. Each word's candidate heads are centred by
+    /// Appends rows whose outer products sum to the second derivatives of [`Self::loss`]. Each word's candidates are centred by
     /// their probabilities ([`centre`]), and attention is multiplied by `scales`.
     #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
     pub fn curvature(
@@ -152,7 +152,7 @@ impl Parser {
         }
     }
 
-    /// The likeliest head word of each word, and whether the root is likelier ([`likeliest`]), `[words]`.
+    /// Returns each word's likeliest syntactic head, and whether the root is likelier ([`likeliest`]), `[words]`.
     pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
@@ -160,8 +160,8 @@ impl Parser {
     }
 }
 
-/// The word with the highest score as the head of `dependent` (the first among equals; `None` in a one-word sentence), and
-/// whether the root scores higher. The root's score is the last of the row.
+/// Returns the word with the highest score as syntactic head of `dependent`, and whether the root scores higher. The root's score
+/// is the last of the row. Ties go to the first word; `None` in a one-word sentence.
 pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);
@@ -170,7 +170,7 @@ pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
 }
 
 impl Gold {
-    /// The index of the head's node, with the root last; `None` if unknown.
+    /// Returns the node index of the gold syntactic head, where `root` is the root's. `None` if unknown.
     pub fn node(self, root: usize) -> Option<usize> {
         match self {
             Self::Root => Some(root),

@@ -1,5 +1,5 @@
-//! The baseline parser without attention: distances between words, and their identity by embeddings. Attention knows both, so a
-//! lead over distances alone says little about what heads compute (docs/methodology/parser.md).
+//! The baseline parser without attention: it uses the distances between words and the words' embeddings. Attention reflects both,
+//! so a lead over distances alone says little about what attention heads compute (docs/methodology/parser.md).
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
 
-/// The embedding of each token that occurs, if embeddings are kept.
+/// Word embeddings of the tokens that occur, if embeddings are to be kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct KeptEmbeddings {
     are_kept: bool,
-    /// Embedding by token id; empty if not kept.
+    /// Embedding by token id; empty if embeddings are not kept.
     of_tokens: BTreeMap<u32, Vec<f32>>,
     #[serde(skip)]
     table: Option<WordEmbeddings>,
 }
 
 impl KeptEmbeddings {
-    /// An empty set that keeps embeddings.
+    /// Creates an empty set that keeps embeddings.
     pub fn kept() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
@@ -41,12 +41,12 @@ impl KeptEmbeddings {
         }
     }
 
-    /// The length of an embedding; `None` if none is kept.
+    /// Returns the length of an embedding. `None` if no embedding is kept.
     pub fn width(&self) -> Option<usize> {
         self.of_tokens.values().next().map(Vec::len)
     }
 
-    /// The mean embedding of a word's tokens; `None` if none is kept.
+    /// Returns the mean embedding of a word's tokens. `None` if the embedding of a token is not kept.
     pub fn mean(&self, tokens: &[u32]) -> Option<Vec<f64>> {
         let mut mean = vec![0.0; self.width()?];
         for token in tokens {
@@ -57,7 +57,7 @@ impl KeptEmbeddings {
         Some(mean)
     }
 
-    /// Whether all embeddings are finite and of one length; those from a file may not be.
+    /// Whether all embeddings are finite and of one length. Embeddings read from a file may fail this.
     pub fn fit(&self) -> bool {
         let width = self.width();
         let is_embedding =
@@ -74,22 +74,22 @@ impl Merge for KeptEmbeddings {
     }
 }
 
-/// Principal components of word embeddings that the baseline uses.
+/// Number of principal components of word embeddings that the baseline uses.
 pub const COMPONENTS: usize = 40;
 
-/// Candidate ridge penalties. Each fold selects one by fitting on one of its halves and scoring on the other.
+/// Ridge penalties tried. Each fold selects one by fitting on one of its halves and scoring on the other.
 pub const RIDGES: [f64; 5] = [1e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 
-/// Gradient norm at which a fit with a candidate penalty ends.
+/// Gradient norm at which a fit with a tried ridge penalty ends.
 const TRIAL_TOLERANCE: f64 = 1e-4;
 
-/// Buckets of distances: 1 to 10, 11 to 20, and farther, on either side.
+/// Number of distance buckets: each distance from 1 to 10, 11 to 20, and farther, on either side.
 const BUCKETS: usize = 24;
 
-/// Parameters per bucket: a score, and weights of the components of the word and of its candidate.
+/// Number of parameters per distance bucket: a score, and weights of the components of the word and of its candidate.
 const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
 
-/// Number of parameters: all buckets, then the root's score and its weights of the word's components.
+/// Number of parameters of the baseline: all buckets, then the root's score and its weights of the word's components.
 const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
 
 fn bucket(word: usize, candidate: usize) -> usize {
@@ -101,13 +101,13 @@ fn bucket(word: usize, candidate: usize) -> usize {
     }
 }
 
-/// A word with the candidates for its head or target.
+/// A word with the candidates for its syntactic head, or for the target of its link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LexicalChoice {
     pub word: usize,
-    /// Candidates by index, ascending. The index after the last word is the root.
+    /// Word indices of the candidates, ascending. The index after the last word is the root.
     pub candidates: Vec<usize>,
-    /// Indices of the right ones in `candidates`; empty if unknown.
+    /// Right candidates, as indices into `candidates`; empty if unknown.
     pub targets: Vec<usize>,
 }
 
@@ -118,7 +118,7 @@ pub struct LexicalSentence<'a> {
     pub choices: Vec<LexicalChoice>,
 }
 
-/// A sentence with the principal components of its words, `[words, COMPONENTS]`.
+/// A sentence with the principal components of its words' embeddings, `[words, COMPONENTS]`.
 struct Projected<'a> {
     sentence: &'a LexicalSentence<'a>,
     components: Vec<f64>,
@@ -133,22 +133,22 @@ impl Projected<'_> {
         self.sentence.words.len()
     }
 
-    /// The choices whose target is known.
+    /// Returns the words of the sentence whose right candidates are known.
     fn known(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
 }
 
-/// The baseline fitted on one fold.
+/// A fit of the baseline on one fold, with the ridge penalty chosen there.
 pub struct LexicalFit {
     pub course: FitCourse,
     pub ridge: f64,
 }
 
-/// The baseline fitted on each fold, and the scores of all candidates by the other fold's fit.
+/// The baseline of distances and embeddings fitted on each fold, and the scores of all candidates by the other fold's fit.
 pub struct Lexical {
     pub fits: [LexicalFit; 2],
-    /// `[sentences][choices][candidates]`
+    /// Scores of candidates, `[sentences][choices][candidates]`.
     pub scores: Vec<Vec<Vec<f64>>>,
 }
 
@@ -201,15 +201,15 @@ fn taken<'a>(sentences: &'a [Projected<'a>], takes: impl Fn(usize) -> bool) -> V
     sentences.iter().filter(|one| takes(one.sentence.block)).collect()
 }
 
-/// The leading principal components of the embeddings of a fold's words.
+/// Leading principal components of the word embeddings of one fold.
 pub struct Space {
     mean: Vec<f64>,
-    /// `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the rank are 0.
+    /// Component directions, `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the rank are 0.
     directions: Vec<f64>,
 }
 
 impl Space {
-    /// The principal components of each fold's words (token ids). `None` if the encoder gives no access to its embeddings.
+    /// Computes the principal components of each fold's words (token ids). `None` if no embedding is kept, for want of access.
     pub fn of_folds(
         embeddings: &KeptEmbeddings,
         words: &[Vec<&[u32]>; 2],
@@ -281,7 +281,7 @@ fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &
     scores.extend(choice.candidates.iter().map(of_candidate));
 }
 
-/// Sum over choices of the mean `-ln p` of the targets, without penalty. Adds its derivatives to `slopes`.
+/// Returns the sum over choices of the mean `-ln p` of the right candidates, without penalty. Adds its derivatives to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {

@@ -21,13 +21,13 @@ struct Plan<'a> {
     evidence: Evidence,
 }
 
-/// A parser fitted on each fold, and its right predictions in the other fold.
+/// A parser fitted on each fold, with the count of its right predictions in the other fold.
 struct Parsed {
     fits: [Fitted; 2],
     tally: Tally,
 }
 
-/// The parsers of the report, followed by one without each layer.
+/// Returns the parsers to fit: those on attention or distances, followed by one without each layer.
 fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
     let HeadGrid { layers, heads } = trained.grid;
     let all = || (0..layers * heads).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
     halves.into_iter().map(parsed).collect()
 }
 
-/// The reason why no parser can be fitted and scored, if any.
+/// Returns why no parser can be fitted and scored. `None` if one can.
 fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
@@ -84,7 +84,7 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
 }
 
 impl ParserReport {
-    /// Measures parsers from the sums of the trained model, of an untrained one, and of single heads on the same sentences.
+    /// Measures parsers from the sums of the trained and the untrained model, and of single heads (`arcs`) on these sentences.
     pub fn new(
         trained: &ParserSums,
         untrained: &ParserSums,
@@ -132,7 +132,7 @@ impl ParserReport {
     }
 }
 
-/// The words of a sentence; the candidates for each word's head are all other words and the root.
+/// Converts a sentence for the baseline. The candidates for each word's syntactic head are all other words and the root.
 fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     let root = sentence.words.len();
     let choice = |(word, kept): (usize, &KeptWord)| {
@@ -147,7 +147,7 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
     }
 }
 
-/// The baseline of distances and embeddings, fitted on each fold and scored on the other. `None` without embeddings.
+/// Fits the baseline of distances and embeddings on each fold and scores it on the other. `None` without embeddings.
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
@@ -172,7 +172,7 @@ fn total(hits: &ParserHits) -> u64 {
     hits.words.iter().sum::<f64>() as u64
 }
 
-/// The counts of a relation; `all` is missing if every word is punctuation.
+/// Returns the counts of a relation, 0 if it is missing: `all` is missing if every word is punctuation.
 fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }

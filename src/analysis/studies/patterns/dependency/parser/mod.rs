@@ -1,5 +1,5 @@
-//! The attention-only probe of Clark et al. 2019: a dependency parser on the attention of all heads together. Users' links are
-//! read out likewise (docs/methodology/parser.md).
+//! Study `parser`, the attention-only probe of Clark et al. 2019: a dependency parser on the attention of all heads together.
+//! Links named by the user are read out likewise (docs/methodology/parser.md).
 
 mod accuracies;
 mod fit;
@@ -24,7 +24,7 @@ use links::sums::LinkParserSums;
 use section::ParserReport;
 use sums::ParserSums;
 
-/// Study `parser`: the dependency tree that can be read out of all heads together.
+/// Study `parser`: the dependency tree that can be read out of all attention heads together.
 pub struct AttentionParser;
 
 const SEED: u64 = 0;
@@ -70,7 +70,7 @@ impl Study for AttentionParser {
     }
 }
 
-/// The sums of the trained and of the untrained model.
+/// Returns the sums of one type: `[trained model, untrained model]`.
 fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
     let sums: Vec<&S> = observed.each().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))

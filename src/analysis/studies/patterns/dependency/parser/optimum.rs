@@ -9,23 +9,23 @@ use lbfgs::Lbfgs;
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 
-/// L-BFGS memory in steps. 30 steps cost as little beside one evaluation as 10, and save evaluations (Liu & Nocedal 1989, table
+/// Steps that L-BFGS remembers. 30 cost as little as 10 beside one evaluation, and save evaluations (Liu & Nocedal 1989, table
 /// 2).
 const MEMORY: usize = 30;
 
-/// Maximum number of L-BFGS steps. The 72 heads of a small encoder need some hundred; a fit beyond the maximum does not converge.
+/// Maximum number of L-BFGS steps. A small encoder's 72 heads need some hundred; a fit that needs more does not converge.
 const MOST_STEPS_OF_MANY: u64 = 5000;
 
-/// Least decrease of a step, as a share of the slope's prediction (Armijo; Nocedal & Wright 2006, section 3.1).
+/// Minimum decrease by a step, as a share of the decrease that the slope predicts (Armijo; Nocedal & Wright 2006, section 3.1).
 const ARMIJO: f64 = 1e-4;
 
-/// Relative difference of values that may be rounding: sums of a million terms err by less.
+/// Relative difference of function values that may be rounding: sums of a million terms err by less.
 const ROUNDING: f64 = 1e-10;
 
 /// Maximum number of halvings of a step; a smaller step changes nothing in double precision.
 const MOST_HALVINGS: u32 = 60;
 
-/// The point where a search for a minimum ended.
+/// Result of a minimisation: the point where it ended, with value, gradient norm and number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
     pub at: Vec<f64>,
@@ -42,17 +42,17 @@ impl Minimum {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FitCourse {
-    /// Number of words, sources or pairs in the fit.
+    /// Number of words, sources or pairs that were fitted to.
     pub count: u64,
-    /// Mean of `-ln p` over them, without the penalty.
+    /// Mean of `-ln p` over these words, sources or pairs, in nats, without the penalty.
     pub loss: f64,
     pub steps: u64,
     /// Norm of the final gradient; with an L1 penalty, of the shortest subgradient.
     pub gradient: f64,
 }
 
-/// Minimises a smooth convex function from 0, until the gradient norm is at most `tolerance`. The function writes its gradient
-/// and returns its value. Convexity makes the [`ARMIJO`] condition sufficient: the curvature along a step is never negative.
+/// Minimises a smooth convex function by L-BFGS from 0, until the gradient norm is at most `tolerance`. The function writes its
+/// gradient and returns its value. Convexity makes [`ARMIJO`] sufficient: the curvature along a step is never negative.
 pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &mut [f64]) -> f64) -> Minimum {
     let (mut at, mut gradient) = (vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient);
@@ -73,7 +73,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
-/// Steps against `direction`, halving `step` until the function decreases ([`is_lower`]). `None` if no step decreases it.
+/// Steps against `direction`, halving `step` until [`is_lower`] holds. Returns the new value; `None` if no step is low enough.
 fn descend(
     (at, gradient, value): (&mut [f64], &mut [f64], f64),
     direction: &[f64],
@@ -95,7 +95,7 @@ fn descend(
     None
 }
 
-/// Whether a step decreases the function: by [`ARMIJO`] times the predicted change. Where the values differ only by rounding, a
+/// Whether a step decreases the function by [`ARMIJO`] times the predicted change. If both values differ only by rounding, a
 /// shorter gradient suffices (as in the approximate Wolfe conditions of Hager & Zhang 2005).
 fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bool) -> bool {
     to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
@@ -112,12 +112,12 @@ fn norm(vector: &[f64]) -> f64 {
 /// Maximum number of Newton steps; a fit takes ten to twenty.
 const MOST_STEPS: u64 = 200;
 
-/// A step that shrinks the gradient norm below this share keeps the second derivatives for the next step (Shamanskii 1967).
-/// Computing them costs as much as ten evaluations.
+/// Gradient norm after a step, relative to before it, below which the next step reuses the second derivatives (Shamanskii 1967).
+/// Computing these costs as much as ten evaluations.
 const GOOD_STEP: f64 = 0.5;
 
-/// As [`minimise`], for a strictly convex function of few variables. `curvature` returns the second derivatives, `[size, size]`,
-/// which must be positive definite but may be inexact.
+/// As [`minimise`], by Newton's method for a strictly convex function of few variables. `curvature` returns the second
+/// derivatives, `[size, size]`, which must be positive definite but may be inexact.
 pub fn newton(
     size: usize,
     tolerance: f64,
@@ -141,10 +141,10 @@ pub fn newton(
     Minimum { gradient: norm(&gradient), at, value, steps }
 }
 
-/// Tolerance of the inner minimisation, as a share of the subgradient norm: the next model would lose more precision.
+/// Tolerance of coordinate descent on a quadratic model, as a share of the subgradient norm; more precision would soon be lost.
 const INNER: f64 = 0.1;
 
-/// Maximum number of coordinate rounds per model; nearly collinear terms need some hundred.
+/// Maximum number of rounds of coordinate descent per quadratic model; nearly collinear terms need some hundred.
 const MOST_ROUNDS: usize = 10_000;
 
 /// Minimises a function plus the absolute values of its first `penalised` variables, from `start` until the norm of the shortest
@@ -195,7 +195,7 @@ fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
     at.iter().zip(gradient).enumerate().map(of).collect()
 }
 
-/// The element of a coordinate's subdifferential that is nearest to 0.
+/// Returns the element of a coordinate's subdifferential that is nearest to 0.
 fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     match is_penalised {
         false => slope,
@@ -204,7 +204,7 @@ fn shortest(at: f64, slope: f64, is_penalised: bool) -> f64 {
     }
 }
 
-/// The step to the minimum of the penalised quadratic model, by coordinate descent up to `tolerance`.
+/// Returns the step to the minimum of the penalised quadratic model, by coordinate descent up to `tolerance`.
 fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f64], tolerance: f64) -> Vec<f64> {
     let size = at.len();
     let (mut step, mut slopes) = (vec![0.0; size], gradient.to_vec());
@@ -234,10 +234,10 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
     step
 }
 
-/// Number of rows multiplied at a time.
+/// Number of rows whose outer products are summed in one matrix product.
 pub const ROWS: usize = 4096;
 
-/// A sum of outer products `x xᵀ`, `[size, size]`: batches of rows in single precision, added in double precision.
+/// Sum of outer products `x xᵀ` of rows, `[size, size]`. Batches are multiplied in single and added in double precision.
 pub struct Curvature {
     pub whole: Vec<f64>,
     part: Vec<f32>,
@@ -245,13 +245,13 @@ pub struct Curvature {
 }
 
 impl Curvature {
-    /// Starts from a diagonal matrix.
+    /// Starts the sum from a matrix with the number `diagonal` on its diagonal and 0 elsewhere.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
         Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
     }
 
-    /// Adds the outer products of the rows, divided by `count`.
+    /// Adds the outer products of `rows`, divided by `count`, to the sum.
     pub fn add(&mut self, rows: &[f32], count: f64) {
         let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
         multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
@@ -259,7 +259,7 @@ impl Curvature {
     }
 }
 
-/// Turns rows `x` with probabilities `p` into `sqrt p (x - m)`, `m = sum p x`; `mean` is a buffer for one row.
+/// Turns each row `x` into `sqrt p (x - m)`: `p` its probability, `m = sum p x` the mean row. `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);

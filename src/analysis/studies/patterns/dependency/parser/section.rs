@@ -1,4 +1,4 @@
-//! The section `parser` of the report: how much of the tree all heads together hold, beside simpler parsers.
+//! The section `parser` of the report: accuracies of parsers on all attention heads together, beside simpler parsers.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ use crate::study::show::table::TableRows;
 use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
 use crate::system::counted::counted;
 
-/// The names of the parsers in their order: five that are fitted, and four that are not.
+/// Names of the parsers in report order: five that are fitted, and four that are not.
 pub const PARSERS: [&str; 9] = [
     "attention",
     "distances and embeddings",
@@ -32,45 +32,45 @@ pub const PARSERS: [&str; 9] = [
     "tags",
 ];
 
-/// How much of the gold tree can be read out of the attention of all heads together.
+/// How much of gold dependency trees can be read out of the attention of all heads together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParserReport {
-    /// Sentences with a scored word.
+    /// Number of sampled sentences with a scored word, one per group of related sentences.
     pub sentences: u64,
-    /// Scored words: those with another word for their head, without punctuation.
+    /// Number of scored words: their syntactic head is another word, and they are no punctuation.
     pub words: u64,
-    /// Roots of sentences of several words.
+    /// Number of roots of sentences with several words.
     pub roots: u64,
-    /// Why there is no parser; null where there is one.
+    /// Reason why no parser was fitted. Null if parsers were.
     pub none: Option<String>,
-    /// Memory that the attention between the words of the sample took, of the model and of the untrained one, in bytes.
+    /// Memory in bytes of the attention between the sampled words, in the trained and the untrained model together.
     pub kept_bytes: u64,
-    /// The penalty on the square of every parameter.
+    /// Factor of the ridge penalty on the square of every parameter.
     pub penalty: f64,
-    /// The length of the gradient at which a fit ends.
+    /// Norm of the gradient at which a fit ends.
     pub tolerance: f64,
-    /// The parsers, fitted on one half of the blocks and scored on the other, both ways.
+    /// Accuracies of the parsers, fitted or chosen on one half of the blocks and scored on the other, both ways.
     pub accuracies: Vec<ParserAccuracy>,
-    /// Roots for which the root is likelier than any word, by attention alone.
+    /// Share of roots that the attention parser finds: the root is likelier than any word.
     pub root_accuracy: Share,
-    /// Sentences of several words whose predicted heads form a tree, by attention alone: nothing asks for that.
+    /// Share of sentences with several words whose heads predicted by the attention parser form a tree, which nothing enforces.
     #[serde(default)]
     pub tree_share: Share,
-    /// The penalties that the folds chose for distances and embeddings; empty where these were not fitted.
+    /// Ridge penalties that the two folds chose for distances and embeddings. Empty if these were not fitted.
     #[serde(default)]
     pub ridges: Vec<f64>,
-    /// By relation, the most frequent first.
+    /// Accuracy of the attention parser by relation, the most frequent first.
     pub relations: Vec<RelationAccuracy>,
-    /// The part of each layer.
+    /// Accuracy that the attention parser loses without each layer.
     pub layers: Vec<LayerPart>,
-    /// The weights of each head, layer by layer.
+    /// Weights of each attention head in the parser, layer by layer.
     pub heads: Vec<HeadWeights>,
-    /// How the fits went.
+    /// Course of each fit.
     pub fits: Vec<FitReport>,
-    /// The types of links of the corpus, by name; absent without links.
+    /// Results for each type of links in the corpus, by name. Absent without links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkParser>,
-    /// Sequences with links that were left out for want of memory; absent if none was.
+    /// Number of sequences with links that were left out for want of memory. Absent if there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub links_left_out: u64,
 }
@@ -80,72 +80,72 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The words of a relation.
+/// Accuracy of parsers on the words of one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RelationAccuracy {
-    /// The relation.
+    /// Name of the relation.
     pub relation: String,
-    /// Its scored words.
+    /// Number of scored words of the relation.
     pub words: u64,
-    /// The accuracy of attention.
+    /// Accuracy of the attention parser.
     #[serde(flatten)]
     pub share: Share,
-    /// The accuracy of what is chosen for this very relation.
+    /// Accuracies of simpler parsers that are chosen for this very relation.
     pub beside: SimpleAccuracies,
 }
 
-/// The accuracies of a head, an offset and rules on word classes that are chosen for a relation on one half of the blocks, on
-/// the other half.
+/// Accuracies of an attention head, an offset and rules on word classes. Each is chosen for one relation on one half of the
+/// blocks and scored on the other half.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimpleAccuracies {
-    /// The best head in the better direction; null where a half has no such word.
+    /// Accuracy of the best attention head in its better direction. Null if one half has no such word.
     #[schemars(range(min = 0, max = 1))]
     pub best_head: Option<f64>,
-    /// The best offset.
+    /// Accuracy of the best fixed offset. Null if one half has no such word.
     #[schemars(range(min = 0, max = 1))]
     pub offset: Option<f64>,
-    /// The nearest words of word classes; null where no such word has one.
+    /// Accuracy of choosing the nearest word of a word class. Null if no such word has a class.
     #[schemars(range(min = 0, max = 1))]
     pub tags: Option<f64>,
 }
 
-/// The part of the tree that is lost without a layer.
+/// Accuracy that the attention parser loses without one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerPart {
-    /// The layer, counted from 0.
+    /// Index of the layer, counted from 0.
     pub layer: usize,
-    /// The accuracy of the attention of all other layers, fitted again.
+    /// Accuracy of a parser fitted to the attention of all other layers.
     #[schemars(range(min = 0, max = 1))]
     pub without: Option<f64>,
-    /// The accuracy of all layers less that.
+    /// Accuracy with all layers less `without`.
     pub lost: Difference,
 }
 
-/// The weights of a head.
+/// Weights of one attention head in the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadWeights {
-    /// The head.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Log-odds of a word being the head that one standard deviation of the attention adds, from the dependent and to it; the
-    /// mean of both fits.
+    /// Log-odds that one standard deviation of attention adds to a word as syntactic head, averaged over both fits. `dep->head`
+    /// is for attention from the dependent, `head->dep` to it.
     pub weight: ByDirection<f64>,
 }
 
-/// How a fit went.
+/// Course of one fit of a parser.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FitReport {
-    /// The parser: one of `accuracies`, or `without` a layer.
+    /// Name of the parser: one of `accuracies`, or `without` a layer.
     pub parser: String,
-    /// Whether it was fitted on the blocks of `even` or of `odd` number.
+    /// Half of the blocks that the parser was fitted on: blocks of `even` or of `odd` number.
     pub fold: String,
-    /// The words that it was fitted to: all with a head, roots and punctuation included.
+    /// Number of words that the parser was fitted to: all with a known head, roots and punctuation included.
     pub words: u64,
-    /// The mean of `-ln p` of their heads, in nats.
+    /// Mean of `-ln p` of the gold heads of these words, in nats.
     pub loss: f64,
-    /// Steps of Newton's method, with embeddings of L-BFGS.
+    /// Number of steps of Newton's method; of L-BFGS if the parser has embeddings.
     pub steps: u64,
-    /// The length of the gradient at the end.
+    /// Norm of the gradient at the end of the fit.
     pub gradient: f64,
 }
 
@@ -168,7 +168,7 @@ impl ParserReport {
         aligned(table)
     }
 
-    /// The six relations that attention finds best, among those with so many words.
+    /// Returns the six relations that attention finds best, of at least `least` words, without subtypes, `all` and `punct`.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_one = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());

@@ -1,4 +1,4 @@
-//! A sampled sentence: its arcs, and the attention between its words in every head.
+//! Sampled sentences as kept for the parser: gold arcs, and the attention between words in every head.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -15,33 +15,33 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::patterns::dependency::sums::Sight;
 
-/// The gold head of a word, among the candidate words of its sentence and the root.
+/// Gold syntactic head of a word: the root, or a candidate word of its sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gold {
     Root,
     Word(usize),
-    /// Not annotated, or not among the candidates.
+    /// The syntactic head is not annotated, or is not among the candidates.
     Unknown,
 }
 
-/// A word that can be a dependent.
+/// A word of a sampled sentence, with its gold syntactic head and relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptWord {
     pub gold: Gold,
     pub relation: String,
-    /// Whether the arc is scored: the head is another word, and the two words see each other.
+    /// Whether the word's arc is scored: its syntactic head is another word, and the two words see each other.
     pub scored: bool,
     pub tokens: Vec<u32>,
 }
 
-/// A sentence as kept for the parser. Its nodes are its words, followed by the root.
+/// A sampled sentence with its attention. Its nodes are its words, followed by the root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptSentence {
     pub block: usize,
     pub is_first: bool,
-    /// The words; without the first token's word in a decoder.
+    /// Words of the sentence; in a decoder, without the first token's word.
     pub words: Vec<KeptWord>,
-    /// The attention of each head between nodes, `[heads, nodes, nodes]`, as bits of half-precision numbers.
+    /// Attention in each attention head between nodes, `[heads, nodes, nodes]`, as bits of half-precision numbers.
     attention: Vec<u16>,
 }
 
@@ -60,7 +60,7 @@ impl KeptSentence {
         (self.attention.len() * size_of::<u16>()) as u64
     }
 
-    /// Whether the sentence is valid for a model with this many heads; one from a file may not be.
+    /// Whether the sentence is valid for a model with this many attention heads. A sentence read from a file may fail this.
     pub fn fits(&self, heads: usize) -> bool {
         let nodes = self.nodes();
         let size = nodes.checked_mul(nodes).and_then(|size| size.checked_mul(heads));
@@ -79,16 +79,16 @@ impl KeptSentence {
 #[derive(Debug)]
 pub struct SeenSentence {
     pub kept: KeptSentence,
-    /// The tokens of each word and of the root, `[nodes]`.
+    /// Token ranges of each word, and of the token that stands for the root, `[nodes]`.
     spans: Vec<WordSpan>,
-    /// Whether a token stands for the root.
+    /// Whether a token of the sequence stands for the root.
     has_root: bool,
-    /// Factors that make attention comparable, for each class of layers.
+    /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
     lifts: Vec<Lifts>,
 }
 
 impl SeenSentence {
-    /// `heads` is the number of heads of the model. `None` if no word has a known head.
+    /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no word has a known gold head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
         let (counted, visibility) = (sequence.counted_words(), classes.in_all_layers());
@@ -125,7 +125,7 @@ impl SeenSentence {
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
-    /// Keeps the attention of a head, given its index and its layer's class.
+    /// Keeps the weights of an attention head, given its index and its layer's visibility class; `folded` is a buffer.
     pub fn keep(
         &mut self,
         (head, class): (usize, usize),
@@ -146,7 +146,7 @@ impl SeenSentence {
     }
 }
 
-/// The token that stands for the root: the first special token or a decoder's first token, otherwise the first separator.
+/// Returns the token that stands for the root: the first special token or a decoder's first token, otherwise the first separator.
 fn root_token(kinds: &[TokenKind]) -> Option<usize> {
     let first = |wanted: &[TokenKind]| kinds.iter().position(|kind| wanted.contains(kind));
     first(&[TokenKind::FirstSpecial, TokenKind::First]).or_else(|| first(&[TokenKind::Separator]))

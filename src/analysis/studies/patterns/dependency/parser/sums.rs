@@ -1,4 +1,4 @@
-//! The sampled sentences, kept until the parser is fitted.
+//! Sampled sentences with their attention, kept until the parser is fitted.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 
-/// The sentences with a tree, by index. The parser is fitted to sentences, not to sums.
+/// Sampled sentences with a tree, by index. The parser is fitted to sentences, not to sums.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ParserSums {
     pub grid: HeadGrid,
@@ -31,7 +31,7 @@ impl ParserSums {
         Self { grid, classes, from, ..Self::default() }
     }
 
-    /// The sentences of one fold: blocks of even number (0) or odd number (1).
+    /// Returns the sentences of one fold: blocks of even number (`fold` is 0) or of odd number (1).
     pub fn in_fold(&self, fold: usize) -> Vec<&KeptSentence> {
         self.sentences.values().filter(|sentence| sentence.block % 2 == fold).collect()
     }

@@ -1,4 +1,4 @@
-//! The section `relations` of the report: corrected for the number of tests, shown as a table, with its caveats.
+//! The section `relations` of the report: results per dependency relation, corrected for the number of tests, with caveats.
 
 mod tables;
 
@@ -31,37 +31,36 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 use tables::{COLUMNS, MAY_GO, tables};
 
-/// All relations of a corpus, by name, and the tests on them.
+/// Results on all dependency relations of a corpus, by name, and counts of the tests on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relations {
-    /// One object per dependency relation; empty for a corpus without trees.
+    /// Results on each dependency relation; empty for a corpus without trees.
     pub relations: Vec<RelationMetrics>,
     pub tests: Tests,
 }
 
-/// How many tests of a head against a fixed offset a run makes.
+/// Counts of tests of an attention head against a fixed offset, and of words that are not scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tests {
-    /// Tests: every head in both directions, on every relation with enough words.
+    /// Number of tests: every attention head in both directions, on every relation with enough words.
     pub count: usize,
-    /// Those with a difference of at least `settings.policy.syntactic_margin`: the family that is corrected.
+    /// Number of tests with a difference of at least `settings.policy.syntactic_margin`: the family of tests that is corrected.
     pub above: usize,
-    /// Those with a q-value of at most `settings.policy.label_q`; null where that is, and no significance is asked.
+    /// Number of tests with a q-value of at most `settings.policy.label_q`. Null if this is null and no significance is asked.
     pub significant: Option<usize>,
-    /// Words that are not scored, since they and their heads do not see each other, or in a decoder the later does not see the
-    /// earlier, in every layer; absent if there are none.
+    /// Number of words not scored because they and their syntactic heads do not see each other in every layer. In a decoder:
+    /// because the later word does not see the earlier in every layer. Absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub out_of_sight: Option<NonZeroU64>,
-    /// Words that are not scored, since they or their heads have the first token of what a decoder reads; absent if there are
-    /// none.
+    /// Number of words not scored because they or their syntactic heads have the first token of a decoder's input. Absent if 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub with_first: Option<NonZeroU64>,
 }
 
 impl Relations {
-    /// Why there is no syntactic label, where there is none; labels are told of with their heads.
+    /// Returns why there is no syntactic label. Empty if there is one: labels are told with their attention heads.
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
         let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
@@ -110,7 +109,7 @@ impl Relations {
         ))
     }
 
-    /// How many tests there are, and how many have a q-value of at most the policy's, if there is such a bound.
+    /// Counts the tests, and the significant ones by the policy's bound on q-values: `None` if the policy has no such bound.
     fn tests(&self, policy: &Policy) -> Tests {
         let tested = tested(&self.relations, policy);
         let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::comparisons).collect();
@@ -119,7 +118,7 @@ impl Relations {
         Tests { count: comparisons.len(), above: above.len(), significant, ..self.tests }
     }
 
-    /// The arcs that the syntactic labels of these verdicts claim heads to follow.
+    /// Returns the arcs that attention heads follow according to the syntactic labels of `verdicts`.
     pub(super) fn claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
         let of_label = |place: usize, label: &Label| {
             let is_of_it = |relation: &&RelationMetrics| {
@@ -204,7 +203,7 @@ impl Relations {
         Ok(())
     }
 
-    /// How many firm syntactic labels are beyond what, where there are any.
+    /// Writes how many firm syntactic labels are beyond other arcs, and beyond word classes. Writes nothing without such labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let heads = |relation: &'_ RelationMetrics| 0..relation.by_head.len();
         let places = self.relations.iter().flat_map(|relation| heads(relation).map(move |place| (relation, place)));
@@ -227,7 +226,7 @@ impl Relations {
         )
     }
 
-    /// Corrects for the number of tests, over the relations with at least as many words as the policy requires.
+    /// Corrects all tests for their number, over the relations with at least as many words as the policy requires.
     fn correct(&mut self, policy: &Policy) {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
         self.correct_family(
@@ -256,10 +255,10 @@ impl Relations {
         self.tests = self.tests(policy);
     }
 
-    /// Sets the result of each test with its q-value, which is none of relations that have too few words to be in the
-    /// family.
+    /// Sets the result of each test with its q-value. The q-value is `None` for relations with too few words to be in the family
+    /// of tests.
     ///
-    /// `tests` and `tested` must go through heads and directions in one order.
+    /// `tests` and `tested` must go through attention heads and directions in one order.
     fn correct_family<T>(
         &mut self,
         policy: &Policy,
@@ -279,7 +278,8 @@ impl Relations {
         }
     }
 
-    /// The accuracy of each head; the interval of a chosen one ignores the choice, so a test of it would not hold its level.
+    /// Returns the accuracy of each attention head, not that of chosen heads. The interval of a chosen head ignores the choice,
+    /// so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let least = policy.count(&MIN_COUNT);
         let mut numbers = Vec::new();

@@ -1,4 +1,4 @@
-//! Tables of relations: in the summary, in the export, and in the form for a paper.
+//! Tables of dependency relations: in the summary, in the export, and in the form for a paper.
 
 use serde::Serialize;
 
@@ -32,16 +32,16 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
     }),
 ];
 
-/// Columns that may be dropped where space is short, in this order. Held-out accuracy and the q-value go last: without them, the
-/// accuracy of the best of many heads means little.
+/// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: without
+/// them, the accuracy of the best of many heads means little.
 pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
-/// A difference of accuracies in percentage points.
+/// Formats a difference of accuracies in percentage points, with its interval.
 fn gain(difference: f64, ci95: Option<Interval>) -> String {
     signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
-/// The tables of the export; the last has the form for a paper.
+/// Returns the tables of the export; the last has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
     #[derive(Serialize)]
     struct RelationEntry<'a, T> {
@@ -52,7 +52,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
-    /// A rule of a relation's tag baseline, for dependents of one UPOS.
+    /// Row for a rule of a relation's tag baseline, for dependents of one UPOS.
     #[derive(Serialize)]
     struct RuleRow<'a> {
         relation: &'a str,
@@ -81,25 +81,25 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     ]
 }
 
-/// A relation with its best head.
+/// Row of the table for a paper: a relation with its best attention head.
 #[derive(Serialize)]
 struct PaperRow {
     relation: String,
     words: u64,
-    /// With its direction.
+    /// Best attention head of the relation, with its direction.
     head: String,
-    /// With its interval.
+    /// Accuracy of the best attention head, with its interval.
     accuracy: String,
     /// Accuracy of the best fixed offset.
     offset: f64,
-    /// Accuracy of the best rules by word classes; none without them.
+    /// Accuracy of the best rules by word classes; `None` if no word has a UPOS.
     word_classes: Option<f64>,
     held_out: Option<f64>,
-    /// Whether the head has a firm label of the relation in this direction.
+    /// Whether the best attention head has a firm label of the relation in this direction.
     firm: bool,
 }
 
-/// The table in the form for a paper: the best head of each tested relation, beside both baselines.
+/// Returns the table in the form for a paper: the best attention head of each tested relation, beside both baselines.
 fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     let row = |relation: &RelationMetrics| PaperRow {
         relation: relation.title(),
@@ -114,7 +114,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
     TableRows::of("paper", tested(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
-/// Whether the best head has a firm label for the relation in its direction, by the section's corrected q-value.
+/// Whether the best attention head has a firm label for the relation in its direction, by the section's corrected q-value.
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
     let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));

@@ -1,4 +1,4 @@
-//! The sums of dependency relations, per block of sentences.
+//! Sums of right predictions of each attention head on dependency relations, per block of sentences.
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 use crate::study::labels::evidence::Direction;
 
-/// A relation as scored. In a decoder, arcs are split by the side of the head, since only the later word sees the earlier one.
-/// Partials store the key as a string: a sign for the side, then the name.
+/// A dependency relation as scored. In a decoder, arcs are split by the side of the syntactic head, since only the later word
+/// sees the earlier one. Partials store the key as a string: a sign for the side, then the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RelationKey {
     pub name: String,
-    /// The side of the dependent on which the head stands; `None` if queries see both sides.
+    /// Side of the dependent on which the syntactic head stands; `None` if queries see both sides.
     pub side: Option<Side>,
 }
 
@@ -57,12 +57,12 @@ pub enum Sight {
     Scored,
     /// One of the arc's words contains the first token of a decoder's input.
     WithFirst,
-    /// The two words do not see each other; in a decoder, the later does not see the earlier.
+    /// The arc's two words do not see each other; in a decoder, the later does not see the earlier.
     OutOfSight,
 }
 
 impl Sight {
-    /// The sight of an arc; `visibility` is the keys that queries see in every layer.
+    /// Determines whether an arc is scored; `visibility` is the keys that queries see in every layer.
     pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
         if sequence.begins_with(dependent) || sequence.begins_with(head) {
             return Self::WithFirst;
@@ -84,17 +84,17 @@ pub struct DependencySums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Words that are not scored because they and their heads are [`Sight::OutOfSight`].
+    /// Number of words not scored because they and their syntactic heads are [`Sight::OutOfSight`].
     pub out_of_sight: u64,
-    /// Words that are not scored because they or their heads are [`Sight::WithFirst`].
+    /// Number of words not scored because their arc is [`Sight::WithFirst`].
     pub with_first: u64,
-    /// The index of each relation in the lists below.
+    /// Index of each relation in `agreements`, in `later` and in each block.
     pub relations: BTreeMap<RelationKey, usize>,
-    /// Per relation, the arcs that heads and baselines both predict.
+    /// Counts of the arcs that attention heads and baselines both predict, per relation.
     pub agreements: Vec<Agreement>,
-    /// Per relation, the arcs in sentences that are not the first of their group.
+    /// Counts of the arcs in sentences that are not the first of their group of related sentences, per relation.
     pub later: Vec<DuplicateArcs>,
-    /// `[BLOCKS]`: the sums of each relation by index; shorter if a block lacks the last relations.
+    /// Sums of each relation by index, per block, `[BLOCKS]`; shorter if a block lacks the last relations.
     pub blocks: Vec<Vec<RelationSums>>,
     #[serde(skip)]
     predictions: Predictions,
@@ -105,7 +105,7 @@ impl DependencySums {
         Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
-    /// Sums from given blocks and agreements. Every sentence is its own group, and every query sees every key.
+    /// Creates sums from given blocks and agreements. Every sentence is its own group, and every query sees every key.
     pub fn of(
         grid: HeadGrid,
         from: FromToken,
@@ -117,7 +117,7 @@ impl DependencySums {
         Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
     }
 
-    /// Makes room for every relation that has an index.
+    /// Extends `later` and `agreements` to every relation that has an index.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
         self.agreements.resize(self.relations.len(), Agreement::default());
@@ -144,7 +144,7 @@ impl DependencySums {
         }
     }
 
-    /// The sums with relations numbered by name, instead of by first occurrence.
+    /// Returns the sums with relations numbered by name, instead of by first occurrence.
     fn in_order(&self) -> Self {
         let mut ordered = Self::new(self.grid, self.classes.clone(), self.from);
         ordered.relations = self.relations.keys().cloned().zip(0..).collect();
@@ -153,7 +153,7 @@ impl DependencySums {
     }
 }
 
-/// The index of a relation; a new relation gets the next one.
+/// Returns the index of a relation; a new relation gets the next index.
 fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
     let next = relations.len();
     *relations.entry(key).or_insert(next)
@@ -172,7 +172,7 @@ pub struct DependencyState {
     is_first: bool,
     arcs: Vec<ScoredArc>,
     beside: ArcsBeside,
-    /// In a decoder, for each class of layers, the candidates for the other end of an arc. Empty in an encoder.
+    /// Candidates for the other end of an arc in a decoder, for each class of layers with equal visibility. Empty in an encoder.
     partners: Vec<Partners>,
     special: SpecialTokens,
 }

@@ -1,9 +1,9 @@
 //! Variance of attention over a pair of sentences, decomposed into columns, then offsets, then whether query and key are in one
 //! sentence (docs/methodology/segments.md).
 //!
-//! Least squares over all `n * n` cells. Rows of attention sum to 1, so each row has its own mean. Centring removes rows and
-//! columns (Frisch & Waugh 1933), which leaves 20 regressors: 19 offsets and the sentences. Their products depend on the pair
-//! alone, so they are factored once for all heads.
+//! Least squares over all `n * n` cells, `n` tokens by `n`. Rows of attention sum to 1, so each row has the mean `1/n`. Centring
+//! removes rows and columns (Frisch & Waugh 1933), which leaves 20 regressors: 19 offset bins and the sentences. Their products
+//! depend on the pair alone, so they are factored once for all heads.
 
 use std::ops::Range;
 
@@ -11,61 +11,62 @@ use crate::model::forward::attention::AttentionView;
 use crate::sequences::fold::roles::{OFFSETS, REACH};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
-/// Bins of offsets: one for each of -8 to 8, one before them for all keys farther left, one after them for all farther right.
+/// Number of offset bins: one for each of -8 to 8, the first for all keys farther left, the last for all farther right.
 const BINS: usize = OFFSETS + 2;
 
-/// Number of regressors: the offsets, followed by the sentences.
+/// Number of regressors: the offset bins, followed by whether query and key are in one sentence.
 const TERMS: usize = BINS + 1;
 
-/// Residual share of variation below which a regressor counts as collinear with those before it. Rounding leaves about 1e-15;
+/// Residual share of variation below which a regressor counts as collinear with earlier regressors. Rounding leaves about 1e-15;
 /// independent regressors leave more than 1e-5 at any length up to 512.
 const DEPENDENT: f64 = 1e-9;
 
 sums_of_a_head! {
-    /// The sums of one head over pairs of sentences.
+    /// Sums of one attention head over pairs of sentences.
     pub struct SegmentHeadSums;
     several {}
     single {
-        /// Attention between different text tokens of one sentence.
+        /// Sum of attention between different text tokens of one sentence.
         same,
-        /// Attention between any two different text tokens.
+        /// Sum of attention between any two different text tokens of the pair.
         any,
-        /// Total sum of squares: deviations of all cells from `1/n`, the mean of their row.
+        /// Total sum of squares: squared deviations of all cells from `1/n`, the mean of their row of `n` tokens.
         total,
-        /// Sum of squares explained by columns, beyond noise.
+        /// Sum of squares explained by columns (keys), beyond noise.
         column,
-        /// Sum of squares that offsets explain after columns, beyond noise.
+        /// Sum of squares that offset bins explain after columns, beyond noise.
         offset,
-        /// Sum of squares that the sentences explain after both, beyond noise. Negative if the head attends to the other
-        /// sentence.
+        /// Sum of squares explained by whether query and key are in one sentence, after columns and offsets, beyond noise.
+        /// Negative if the attention head attends to the other sentence.
         segment,
     }
 }
 
-/// Regressors of one pair of sentences, shared by all heads.
+/// Regressors of one pair of sentences, shared by all attention heads.
 #[derive(Debug)]
 pub struct Design {
-    /// `[n]`: 1 for tokens of the first text, -1 for the second, 0 for special tokens; centred.
+    /// Contrast of the sentences, `[tokens]`: 1 in the first text, -1 in the second, 0 for special tokens; centred.
     contrast: Vec<f64>,
     texts: [Range<usize>; 2],
-    /// `[BINS][n]`: the number of queries that have each key in each bin.
+    /// Number of queries that have each key in each offset bin, `[BINS][tokens]`.
     seen: Vec<Vec<f64>>,
     /// Cholesky factor (lower triangle) of the regressors' products; zeros for a collinear regressor.
     factor: [[f64; TERMS]; TERMS],
-    /// Degrees of freedom of columns, offsets, sentences and residual.
+    /// Degrees of freedom: `[columns, offsets, sentences, residual]`.
     freedom: [f64; 4],
-    /// Buffers for a row and for column sums, `[n]` each.
+    /// Buffers for a row of attention and for column sums, `[tokens]` each.
     row: Vec<f64>,
     columns: Vec<f64>,
 }
 
-/// The bin of a query and a key; 0 is far left.
+/// Returns the offset bin of a query and a key; bin 0 is far left.
 fn bin(query: usize, key: usize) -> usize {
     (key + REACH + 1).saturating_sub(query).min(BINS - 1)
 }
 
 impl Design {
-    /// The design of `tokens` tokens with these texts; `None` without residual degrees of freedom, which estimate the noise.
+    /// Creates the regressors of a pair of `tokens` tokens with the ranges `texts`. `None` without residual degrees of freedom,
+    /// which estimate the noise.
     pub fn new(tokens: usize, texts: [Range<usize>; 2]) -> Option<Self> {
         let n = tokens as f64;
         let mean = (texts[0].len() as f64 - texts[1].len() as f64) / n;
@@ -147,7 +148,7 @@ impl Design {
     }
 }
 
-/// Cholesky factor of a positive semidefinite matrix's lower half; the column of a collinear regressor stays 0.
+/// Returns the Cholesky factor of a positive semidefinite matrix's lower half; the column of a collinear regressor stays 0.
 fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     let mut factor = [[0.0; TERMS]; TERMS];
     for column in 0..TERMS {
@@ -168,7 +169,7 @@ fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
     factor
 }
 
-/// Coordinates in orthogonalised regressors. The square of each is the sum of squares that it explains after those before it.
+/// Returns coordinates in orthogonalised regressors. Each squared is the sum of squares explained after earlier regressors.
 fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
     let mut parts = [0.0; TERMS];
     for (term, product) in products.into_iter().enumerate() {

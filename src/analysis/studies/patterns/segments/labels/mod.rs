@@ -1,4 +1,4 @@
-//! Labels of the study `segments`: `segment-block`, and the five classes of Kovaleva et al. 2019.
+//! Labels of the study `segments`: `segment-block`, and the five pattern classes of Kovaleva et al. 2019.
 
 use anstyle::AnsiColor;
 
@@ -33,7 +33,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
     })
 };
 
-/// A threshold of the classes. Only their preset sets it.
+/// Creates a threshold of the pattern classes, off by default. Only the preset `kovaleva2019` sets it.
 const fn of_classes(name: &'static str, about: &'static str) -> Threshold {
     Threshold { name, range: Range::Rule, default: Value::Off, about }
 }
@@ -59,7 +59,7 @@ const BLOCK: Threshold = of_classes(
     "smallest `segment_r2` of `class:block`: in the preset kovaleva2019 0.25, as of `segment-block`",
 );
 
-/// The classes in the order in which their rules are tried; the last is for all other heads.
+/// Names of the pattern classes, in the order in which their rules are tried; the last is for all other attention heads.
 const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
 pub(super) const CLASS: Detector = Detector {
@@ -83,7 +83,7 @@ pub(super) const CLASS: Detector = Detector {
     })
 };
 
-/// Assessments of all classes. A class holds only if no class before it does.
+/// Assesses an attention head for all pattern classes. A class holds only if no class before it does.
 fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
     let both = if column.score <= offset.score { column } else { offset };

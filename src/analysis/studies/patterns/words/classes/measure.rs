@@ -1,4 +1,4 @@
-//! Each head's attention to each class of words, from the sums.
+//! Attention of each head to each class of words, from the sums.
 
 use super::section::{ClassHead, ClassKind, ClassMetrics, ClassesSection, Ratio};
 use super::sums::{ClassBlock, ClassesSums, KeyBlock};
@@ -11,11 +11,11 @@ use crate::study::metrics::estimates::{EstimationContext, jackknife};
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::system::parallel::in_parallel;
 
-/// The sums of a word class in one class of layers, with the rates at which offsets alone find its words.
+/// Sums of one word class in the layers of equal visibility, with the rates at which offsets alone find its words.
 struct ClassOfLayers<'a> {
     key: WithTotal<'a, KeyBlock>,
     class: WithTotal<'a, ClassBlock>,
-    /// Rates without each block, followed by the rates of the whole corpus.
+    /// Rates without one block, for each block, followed by the rates in the whole corpus.
     rates: Vec<Rates>,
 }
 
@@ -31,12 +31,12 @@ impl<'a> ClassOfLayers<'a> {
         Self { key, class, rates }
     }
 
-    /// A sum as a mean over the queries of a block, or of all blocks.
+    /// Divides a sum by the number of queries in the block `number`, or in all blocks for `None`.
     fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
         Fraction::new(sum, self.key.at(number).queries as f64)
     }
 
-    /// Attention expected from the head's preference for offsets alone.
+    /// Returns the attention to the class expected from the head's offset preference alone, summed over a block or the corpus.
     fn expected(&self, number: Option<usize>, place: usize) -> f64 {
         let [block, corpus] = [number, None].map(|number| &self.key.at(number).profiles[place]);
         self.rates[number.unwrap_or(BLOCKS)].expected(block, corpus)

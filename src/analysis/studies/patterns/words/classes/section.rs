@@ -1,4 +1,4 @@
-//! The section `classes` of the report.
+//! The section `classes` of the report: attention of each head to classes of words.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -23,76 +23,76 @@ use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
 use crate::system::printable::{excerpt, one_line};
 
-/// The classes of the words of a corpus, with the attention that each head pays them.
+/// Classes of the words of a corpus, with each attention head's attention to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassesSection {
-    /// One object for each class; empty for a corpus without classes.
+    /// Results on each class of words; empty for a corpus without classes.
     pub classes: Vec<ClassMetrics>,
-    /// One object for each kind of classes.
+    /// Keys under which words have classes, such as `token`.
     pub class_kinds: Vec<ClassKind>,
 }
 
 stored!(ClassesSection { classes: Vec<ClassMetrics>, class_kinds: Vec<ClassKind> });
 
-/// A kind of classes.
+/// A key under which words have classes, such as `token`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassKind {
-    /// Its name: `token` of tokens of a small vocabulary.
+    /// Name of the key; `token` for the tokens of a small vocabulary.
     pub key: String,
-    /// Its classes that the corpus has.
+    /// Number of classes with this key in the corpus; 0 if `is_crowded`.
     pub classes: u64,
-    /// Whether there are more than 100, so that none is measured.
+    /// Whether the key has more than 100 classes, so that none is measured.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_crowded: bool,
 }
 
-/// The attention of every head to words of one class.
+/// Attention of every head to words of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassMetrics {
-    /// The kind of class.
+    /// Key of the class, such as `token`.
     pub key: String,
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// Words of the class.
+    /// Number of words of the class.
     pub words: u64,
-    /// The words whose attention is measured: all of sentences in which some word has a class of this kind.
+    /// Denominator: all words of sentences in which some word has a class with this key.
     pub queries: Denominator,
-    /// Every head.
+    /// Attention of each head to the class.
     pub by_head: Vec<ClassHead>,
 }
 
-/// The attention of a head to words of one class.
+/// Attention of one head to words of one class.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassHead {
-    /// The head.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The mean over words of the attention to other words of the class.
+    /// Mean over query words of the attention to other words of the class.
     pub mass: Ratio,
-    /// The mass of even attention.
+    /// Value of `mass` under uniform attention.
     #[schemars(range(min = 0, max = 1))]
     pub chance: Option<f64>,
-    /// The mass of a head with the same preference for offsets that is blind otherwise.
+    /// Value of `mass` for a head with the same preference for offsets that is blind otherwise.
     #[schemars(range(min = 0, max = 1))]
     pub expected: Option<f64>,
-    /// `mass - chance`
+    /// Lead over uniform attention: `mass - chance`.
     pub over_chance: Ratio,
-    /// `mass - 1.25 expected`
+    /// Lead over the head's preference for offsets: `mass - 1.25 expected`.
     pub over_position: Ratio,
 }
 
-/// A ratio with its uncertainty.
+/// Mean over query words, with its uncertainty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The ratio.
+    /// Mean over query words. Null without such words.
     #[schemars(range(min = -TIMES_EXPECTED, max = 1))]
     pub value: Option<f64>,
-    /// Its 95 % interval; null where fewer than 10 blocks have a word.
+    /// 95 % interval of `value`. Null if fewer than 10 blocks have a word.
     pub ci95: Option<Interval>,
-    /// Its standard error, by leaving out one block at a time; null as `ci95` is.
+    /// Standard error of `value`, by leaving out one block at a time. Null if `ci95` is.
     #[schemars(range(min = 0))]
     pub standard_error: Option<f64>,
-    /// The ratio without each block, for the block test of two analyses.
+    /// Mean `value` with each block left out, for the block test of two analyses.
     #[serde(skip)]
     pub left_out: Option<Jackknife>,
 }
@@ -102,7 +102,7 @@ impl ClassMetrics {
         format!("{}={}", self.key, self.class)
     }
 
-    /// How a head stands to the label of the class; `None` where that rests on too little.
+    /// Assesses an attention head for the label of the class. `None` if there are too few queries or sentences.
     pub(super) fn assess(&self, head: &ClassHead, policy: &Policy) -> Option<Assessment> {
         if EvidenceGap::of(&self.queries, policy).is_some() {
             return None;
@@ -122,7 +122,7 @@ impl ClassMetrics {
         assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
     }
 
-    /// The head whose attention to the class is farthest above even attention, among those that the rule of the label is true of.
+    /// Returns the attention head farthest above uniform attention to the class, among heads that meet the label's rule.
     fn best(&self, policy: &Policy) -> Option<&ClassHead> {
         let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();

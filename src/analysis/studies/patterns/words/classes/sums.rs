@@ -1,4 +1,4 @@
-//! The sums of attention to classes of words, per block of sentences.
+//! Sums of attention to classes of words, per block of sentences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::classed_words::ClassedWords;
 use crate::study::instruments::position::{PositionPairs, Profile, ProfileSums, TargetSums};
 
-/// Maximum number of classes of a kind: each takes up to 16 bytes per head in every block.
+/// Maximum number of classes with one key: each takes up to 16 bytes per attention head in every block.
 pub const MAX_CLASSES: usize = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyBlock {
-    /// Words of sentences in which some word has a class of the kind.
+    /// Number of query words: all words of sentences in which some word has a class with this key.
     pub queries: u64,
-    /// Such sentences, one per group of related sentences.
+    /// Number of sentences with a query word, one per group of related sentences.
     pub sentences: u64,
-    /// Pairs of every such word with every other.
+    /// Pairs of every query word with every other word, counted by offset.
     pub pairs: PositionPairs,
-    /// Attention by offset, `[layers * heads]`.
+    /// Attention of each head from query words, summed by offset, `[layers * heads]`.
     pub profiles: Vec<ProfileSums>,
 }
 
@@ -37,9 +37,9 @@ merge_fields!(KeyBlock { queries, sentences, pairs, profiles });
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassBlock {
     pub words: u64,
-    /// Attention to the class under even attention.
+    /// Attention to words of the class under uniform attention.
     pub even: ExactSum,
-    /// The pairs whose key is in the class.
+    /// Pairs whose key is a word of the class, by offset.
     pub targets: TargetSums,
     /// Attention of each head to the class, `[layers * heads]`. Empty until the class occurs.
     pub heads: Vec<ExactSum>,
@@ -55,7 +55,7 @@ impl ClassBlock {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeySums {
-    /// Whether there are more than [`MAX_CLASSES`] classes; then nothing is summed.
+    /// Whether the key has more than [`MAX_CLASSES`] classes; then nothing is summed.
     pub is_crowded: bool,
     pub blocks: Blocks<KeyBlock>,
     pub classes: BTreeMap<Box<str>, Blocks<ClassBlock>>,
@@ -68,7 +68,7 @@ impl KeySums {
         Self { is_crowded: false, blocks: Blocks::new(empty), classes: BTreeMap::new() }
     }
 
-    /// Drops the sums if there are too many classes.
+    /// Drops all sums if the key has more than [`MAX_CLASSES`] classes.
     fn settle(&mut self) {
         if self.is_crowded || self.classes.len() > MAX_CLASSES {
             *self = Self { is_crowded: true, ..Self::new(0) };
@@ -110,7 +110,7 @@ impl ClassesSums {
         Self { grid, visibility, from, keys: BTreeMap::new(), columns: Vec::new() }
     }
 
-    /// Adds a kind that the user asked for, even if no word has a class of it.
+    /// Adds the key that the user asked for (`--classes`), even if no word has a class with it.
     pub fn asked(mut self, key: Option<&str>) -> Self {
         let heads = self.grid.count();
         self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
@@ -118,7 +118,7 @@ impl ClassesSums {
     }
 }
 
-/// The words of a sequence by their classes of one kind.
+/// Words of a sequence by their classes with one key.
 #[derive(Debug)]
 pub struct KeyState {
     key: Box<str>,
@@ -202,7 +202,7 @@ impl Sums for ClassesSums {
     }
 }
 
-/// Adds the attention between words to the masses of their classes; `columns` is a buffer.
+/// Adds the attention between words to the masses of their classes. Returns the attention by offset; `columns` is a buffer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
     columns.clear();

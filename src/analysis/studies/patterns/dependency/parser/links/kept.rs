@@ -1,4 +1,4 @@
-//! A sampled sequence with links: sources with their candidates, or pairs, and every head's attention between them.
+//! Sampled sequences with links named by the user: sources with candidates, or pairs, and every head's attention between them.
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
 use crate::study::instruments::partners::Partners;
 use crate::study::labels::evidence::Direction;
 
-/// Scale of stored corrected weights of pairs. They are at most 2 but often below 2^-14, where half precision loses digits. A
-/// power of two adds no rounding.
+/// Factor on the corrected weights of pairs as stored. The weights are at most 2 but often below 2^-14, where half precision
+/// loses digits. A power of two adds no rounding.
 const PAIR_SCALE: f32 = 1024.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +29,26 @@ pub struct LinkEvidence {
     pub distances: bool,
 }
 
-/// The links of one type in a sentence.
+/// Links of one type in one sentence, with every attention head's weights on them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptLinks {
     pub key: LinkKey,
-    /// The words of the sentence that contains the links.
+    /// Range of the words of the sentence that contains the links.
     pub sentence: Range<usize>,
-    /// The scored sources; empty where pairs are scored.
+    /// Scored sources of the links; empty if pairs are scored instead.
     pub sources: Vec<LinkSource>,
-    /// The candidate pairs, for undirected types in encoders.
+    /// Candidate pairs of words; only for undirected types in encoders.
     pub pairs: Option<LinkedPairs>,
-    /// Number of each head's right choices per direction ([`Direction::OF_LINKS`]), `[heads]`. For pairs, the first entry counts
-    /// the linked pairs among those with the largest corrected weights.
+    /// Number of each attention head's right choices per direction ([`Direction::OF_LINKS`]), `[heads]`. For pairs, the first
+    /// entry counts the linked pairs among those with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
-    /// Half-precision bits. For sources: each head's weights from source to candidate and back, `[rows, heads, 2]`, a row per
-    /// candidate of each source. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
+    /// Attention as half-precision bits. For sources: each head's weights from source to candidate and back, `[rows, heads, 2]`,
+    /// a row per candidate of each source. For pairs: corrected weights times [`PAIR_SCALE`], `[pairs, heads]`.
     terms: Vec<u16>,
 }
 
 impl KeptLinks {
-    /// The links of a set that are scored under a key; `None` if there are none.
+    /// Selects the links that are scored under `key`. `None` if there are none.
     fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
         let is_of_pairs = are_pairs(key);
@@ -102,8 +102,8 @@ impl KeptLinks {
         }
     }
 
-    /// Shows each source with the terms of its candidates, `[candidates, terms]`. The terms that `evidence` includes are the
-    /// weights of all heads, then indicators of [`PLACES`] distances.
+    /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. If `evidence` includes them,
+    /// these are the weights of all attention heads, then indicators of [`PLACES`] offset classes.
     pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
         let of_heads = self.width();
         let width = evidence.terms(self.hits.len());
@@ -126,7 +126,7 @@ impl KeptLinks {
         }
     }
 
-    /// The corrected weights of all heads for a range of pairs, into `rows`, `[pairs, heads]`.
+    /// Writes the corrected weights of all attention heads for a range of pairs into `rows`, `[pairs, heads]`.
     pub fn of_pairs(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
         rows.resize(bits.len(), 0.0);
@@ -134,7 +134,7 @@ impl KeptLinks {
         rows.iter_mut().for_each(|weight| *weight /= PAIR_SCALE);
     }
 
-    /// Whether the links are valid for this many heads and words; those from a file may not be.
+    /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
         let count = self.sources.len();
@@ -159,7 +159,7 @@ impl LinkEvidence {
     }
 }
 
-/// Whether pairs are scored for this type, instead of sources: undirected links in an encoder.
+/// Whether pairs are scored for this type of links, instead of sources: it is undirected, in an encoder.
 pub fn are_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
@@ -170,7 +170,7 @@ pub struct LinkedSequence {
     pub is_first: bool,
     /// Token ids of each word.
     pub words: Vec<Vec<u32>>,
-    /// The class of each word; empty if no word has a class other than its form.
+    /// Class of each word; empty if no word has a class other than its form.
     pub classes: Vec<Box<str>>,
     pub links: Vec<KeptLinks>,
 }
@@ -201,16 +201,16 @@ impl LinkedSequence {
     }
 }
 
-/// A sequence whose attention is being observed.
+/// A sequence with links whose attention is being observed.
 #[derive(Debug)]
 pub struct SeenLinks {
     pub kept: LinkedSequence,
-    /// Makes attention weights comparable, for each class of layers.
+    /// Candidates, and factors that make their weights comparable, for each class of layers with equal visibility.
     partners: Vec<Partners>,
 }
 
 impl SeenLinks {
-    /// `heads` is the number of heads of the model. `None` if no link of the sequence is scored.
+    /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no link of the sequence is scored.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         if sequence.links.is_empty() {
             return None;
@@ -234,7 +234,7 @@ impl SeenLinks {
         (!kept.links.is_empty()).then_some(Self { kept, partners })
     }
 
-    /// Keeps the weights of a head, given its index and its layer's class; `corrected` is a buffer.
+    /// Keeps the weights of an attention head, given its index and its layer's visibility class; `corrected` is a buffer.
     pub fn keep(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
             links.keep(head, attention, &self.partners[class], corrected);

@@ -1,4 +1,4 @@
-//! Fits models of links on each fold, scores them on the other, and compares them with simpler rules.
+//! Fits models of links on each fold, scores them on the other, and compares them with rules that use no attention.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
 use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::metrics::estimates::EstimationContext;
 
-/// Fewest scored sources or linked pairs for a model. With 100, the standard error of a share is at most 5 points.
+/// Minimum number of scored sources or linked pairs to fit a model. With 100, the standard error of a share is at most 5 points.
 const FEWEST: u64 = 100;
 
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// The models of [`OF_SOURCES`] that see no words: the sums to fit (0 trained, 1 untrained), and the evidence.
+/// Models of [`OF_SOURCES`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
 const PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { heads: true, distances: false }),
     (0, LinkEvidence { heads: false, distances: true }),
@@ -48,7 +48,7 @@ fn per_block(of_type: &OfType<'_>, number: impl Fn(&LinkedSequence, &KeptLinks) 
     sums
 }
 
-/// The models fitted on each fold, with their right choices in the other fold per block.
+/// Fits each model on each fold. Returns both fits, and the right choices in the other fold per block.
 fn fitted<M: Send + Sync>(
     of_models: &[&OfType<'_>],
     context: &EstimationContext,
@@ -70,7 +70,7 @@ fn fitted<M: Send + Sync>(
 }
 
 impl LinksRead {
-    /// Measures the models of each type from the sums of the trained model and of an untrained one.
+    /// Measures the models of each type of links from the sums of the trained model and of an untrained one.
     pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
         let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
@@ -96,7 +96,7 @@ impl LinksRead {
     }
 }
 
-/// The reason why no model is fitted, from the number of sources or linked pairs in each fold; `None` if there is none.
+/// Returns why no model of links is fitted, from the number of sources or linked pairs in each fold. `None` if one is.
 fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
     if even + odd < FEWEST {
         return Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd));
@@ -224,7 +224,7 @@ impl LinkParser {
     }
 }
 
-/// Right choices per block of the best head and of rules without a head, each selected on the other fold; last, chance.
+/// Returns right choices per block: best attention head, place rule, same class, class rules (each chosen on one fold), chance.
 fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>; 5] {
     let empty = LinkBlock { heads: vec![LinkHits::default(); heads], ..LinkBlock::default() };
     let mut blocks = vec![empty.clone(); BLOCKS];

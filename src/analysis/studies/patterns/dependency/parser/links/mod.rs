@@ -1,5 +1,5 @@
-//! Users' links read out of all heads together: the parser's model over the candidates of a source, and contact prediction for
-//! undirected types (docs/methodology/parser.md).
+//! Links named by the user, read out of all attention heads together. The parser's model chooses among the candidates of a
+//! source; contact prediction finds undirected links (docs/methodology/parser.md).
 
 mod kept;
 mod measure;

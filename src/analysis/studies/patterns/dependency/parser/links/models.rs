@@ -18,9 +18,9 @@ use crate::study::instruments::linked::sources::LinkSource;
 pub struct ChoiceModel {
     evidence: LinkEvidence,
     weights: Vec<f64>,
-    /// Weights of heads for standardised attention, from the source and to it. Empty without heads; 0 for terms that do not vary.
+    /// Coefficients of each head's standardised attention, from the source and to it; 0 if it does not vary. Empty without heads.
     pub standardised: Vec<[f64; 2]>,
-    /// `loss` is the mean over sources of the mean `-ln p` of their targets.
+    /// Course of the fit; its `loss` is the mean over sources of the mean `-ln p` of their targets.
     pub course: FitCourse,
 }
 
@@ -61,7 +61,7 @@ impl ChoiceModel {
         }
     }
 
-    /// The number of sources whose likeliest candidate (the first among equals) is a target.
+    /// Returns the number of sources whose likeliest candidate is a target. Ties go to the first candidate.
     pub fn right(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
         links.each_source(self.evidence, &mut rows, |source, rows| {
@@ -72,13 +72,13 @@ impl ChoiceModel {
     }
 }
 
-/// Whether the candidate with the largest score (the first among equals) is a target.
+/// Whether the candidate with the largest score is a target of the source. Ties go to the first candidate.
 pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
     let best = (0..scores.len()).reduce(|best, next| if scores[next] > scores[best] { next } else { best });
     best.is_some_and(|best| source.is_target(source.candidates[best]))
 }
 
-/// Writes the probability of each candidate to `shares`; returns the mean `-ln p` of the targets.
+/// Writes the probability `p` of each candidate to `shares`. Returns the mean `-ln p` of the targets.
 fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
     score(rows, weights, source.candidates.len(), shares);
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -90,8 +90,8 @@ fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f
     total.ln() - of_targets
 }
 
-/// Second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds `sum p (x - m)(x - m)ᵀ`, `m =
-/// sum p x`, over its candidates `x` with probabilities `p`.
+/// Computes second derivatives of the loss by the standardised weights, `[terms, terms]`. Each source adds `sum p (x - m)(x -
+/// m)ᵀ` over its candidates, with terms `x`, probabilities `p` and the mean `m = sum p x`.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature(
     links: &[&KeptLinks],
@@ -122,8 +122,8 @@ fn curvature(
     sums.whole
 }
 
-/// Factors that scale the terms of heads to a standard deviation of 1 within a source's candidates, `[terms]`. 0 for terms that
-/// do not vary; 1 for distances.
+/// Returns factors that scale attention to a standard deviation of 1 within a source's candidates, `[terms]`. 0 for attention
+/// that does not vary; 1 for distances.
 fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
     let (size, of_heads) = (evidence.terms(heads), if evidence.heads { 2 * heads } else { 0 });
     let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
@@ -146,7 +146,7 @@ fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64
     squares[..of_heads].iter().map(|&sum| scale(sum)).chain(std::iter::repeat_n(1.0, size - of_heads)).collect()
 }
 
-/// The product of each row with the weights, `[rows]`.
+/// Writes the dot product of each row with the weights to `scores`, `[rows]`.
 fn score(rows: &[f32], weights: &[f64], count: usize, scores: &mut Vec<f64>) {
     scores.clear();
     scores.resize(count, 0.0);
@@ -188,19 +188,19 @@ fn add_rows(rows: &[f32], factors: &[f64], slopes: &mut [f64]) {
 /// their test set.
 pub const LOSS_WEIGHT: f64 = 0.15;
 
-/// Norm of the shortest subgradient at which a fit ends: a ten-thousandth of the penalty's slope.
+/// Norm of the shortest subgradient at which contact prediction ends its fit: a ten-thousandth of the penalty's slope.
 pub const CONTACT_TOLERANCE: f64 = 1e-4;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactModel {
-    /// Weight of each head's corrected attention, `[heads]`.
+    /// Coefficient of each attention head's corrected weight, `[heads]`.
     pub weights: Vec<f64>,
     bias: f64,
     pub course: FitCourse,
 }
 
 impl ContactModel {
-    /// Fits a model with `heads` heads to all pairs; both linked and unlinked pairs must exist.
+    /// Fits a model with `heads` attention heads to all pairs. Both linked and unlinked pairs must exist.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
         let (pairs, linked) = links
             .iter()
@@ -237,7 +237,7 @@ impl ContactModel {
         }
     }
 
-    /// The number of linked pairs among the likeliest, taking one pair per word of the sentence.
+    /// Returns the number of linked pairs among the likeliest pairs, as many as the sentence has words.
     pub fn right(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
@@ -253,7 +253,7 @@ fn logistic(logit: f64) -> f64 {
     1.0 / (1.0 + (-logit).exp())
 }
 
-/// Shows batches of pairs: the corrected weights of all heads, `[pairs, heads]`, and the pairs.
+/// Calls `show` with batches of pairs: all attention heads' corrected weights, `[pairs, heads]`, and `(word, other, linked)`.
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());
@@ -265,7 +265,8 @@ fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut
     }
 }
 
-/// Second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ`.
+/// Computes second derivatives of the loss by weights and bias, `[heads + 1, heads + 1]`: `C sum p (1 - p) x xᵀ` over pairs, with
+/// the probability `p` of a link, the inputs `x` and `C` = [`LOSS_WEIGHT`].
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
 fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
     let (size, heads) = (at.len(), at.len() - 1);

@@ -1,4 +1,4 @@
-//! The part of the section `parser` on links: how much of each type all heads together hold, beside simpler models.
+//! The part of the report section `parser` on links: accuracies of models of all attention heads, beside simpler models.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
@@ -20,7 +20,7 @@ use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_perc
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
-/// The names of the models of sources in their order: five that are fitted, and five that are not.
+/// Names of the models that choose targets of sources, in report order: five that are fitted, and five that are not.
 pub const OF_SOURCES: [&str; 10] = [
     "attention",
     "distances and embeddings",
@@ -34,90 +34,90 @@ pub const OF_SOURCES: [&str; 10] = [
     "chance",
 ];
 
-/// The names of the models of pairs in their order: two that are fitted, and three that are not.
+/// Names of the models that rank pairs of words, in report order: two that are fitted, and three that are not.
 pub const OF_PAIRS: [&str; 5] = ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
-/// The models that see the attention of the model: being ahead of one of them says nothing of what all heads know beyond rules.
+/// Models that see the trained model's attention. A lead over one of them does not show what attention knows beyond rules.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
 pub struct LinksRead {
     pub types: Vec<LinkParser>,
-    /// Sequences with links for which there was no room.
+    /// Number of sequences with links that were left out for want of memory.
     pub left_out: u64,
     pub kept_bytes: u64,
 }
 
-/// How much of one type of links all heads together hold: of types with a direction, and in decoders, the share of sources for which a target
-/// is chosen among the candidates; of undirected types in encoders the share of linked pairs among those that are likeliest to be, as many
-/// as each sentence has words.
+/// How well models find links of one type from all attention heads together. For types with a direction, and in decoders: the
+/// share of sources for which a target is chosen among the candidates. For undirected types in encoders: the share of linked
+/// pairs among the likeliest pairs, as many as each sentence has words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkParser {
-    /// The type.
+    /// Name of the type of links.
     #[serde(rename = "type")]
     pub name: String,
-    /// Whether each link counts in both directions.
+    /// Whether each link of the type counts in both directions.
     pub undirected: bool,
-    /// In a decoder, the side of the source on which the target stands; absent in encoders.
+    /// Side of the source on which the target stands, in a decoder. Absent in encoders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Side")]
     pub side: Option<Side>,
-    /// Scored sources; of undirected types in encoders the pairs that are taken.
+    /// Number of scored sources; for undirected types in encoders, number of pairs taken.
     pub count: u64,
-    /// Sentences of the sample with one.
+    /// Number of sampled sentences with scored links of the type, one per group of related sentences.
     pub sentences: u64,
-    /// Why nothing was fitted; null where something was.
+    /// Reason why no model was fitted. Null if models were.
     pub none: Option<String>,
-    /// All models, fitted or chosen on one half of the blocks and scored on the other, both ways.
+    /// Accuracies of all models, fitted or chosen on one half of the blocks and scored on the other, both ways.
     pub accuracies: Vec<ParserAccuracy>,
-    /// How far attention is ahead of the best model that does not see the attention of the model.
+    /// Lead of attention over the best model that does not see the trained model's attention.
     pub lead: Lead,
-    /// The penalties that the folds chose for distances and embeddings; empty where these were not fitted.
+    /// Ridge penalties that the two folds chose for distances and embeddings. Empty if these were not fitted.
     pub ridges: Vec<f64>,
-    /// The weights of each head, layer by layer.
+    /// Weights of each attention head in the model, layer by layer.
     pub heads: Vec<LinkWeights>,
-    /// How the fits went.
+    /// Course of each fit.
     pub fits: Vec<LinkFit>,
 }
 
-/// The lead over the best of several models.
+/// Lead of attention over the best model that does not see the trained model's attention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lead {
-    /// The name of the best one; null where nothing was fitted.
+    /// Name of the best model that does not see the trained model's attention. Null if nothing was fitted.
     pub over: Option<String>,
-    /// The difference.
+    /// Accuracy of the attention model less that of the model in `over`.
     #[schemars(range(min = -1, max = 1))]
     pub difference: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `difference`.
     pub ci95: Option<Interval>,
 }
 
-/// The weights of a head on a type of links, the means of both fits.
+/// Weights of one attention head in the model of one type of links, averaged over both fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkWeights {
-    /// The head.
+    /// Attention head.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Log-odds of a candidate that one standard deviation of its attention from the source adds; of pairs, those that a corrected weight
-    /// of 1 would add.
+    /// Log-odds that one standard deviation of attention from the source adds to a candidate. For pairs, log-odds that a
+    /// corrected weight of 1 adds.
     pub from: f64,
-    /// As `from`, of the attention to the source; null of pairs.
+    /// As `from`, for attention to the source. Null for pairs.
     pub to: Option<f64>,
 }
 
-/// How a fit of links went.
+/// Course of one fit of a model of links.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkFit {
-    /// The model, one of `accuracies`.
+    /// Name of the fitted model, as in `accuracies`.
     pub parser: String,
-    /// Whether it was fitted on the blocks of `even` or of `odd` number.
+    /// Half of the blocks that the model was fitted on: blocks of `even` or of `odd` number.
     pub fold: String,
-    /// The sources that it was fitted to, or the pairs.
+    /// Number of sources, or of pairs, that the model was fitted to.
     pub count: u64,
-    /// The mean of `-ln p` over them, of several targets their mean, in nats and without a penalty.
+    /// Mean of `-ln p` over sources or pairs, in nats and without the penalty. A source with several targets has their mean.
     pub loss: f64,
-    /// Steps of Newton's method, with embeddings of L-BFGS.
+    /// Number of steps of Newton's method; of L-BFGS if the model has embeddings.
     pub steps: u64,
-    /// The length of the gradient at the end; of pairs of the shortest subgradient.
+    /// Norm of the gradient at the end; for pairs, of the shortest subgradient.
     pub gradient: f64,
 }
 
@@ -134,7 +134,7 @@ impl LinkFit {
     }
 }
 
-/// The lead of the first model over the best of those that do not see the attention of the model.
+/// Returns the lead of the first model over the best model that does not see the trained model's attention.
 pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let known = others.filter_map(|one| Some((one.share.accuracy?, one)));
@@ -168,7 +168,7 @@ impl LinkParser {
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
-    /// A line on a head where no other has a larger weight on the type.
+    /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
     pub fn of_head(&self, place: HeadPlace) -> Option<String> {
         let most = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self.heads.iter().reduce(|best, next| if most(next) > most(best) { next } else { best })?;
@@ -195,8 +195,7 @@ impl LinkParser {
     }
 }
 
-/// A table of the summary: its introduction, its first columns, the models beside attention, and the columns that may go where there
-/// is no room, the first of them first.
+/// Summary table: introduction, first columns, models beside attention, and columns to drop when it is too wide, first to last.
 type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
 const OF_SOURCES_SHOWN: LinkTable = (

@@ -1,4 +1,4 @@
-//! The sampled sequences with links, kept up to a bound in bytes until models are fitted.
+//! Sampled sequences with links named by the user, kept up to a bound in bytes until models are fitted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,28 +15,28 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
-/// Bound on the bytes of terms kept per model (docs/BOUNDS.md).
+/// Maximum bytes of attention weights kept per model (docs/BOUNDS.md).
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Bound on the bytes of terms of one sequence, so that at least four sequences fit.
+/// Maximum bytes of attention weights of one sequence, so that at least four sequences fit.
 pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
 
-/// The sequences with links, by index. Models of links are fitted to sequences, not to sums.
+/// Sampled sequences with links, by index. Models of links are fitted to sequences, not to sums.
 ///
-/// The first sequences of the corpus are kept, up to the bound. The selection does not depend on the order in which workers see
-/// them: a sequence that is preceded by too many bytes never fits.
+/// The first sequences of the corpus are kept, up to [`MOST_BYTES`]. The selection does not depend on the order in which workers
+/// see them: a sequence that is preceded by too many bytes never fits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinkParserSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
     pub sequences: BTreeMap<u64, LinkedSequence>,
-    /// Sequences with scored links, kept or not.
+    /// Number of sequences with scored links, kept or not.
     pub seen: u64,
-    /// Index of the first sequence that does not fit; no later one is kept.
+    /// Index of the first sequence that does not fit into [`MOST_BYTES`]; no later one is kept.
     end: Option<u64>,
     pub embeddings: KeptEmbeddings,
-    /// Bytes of all sequences that the workers of a pass have seen.
+    /// Bytes of each sequence, by index, that the workers of a pass have seen.
     #[serde(skip)]
     sizes: Arc<Mutex<BTreeMap<u64, u64>>>,
     #[serde(skip)]
@@ -56,7 +56,7 @@ impl LinkParserSums {
         self.end.is_none_or(|end| index < end)
     }
 
-    /// Drops the sequences beyond `most` bytes, given the bytes of sequences by index.
+    /// Drops the sequences beyond `most` bytes in all, given the bytes of sequences by index.
     fn leave_out(&mut self, sizes: &BTreeMap<u64, u64>, most: u64) {
         let mut total = 0_u64;
         let end = sizes.iter().find(|(_, bytes)| {
@@ -89,7 +89,7 @@ impl Merge for LinkParserSums {
 }
 
 impl Sums for LinkParserSums {
-    /// The index of a kept sequence, and its links.
+    /// The index of a kept sequence, and its links while attention is observed.
     type SequenceState = (u64, SeenLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
