@@ -1,5 +1,5 @@
-//! LoRA adapters (Hu et al. 2021) as peft saves them: the update of a linear layer is `scale * B A`, with `A` `[rank, inputs]`
-//! and `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
+//! LoRA adapters (Hu et al. 2021) as peft saves them. The update of a linear layer is `scale * B A`, with `A` `[rank, inputs]`,
+//! `B` `[outputs, rank]`, and `scale` `alpha / rank`, or `alpha / sqrt(rank)` with `use_rslora` (Kalajdzievski 2023).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};
 use crate::system::errors::Facts;
 
-/// The keys of `adapter_config.json` that decide the update.
+/// Keys of `adapter_config.json` that determine the updates of the weights.
 #[derive(Deserialize)]
 struct AdapterConfig {
     peft_type: String,
@@ -36,7 +36,7 @@ struct AdapterConfig {
     others: BTreeMap<String, Value>,
 }
 
-/// Keys of peft's `LoraConfig` that, when set, change the update in ways that cannot be merged here.
+/// Keys of peft's `LoraConfig` that, when set, change the weight updates in ways that this module cannot merge.
 const OTHER_UPDATES: [&str; 8] = [
     "layer_replication",
     "trainable_token_indices",
@@ -48,7 +48,7 @@ const OTHER_UPDATES: [&str; 8] = [
     "monteclora_config",
 ];
 
-/// Initialisations that change the base weights before training, so that the adapter fits only the changed weights.
+/// Prefixes of `init_lora_weights` for initialisations that change the base weights, so that the adapter fits only those.
 const RESIDUAL_STARTS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 
 impl AdapterConfig {
@@ -76,8 +76,8 @@ impl AdapterConfig {
         Err(anyhow!("{what} cannot be merged here").hint(merged))
     }
 
-    /// The alpha of a module: that of the first entry of `alpha_pattern` whose pattern matches the module's name, or the name's
-    /// end after a dot (peft: `get_pattern_key`); otherwise `lora_alpha`.
+    /// Returns the LoRA alpha of a module: from the first entry of `alpha_pattern` whose pattern matches the module's name or its
+    /// end after a dot (peft: `get_pattern_key`), otherwise `lora_alpha`. Fails if there is no alpha.
     fn alpha(&self, module: &str) -> Result<f64> {
         for (key, alpha) in &self.alpha_pattern {
             let matches = Regex::new(&format!(r"^(?:.*\.)?(?:{key})$")).and_then(|pattern| pattern.is_match(module));
@@ -99,16 +99,16 @@ impl AdapterConfig {
 pub struct Adapter {
     config: AdapterConfig,
     tensors: Checkpoint,
-    /// The updates, keyed by the bare name of the updated tensor.
+    /// Low-rank updates, keyed by the name of the updated tensor without the model's prefix.
     updates: BTreeMap<String, Update>,
-    /// Whole tensors that replace the checkpoint's: from a bare name to the name in the adapter.
+    /// Names of whole tensors in the adapter, keyed by the checkpoint tensor that each replaces, without the model's prefix.
     replaced: BTreeMap<String, String>,
     applied: Mutex<BTreeSet<String>>,
 }
 
-/// A low-rank update: the tensor names of its two factors.
+/// A low-rank update of one module. `a` and `b` are the tensor names of its two factors.
 struct Update {
-    /// The module's full name in the trained model, which `alpha_pattern` is matched against.
+    /// Full name of the updated module in the trained model; `alpha_pattern` is matched against it.
     module: String,
     a: String,
     b: String,
@@ -117,8 +117,8 @@ struct Update {
 }
 
 impl Adapter {
-    /// Reads the adapter of a model of this architecture.
-    /// Fails if the adapter is damaged or of a kind that cannot be merged, or if an update has one factor alone.
+    /// Reads a LoRA adapter for a model of `architecture`.
+    /// Fails if the adapter is damaged or of a kind that cannot be merged, or if an update lacks one of its two factors.
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
         let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;

@@ -18,8 +18,9 @@ pub struct Initial {
 }
 
 impl Initial {
-    /// Matrices have the scale `range` (`initializer_range` in `config.json`), unless the family has another one.
-    /// Fails if a scale is not positive, or a normal distribution is cut within one deviation.
+    /// Makes parameters drawn from `seed`. The scale of matrices is `range` (`initializer_range`), unless the family has another
+    /// one.
+    /// Fails if a scale is not positive, or a normal distribution is cut within one standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
@@ -53,7 +54,7 @@ impl Initial {
 }
 
 impl Tensors for Initial {
-    /// Seeds the random numbers of each tensor by `seed` and the tensor's name, so that the order of calls does not matter.
+    /// Draws a tensor. `seed` and the tensor's name seed the random numbers, so that the order of calls does not matter.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let count = shape.iter().product();
@@ -64,7 +65,7 @@ impl Tensors for Initial {
         self.matrix(name, count, ChaCha8Rng::from_seed(seed.into()))
     }
 
-    /// Every name counts as present, because nothing is stored, except the frequencies of rotary positions, which are no weights.
+    /// Whether a tensor can be drawn: true for every name except the frequencies of rotary positions, which are no weights.
     fn has_tensor(&self, name: &str) -> bool {
         !name.ends_with("inv_freq")
     }

@@ -39,23 +39,23 @@ use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 
 pub struct Model {
-    /// The Hub id, the name of a built-in model (`box:...`), or the folder's name.
+    /// Name of the model: its Hub id, `box:...` for a built-in model, or its folder's name.
     pub id: String,
-    /// The Hub commit; `None` for a folder.
+    /// Commit of the model on the Hub; `None` for a folder or a built-in model.
     pub revision: Option<String>,
     pub architecture: Architecture,
-    /// The training task of the checkpoint's prediction head, if it has one.
+    /// Training task of the checkpoint's prediction head; `None` without a supported one.
     pub objective: Option<Objective>,
     pub labels: Option<Labels>,
-    /// How the model pools the last hidden states of a text, or why its pooling is unknown.
+    /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
     /// Why the checkpoint's prediction head cannot be used, if it has only an unsupported one.
     pub refused_head: Option<&'static str>,
-    /// The name of the merged adapter.
+    /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
     pub left: Vec<LeftTensors>,
-    /// The heads that write a constant whatever they attend to, layer by layer.
+    /// Attention heads that write a constant whatever they attend to, layer by layer.
     pub constant_heads: Vec<HeadPlace>,
     /// The tokenizer, with its own padding and truncation switched off.
     pub tokenizer: ModelTokenizer,
@@ -64,12 +64,13 @@ pub struct Model {
 }
 
 impl Model {
+    /// Loads a model without a prediction head.
     /// Fails if a file cannot be read, the architecture is not supported, or weights or tokenizer do not fit `config.json`.
     pub fn load(files: ModelFiles) -> Result<Self> {
         Self::loaded(files, None).class(Class::Model)
     }
 
-    /// Loads a model with its training head, if it has one, so that it predicts. Fails as [`Model::load`].
+    /// Loads a model with the prediction head of its training task, if it has one. Fails as [`Model::load`].
     pub fn load_with_prediction(files: ModelFiles) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Training)).class(Class::Model)
     }
@@ -133,23 +134,23 @@ impl Model {
         &self.architecture.config.absent
     }
 
-    /// Whether no token sees a later one.
+    /// Whether the model is a decoder: no token sees a later one.
     pub fn is_decoder(&self) -> bool {
         self.architecture.config.visibility.are_causal()
     }
 
-    /// This architecture with the family's initial weights. Fails if `initializer_range` is not positive.
+    /// Makes an encoder of this architecture with the family's initial weights. Fails if `initializer_range` is not positive.
     pub fn untrained(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         Ok(Box::new(PackedEncoder::new(self.fresh(seed)?)))
     }
 
-    /// As [`Model::untrained`], but over `sample` each layer's attention is as far from uniform as in the trained model.
+    /// As [`Model::untrained`], but each layer's attention is as far from uniform over `sample` as in the trained model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
         let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
-    /// The model with the output projection of each head rotated at random. Fails if the files of the weights were changed.
+    /// Makes the model's encoder with each head's output projection rotated at random. Fails if the weight files were changed.
     pub fn rotated(&self, seed: u64) -> Result<Box<dyn Encoder>> {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
@@ -165,7 +166,7 @@ impl Model {
     }
 }
 
-/// Fails if memory is too small for the weights of a model, before they are read.
+/// Fails if the memory limit is too small for the weights of a model. Called before they are read.
 fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
     let needed = architecture.config.weight_bytes(stored);
@@ -173,10 +174,10 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// The head of a checkpoint that is loaded with the encoder.
+/// The prediction head that is loaded with the encoder.
 #[derive(Clone, Copy)]
 enum HeadKind {
-    /// The head of the training task, if the checkpoint has it.
+    /// Head of the training task, if the checkpoint has it.
     Training,
     Classifier(Classified),
 }
@@ -188,7 +189,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// The weights as the architecture names them, with the adapter merged.
+    /// Opens the weights under the names of the architecture, with the adapter merged. Fails if they cannot be read or merged.
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
         let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
         let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
@@ -196,7 +197,7 @@ impl Sources {
         Ok(checkpoint.with_adapter(merged))
     }
 
-    /// Fails if a file was changed since it was opened.
+    /// Fails if a weight file, or that of the adapter, was changed since it was opened.
     fn ensure_unchanged(&self) -> Result<()> {
         let adapter = self.adapter.as_ref().map(|adapter| &adapter.weights);
         self.weights.iter().chain(adapter).try_for_each(ModelFile::ensure_unchanged)
@@ -207,9 +208,9 @@ impl Sources {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
     pub config: String,
-    /// All weight files, hashed as one in the order of their names, with the adapter's files.
+    /// Digest of all weight files, hashed as one in the order of their names, and of the adapter's files after them.
     pub weights: String,
-    /// By file name.
+    /// Digests of the tokenizer's files, by file name.
     pub tokenizer: BTreeMap<String, String>,
 }
 
@@ -225,7 +226,7 @@ impl Hashes {
     }
 }
 
-/// Hashes in progress: on a separate thread while the model runs, or computed in `finish` if no thread could be started.
+/// Hashing of a model's files in progress: on a thread while the model runs, or in `finish` if no thread could be started.
 pub struct Fingerprint(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
 impl Fingerprint {

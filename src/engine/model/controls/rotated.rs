@@ -1,4 +1,5 @@
-//! A trained model whose heads write into random directions, which later layers do not read (docs/methodology/controls.md).
+//! Control model: a trained model whose attention heads write into random directions, which later layers do not read
+//! (docs/methodology/controls.md).
 
 use nalgebra::DMatrix;
 use rand::SeedableRng;
@@ -8,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::model::parameters::Parameters;
 
-/// Rotates the output projection of each head at random in the space of hidden states; the seed, layer and head determine
-/// the rotation.
+/// Rotates the output projection of each attention head at random in the space of hidden states, as seed, layer and head
+/// determine.
 pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
     let (hidden, heads) = (parameters.config.hidden_size, parameters.config.num_attention_heads);
     let (size, width) = (parameters.config.head_dim(), parameters.config.heads_width());
@@ -29,11 +30,11 @@ pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
     }
 }
 
-/// `Q M` for a matrix `M`, `[rows, columns]` row-major, and a rotation or reflection `Q` drawn from the uniform (Haar)
-/// distribution. `normal` supplies the randomness: `rows * columns` standard normal numbers. With `M = U R`, `U` with
-/// orthonormal columns, `Q M = (Q U) R`, and `Q U` is uniform. The `Q` factor of a matrix of normal numbers is uniform as well,
-/// if its `R` has a positive diagonal (Mezzadri 2007), so it takes the place of `Q U`.
-/// Panics if there are more columns than rows, or a length differs.
+/// Returns `Q M`, `[rows, columns]` row-major, for `M` = `matrix` and a rotation or reflection `Q` drawn from the uniform (Haar)
+/// distribution. `normal` supplies the randomness: `rows * columns` standard normal numbers. If `M = U R` and `U` has orthonormal
+/// columns, then `Q M = (Q U) R`, and `Q U` is uniform. The `Q` factor of a matrix of normal numbers is uniform too, if its `R`
+/// has a positive diagonal (Mezzadri 2007), so it replaces `Q U`.
+/// Panics if there are more columns than rows, or if `matrix` or `normal` has another length.
 fn rotated(matrix: &[f64], normal: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert!(columns <= rows && matrix.len() == rows * columns && normal.len() == matrix.len(), "as many numbers");
     let triangle = DMatrix::from_row_slice(rows, columns, matrix).qr().r();

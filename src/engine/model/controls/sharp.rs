@@ -1,4 +1,4 @@
-//! Untrained weights whose heads attend as sharply as trained heads: the stricter null model (docs/methodology/controls.md).
+//! The stricter null model: untrained weights whose attention is as sharp as in the trained model (docs/methodology/controls.md).
 
 use anyhow::Result;
 
@@ -11,25 +11,26 @@ use crate::model::forward::{AttentionScratch, Encoder, Positions, QueriesKeys, S
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::model::parameters::{Embeddings, Layer, Linear, Parameters};
 
-/// Relative tolerance within which a layer's distance matches that of the trained layer.
+/// Relative tolerance with which a layer's distance from uniform attention must match that of the trained layer.
 const TOLERANCE: f64 = 0.005;
 
-/// Largest number of bisection steps, in the factor's logarithm: further ones fall below the resolution of float32.
+/// Largest number of bisection steps for the logarithm of a layer's factor. Further steps fall below the resolution of float32.
 const MOST_STEPS: usize = 40;
 
-/// The factor is searched between `1 / FARTHEST` and `FARTHEST`; scores scale with its square.
+/// Bound of the factor of queries and keys, which is searched from `1 / FARTHEST` to `FARTHEST`. Scores scale with its square.
 const FARTHEST: f64 = 4096.0;
 
-/// The sequences over which layers are compared, and the queries of each that count.
+/// Sequences over which the attention of trained and untrained layers is compared, and the queries that count.
 pub struct SharpnessSample<'a> {
     pub batch: Batch<'a>,
-    /// For each sequence the queries that count: its text tokens.
+    /// Positions of the queries that count in each sequence: its text tokens.
     pub rows: &'a [Vec<usize>],
 }
 
-/// Scales the queries and keys of each layer of `fresh` by one factor, beginning with the first layer. The factor makes the mean
-/// squared Hellinger distance of the layer's heads from uniform attention match `trained`, or come as near as it can.
-/// Layers that share weights get the factor of the first of them. Fails if the sample does not fit the model.
+/// Scales the queries and keys of each layer of `fresh` by one factor, beginning with the first layer. With this factor, the mean
+/// squared Hellinger distance of the layer's heads from uniform attention matches that in `trained`, or comes as near as it can.
+/// Layers that share weights get the factor of the first of them.
+/// Fails if the sample does not fit the model.
 pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
     let wanted = distances(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
@@ -48,7 +49,8 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
     Ok(fresh)
 }
 
-/// For each layer the squared Hellinger distance from uniform attention, averaged over its heads. Fails as the forward pass.
+/// Computes for each layer the squared Hellinger distance between attention and uniform attention, averaged over heads and
+/// queries. Fails if the forward pass fails.
 pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
     let layers = vec![DistanceSum::default(); layers];
@@ -57,7 +59,7 @@ pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSa
     Ok(sums.layers.into_iter().map(DistanceSum::mean).collect())
 }
 
-/// A running mean of the distances of attention rows from uniform attention.
+/// A running mean, over attention rows, of the squared Hellinger distance from uniform attention.
 #[derive(Clone, Default)]
 struct DistanceSum {
     sum: f64,
@@ -93,14 +95,14 @@ impl Visitor for DistanceSums<'_> {
     }
 }
 
-/// The squared Hellinger distance of a row from uniform attention over the keys that the query sees: `1 - sum √(a / n)`.
+/// Computes the squared Hellinger distance of an attention row from uniform attention over the visible keys: `1 - sum √(a / n)`.
 fn from_even(row: &[f32], visibility: Visibility, query: usize) -> f64 {
     let keys = visibility.keys(query, row.len());
     let even = 1.0 / keys.len() as f64;
     1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * even).sqrt()).sum::<f64>()
 }
 
-/// The inputs of a layer's query and key projections, `[tokens, hidden]`.
+/// Computes the inputs of the query and key projections of layer `number`, `[tokens, hidden]`.
 fn inputs_of(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
     let mut below = parameters.clone();
     below.order.truncate(number + 1);
@@ -127,7 +129,7 @@ impl Visitor for LayerInputs {
     }
 }
 
-/// An encoder that has only the heads of `layer`, and has them at every layer number.
+/// Builds an encoder that has only the attention heads of `layer`, at every layer number.
 fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, order, embeddings, .. } = parameters;
     let nothing = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
@@ -138,7 +140,7 @@ fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     PackedEncoder::new(Parameters { config, embeddings, layers, order, final_norm: None, prediction: None })
 }
 
-/// The mean distance of one layer's heads from uniform attention, given the layer's inputs.
+/// Computes the mean squared Hellinger distance of a layer's heads from uniform attention, given the inputs of its projections.
 fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
     let config = encoder.config();
     let layer = encoder.layer_attention(number, Positions::Seen).expect("the packed encoder has its heads");
@@ -154,7 +156,7 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// The factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `wanted`; by bisection of its logarithm.
+/// Finds the factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `wanted`. Bisects its logarithm.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / FARTHEST, FARTHEST, 1.0_f64);

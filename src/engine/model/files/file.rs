@@ -1,4 +1,4 @@
-//! One file of a model, opened once.
+//! A file of a model, opened once for reading and hashing.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,7 +12,7 @@ use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input::{self, LFS_POINTER};
 
-/// A file of a model, opened once, so that reading and hashing see one file even if another is renamed into its place.
+/// A file of a model, opened once. Reading and hashing see one file even if another is renamed to its path.
 #[derive(Clone, Debug)]
 pub struct ModelFile {
     path: PathBuf,
@@ -29,8 +29,8 @@ enum Content {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
-    /// Fails if the file cannot be opened, is no regular file, is an output of this run, or is a git-LFS pointer to a file that
-    /// was not fetched.
+    /// Opens a regular file. Fails if the file cannot be opened, is no regular file, is an output of this run, or is a git-LFS
+    /// pointer to a file that was not fetched.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path).cannot("read", path.display())
     }
@@ -47,7 +47,7 @@ impl ModelFile {
         Ok(file)
     }
 
-    /// A file embedded in the binary; messages call it `name`.
+    /// Makes a file of `bytes` embedded in the binary; messages call it `name`.
     pub fn in_the_binary(name: &str, bytes: &'static [u8]) -> Self {
         Self { path: name.into(), content: Content::InTheBinary(bytes), sha256: Arc::default() }
     }
@@ -56,7 +56,7 @@ impl ModelFile {
         &self.path
     }
 
-    /// The size in bytes when the file was opened.
+    /// Returns the file's size in bytes when it was opened.
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::OnDisk { opened, .. } => opened.len(),
@@ -64,8 +64,8 @@ impl ModelFile {
         }
     }
 
-    /// Fills `buffer` with the bytes from `offset` on; threads may call it in parallel.
-    /// Fails if the file has fewer bytes, or they cannot be read.
+    /// Fills `buffer` with the file's bytes from `offset` on. Threads may call it in parallel.
+    /// Fails if the file ends before the buffer is full, or cannot be read.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         match &self.content {
             Content::OnDisk { file, .. } => read_exact_at(file, buffer, offset),
@@ -78,7 +78,7 @@ impl ModelFile {
         }
     }
 
-    /// The whole content. Fails if it is longer than `most` bytes, or cannot be read.
+    /// Reads the entire file. Fails if the file is longer than `most` bytes, or cannot be read.
     pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
         let read = || {
             if self.size() > most {
@@ -91,14 +91,14 @@ impl ModelFile {
         read().cannot("read", self.path.display())
     }
 
-    /// The whole content as text, without a byte order mark. Fails as [`bytes`](Self::bytes), or if it is not UTF-8.
+    /// Reads the entire file as text, without a byte order mark. Fails as [`bytes`](Self::bytes), or if the file is not UTF-8.
     pub fn text(&self, most: u64) -> Result<String> {
         let text = input::text(self.bytes(most)?).cannot("read", self.path.display())?;
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 
-    /// Passes the whole content to `show`, chunk by chunk.
-    /// Fails if it cannot be read, or the file has changed since it was opened.
+    /// Passes the entire file to `show`, chunk by chunk.
+    /// Fails if the file cannot be read, or has changed since it was opened.
     pub(in crate::model) fn for_each_chunk(&self, mut show: impl FnMut(&[u8])) -> Result<()> {
         let size = self.size();
         let mut chunk = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
@@ -112,8 +112,8 @@ impl ModelFile {
         self.ensure_unchanged()
     }
 
-    /// SHA-256 of the content, lower-case hexadecimal; computed once.
-    /// Fails if the content cannot be read, or the file has changed since it was opened.
+    /// Returns the SHA-256 of the file in lower-case hexadecimal, computed once.
+    /// Fails if the file cannot be read, or has changed since it was opened.
     pub fn sha256(&self) -> Result<String> {
         if let Some(known) = self.sha256.get() {
             return Ok(known.clone());
@@ -134,7 +134,7 @@ impl ModelFile {
     }
 }
 
-/// SHA-256 of several files' bytes, one file after the other. Fails as [`ModelFile::sha256`].
+/// Returns the SHA-256 of several files concatenated in order. Fails as [`ModelFile::sha256`].
 pub(in crate::model) fn sha256(files: &[ModelFile]) -> Result<String> {
     if let [file] = files { file.sha256() } else { sha256_of_many(files) }
 }

@@ -17,7 +17,7 @@ use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles}
 use crate::model::families::Architecture;
 use crate::system::errors::Facts;
 
-/// Fetches the files that a model needs. `config.json` is fetched and checked before any other file; small files come before
+/// Fetches the files that a model needs. `config.json` is fetched and checked before any other file. Small files come before
 /// large ones, so that errors in them show early.
 pub(in crate::model) fn gather(
     id: String,
@@ -33,16 +33,16 @@ pub(in crate::model) fn gather(
     Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
 }
 
-/// The subfolders that may hold the first module of a sentence encoder.
+/// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder (`0_...`).
 pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
     let entries =
         folder.read_dir().into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     entries.filter(|name| name.starts_with(FIRST_MODULE) && folder.join(name).is_dir()).collect()
 }
 
-/// The subfolder of a sentence encoder's first module, and the files in it; `None` if there is none, or a model lies beside
-/// it. sentence-transformers before version 2 kept the first module, the transformer, in `0_Transformer/` (before 0.3 in
-/// `0_BERT/` and the like). The `config.json` beside such a folder names only the version of sentence-transformers.
+/// Finds the subfolder of a sentence encoder's first module. Returns (its name, its files), or `None` if there is none or a model
+/// lies beside it. sentence-transformers before version 2 kept the first module, the transformer, in `0_Transformer/` (before 0.3
+/// in `0_BERT/` and the like). The `config.json` beside such a folder names only the version of sentence-transformers.
 /// Fails if the outer `config.json` cannot be read.
 fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
@@ -66,7 +66,7 @@ fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)
     Ok(Some((folder.to_owned(), FileStore { names, fetch: Box::new(fetch) })))
 }
 
-/// Gathers the files of a model from one folder.
+/// Fetches the files of a model from one folder, without its pooling. Fails if a needed file is missing or cannot be used.
 fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
     let names = &files.names;
     if !names.contains(CONFIG) {
@@ -97,7 +97,7 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileSt
     Ok(ModelFiles { id, revision, config, architecture, tokenizer, weights, adapter, pooling: Ok(Pooling::Text) })
 }
 
-/// The adapter beside the weights, if there is one; transformers loads it with the model.
+/// Fetches the adapter beside the weights, which transformers loads with the model; `None` if there is none.
 fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
@@ -105,7 +105,7 @@ fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
 }
 
-/// Fetches weights in parts, at most `most` bytes together; `known` says in an error why a missing part is expected.
+/// Fetches the weight files `parts`, at most `most` bytes together. Fails if one is missing; `known` says why it is expected.
 fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &FileStore<'_>) -> Result<Vec<ModelFile>> {
     if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
         let words = format!("{}, but {known}: the model is not whole", place.lacks(part));
@@ -123,15 +123,15 @@ fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &File
 /// Longest accepted file name, in bytes; no file system in use allows longer ones.
 const LONGEST_NAME: usize = 255;
 
-/// The index of sharded weights.
+/// The index of weights in several files (`model.safetensors.index.json` and the like).
 #[derive(Deserialize)]
 struct Index {
-    /// The file of each tensor.
+    /// Name of the file that holds each tensor, by tensor name.
     weight_map: HashMap<String, String>,
 }
 
-/// The names of the files that an index lists, in order.
-/// Fails if the index cannot be read, lists no file, or lists one outside its folder.
+/// Returns the names of the files that an index of weights lists, in ascending order.
+/// Fails if the index cannot be read, lists no file, or lists one outside its folder or of another format.
 fn shards(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(LONGEST_INDEX)?;
     let path = index.path();
@@ -157,24 +157,24 @@ fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Largest accepted ratio of the weights' size to the encoder's. The largest real files hold float64 (2x), a masked-LM head
-/// with a separate vocabulary (2x the embeddings) and optimiser state (3x).
+/// Largest accepted ratio of the size of weight files to the size of the encoder in float32. The largest real files hold float64
+/// (2x), a masked-LM head with a separate vocabulary (2x the embeddings) and optimiser state (3x).
 const LARGEST_RATIO: u64 = 16;
 
-/// Weights up to this size, in bytes, are always accepted: the files of tiny models may hold more than the encoder.
+/// Size in bytes up to which weight files are always accepted: the files of tiny models may hold more than the encoder.
 const SMALL: u64 = 1 << 30;
 
-/// Largest accepted size of an encoder's weights, in bytes.
+/// Returns the largest accepted size of the weight files of an architecture, in bytes.
 fn largest(architecture: &Architecture) -> u64 {
     encoder_bytes(architecture).saturating_mul(LARGEST_RATIO).max(SMALL)
 }
 
-/// Size of an encoder in float32, in bytes.
+/// Returns the size of an encoder's parameters in float32, in bytes.
 fn encoder_bytes(architecture: &Architecture) -> u64 {
     architecture.config.parameters(architecture.config.num_hidden_layers).saturating_mul(4)
 }
 
-/// Refuses weights that are far larger than the encoder that `config.json` describes, before they are hashed and read.
+/// Fails if weight files are far larger than the encoder that `config.json` describes. Called before they are hashed and read.
 fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
     let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
     let (encoder, most) = (encoder_bytes(architecture), largest(architecture));

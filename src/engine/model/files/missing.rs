@@ -1,4 +1,4 @@
-//! Errors about missing files of a model. They name a usable file that exists instead, and how to convert it.
+//! Errors about missing files of a model. Each names a usable file that exists instead, and how to convert it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::names::{self, BPE_MERGES, BPE_VOCABULARY, CONFIG, TOKENIZER, WEIGHTS, is_pickle};
 use crate::system::errors::Facts;
 
-/// A needed file of a model is missing, as distinct from errors with a file that exists.
+/// The error that a needed file of a model is missing, as distinct from errors with a file that exists. It holds the message.
 #[derive(Debug)]
 pub(in crate::model) struct MissingFile(pub(super) String);
 
@@ -21,7 +21,7 @@ impl fmt::Display for MissingFile {
 
 impl Error for MissingFile {}
 
-/// The place where a model's files are looked for, as error messages describe it.
+/// The folder or the Hub revision in which a model's files are looked for, for error messages.
 pub(in crate::model) enum Place<'a> {
     Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
@@ -40,7 +40,7 @@ impl Place<'_> {
         }
     }
 
-    /// Says that `name` is missing, or is no file.
+    /// Returns a clause that says that the file `name` is missing, or is no regular file.
     pub(super) fn lacks(&self, name: &str) -> String {
         match self {
             Self::Folder(path) => {
@@ -58,7 +58,8 @@ impl Place<'_> {
         }
     }
 
-    /// The error that `name` is missing among the files `there`. It names a usable file instead, and how to make `name` from it.
+    /// Returns the error that the file `name` is not among the files `there`. It names a usable file, and how to make `name` from
+    /// it.
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.lacks(name);
         let instead = if name == TOKENIZER {
@@ -77,7 +78,7 @@ impl Place<'_> {
         self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
 
-    /// The error that the file `name` is missing, with `words` as its message.
+    /// Returns the error that the file `name` is missing, with `words` as its message.
     pub(super) fn missing(&self, name: &str, words: String) -> anyhow::Error {
         let error = anyhow::Error::new(MissingFile(words));
         match self {
@@ -87,7 +88,7 @@ impl Place<'_> {
         }
     }
 
-    /// A file that exists in place of a model's weights, in a format that `matters`, and what to do with it.
+    /// Finds a weight file in an unreadable format for which `matters` returns true, and how to make it readable.
     fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
         let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
         let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
@@ -95,7 +96,7 @@ impl Place<'_> {
         Some((format!("{name} is there, {what}"), after, way_out))
     }
 
-    /// Python that loads the model with transformers and saves it in the form read here.
+    /// Returns Python code that loads the model with transformers and saves it in a format that is read here.
     fn recipe(&self, load: &str) -> String {
         match self {
             Self::Folder(path) => {
@@ -120,14 +121,14 @@ impl Place<'_> {
     }
 }
 
-/// File names joined for a message; a long list is cut off.
+/// Joins file names for a message; cuts off a long list.
 fn listed(names: &BTreeSet<String>) -> String {
     const SHOWN: usize = 12;
     let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
     names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
-/// A file that exists in place of a readable tokenizer, and what to do with it.
+/// Finds one file of a BPE tokenizer that lacks the other, with the hint to add that.
 fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
@@ -135,10 +136,10 @@ fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
     Some((found, ": ", format!("it needs {lacking} too")))
 }
 
-/// A file that exists in place of a missing one, the separator before the hint, and the hint.
+/// (clause about a file that exists in place of a missing one, separator before the hint, hint how to use it).
 type Instead = (String, &'static str, String);
 
-/// Formats and names of weights that are not read here. Variants with the clearest remedy come first.
+/// Formats and file names of weights that are not read here. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum WeightsFormat {
     Adapter,
@@ -168,7 +169,7 @@ impl WeightsFormat {
         })
     }
 
-    /// A description of weights of this name, the separator before the hint, and the hint.
+    /// Returns (description of the weight file `name`, separator before the hint, hint how to get readable weights).
     fn way_out(self, name: &str, place: &Place) -> (&'static str, &'static str, String) {
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
         let recipe = |load| format!("To convert them, run in Python with transformers 4:\n{}", place.recipe(load));
@@ -197,7 +198,7 @@ impl WeightsFormat {
     }
 }
 
-/// Whether a file is in a format that is read, but has a variant in its name (`model.fp16.safetensors`).
+/// Whether a weight file is in a readable format, but has a variant in its name (`model.fp16.safetensors`).
 fn is_variant(name: &str) -> bool {
     let of = |stem: &str, extension: &str| {
         let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension));

@@ -1,4 +1,4 @@
-//! The modules of a sentence encoder, as sentence-transformers saves them: how it pools the last hidden states of a text.
+//! Reads how a sentence encoder, as sentence-transformers saves its modules, pools the last hidden states of a text.
 
 use std::path::{Component, Path};
 
@@ -17,7 +17,7 @@ struct Module {
     kind: String,
 }
 
-/// Pooling modes by their keys in the `config.json` of a pooling module. `mean_sqrt_len` has the direction of the mean.
+/// Pooling modes by their keys in the `config.json` of a pooling module. `mean_sqrt_len` differs from the mean in length only.
 const MODES: [(&str, Pooling); 5] = [
     ("pooling_mode_mean_tokens", Pooling::Mean),
     ("pooling_mode_mean_sqrt_len_tokens", Pooling::Mean),
@@ -26,7 +26,7 @@ const MODES: [(&str, Pooling); 5] = [
     ("pooling_mode_lasttoken", Pooling::Last),
 ];
 
-/// The pooling of a model, from its files. Fails if they cannot be read, or describe an unsupported pooling.
+/// Reads how a model pools the hidden states of a text. Fails if its files cannot be read, or describe an unsupported pooling.
 pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     if !files.names.contains(MODULES) {
         return Ok(Pooling::Text);
@@ -53,7 +53,7 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     Ok(pooling)
 }
 
-/// The pooling that the `config.json` of a pooling module describes: its only mode that is on.
+/// Parses the `config.json` of a pooling module: its only mode that is on, or the mean. Fails at several modes or an unknown one.
 fn of_config(text: &str) -> Result<Pooling> {
     let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
     let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);

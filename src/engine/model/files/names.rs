@@ -1,4 +1,4 @@
-//! The names of the files of a model, and how long each may be.
+//! Names of the files of a model, and the largest accepted size of each.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,7 +8,7 @@ pub(in crate::model) const TOKENIZER: &str = "tokenizer.json";
 pub(in crate::model) const WORDPIECE_VOCABULARY: &str = "vocab.txt";
 pub(in crate::model) const BPE_VOCABULARY: &str = "vocab.json";
 pub(in crate::model) const BPE_MERGES: &str = "merges.txt";
-/// BPE merges within words, in fastBPE's format, beside a `vocab.txt`.
+/// File of BPE merges within words, in fastBPE's format, beside a `vocab.txt`.
 pub(in crate::model) const BPE_CODES: &str = "bpe.codes";
 /// The file names of sentencepiece models in transformers.
 pub(in crate::model) const SENTENCEPIECE: [&str; 5] =
@@ -23,10 +23,10 @@ pub(in crate::model) const MODULES: &str = "modules.json";
 pub(in crate::model) const FIRST_MODULE: &str = "0_";
 
 pub(in crate::model) const ADAPTER_CONFIG: &str = "adapter_config.json";
-/// Weights of an adapter, in peft's order of preference.
+/// File names of an adapter's weights, in peft's order of preference.
 pub(in crate::model) const ADAPTER_WEIGHTS: [&str; 2] = ["adapter_model.safetensors", "adapter_model.bin"];
 
-/// Weights in the formats that are read here, in transformers' order of preference.
+/// File names of weights in readable formats, in transformers' order of preference.
 pub(in crate::model) const WEIGHTS: [&str; 4] =
     ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
 
@@ -45,44 +45,43 @@ const TOKENIZERS: [&[&str]; 9] = [
 
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
-/// The longest `config.json` that is read, in bytes: 16 MiB. Published ones have a few kilobytes, or a megabyte if they
-/// name thousands of classes.
+/// Longest accepted `config.json`, in bytes: 16 MiB. Published ones have a few kilobytes; with thousands of classes, a megabyte.
 pub(in crate::model) const LONGEST_CONFIG: u64 = 1 << 24;
 
-/// The longest file of a tokenizer that is read, in bytes: 256 MiB. The largest vocabulary, a million tokens (XLM-V,
-/// Liang et al. 2023), has 61 MB.
+/// Longest accepted file of a tokenizer, in bytes: 256 MiB. The largest vocabulary, a million tokens (XLM-V, Liang et al. 2023),
+/// has 61 MB.
 pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
 
-/// The longest index of shards that is read, in bytes: 16 MiB. An entry has about 100 bytes, and 1024 layers of sixteen
-/// tensors each come to 2 MB.
+/// Longest accepted index of weight shards, in bytes: 16 MiB. An entry has about 100 bytes; 1024 layers of sixteen tensors make 2
+/// MB.
 pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
 
-/// Whether a file name is that of an index of weight shards.
+/// Whether a file name denotes an index of weight shards.
 pub(in crate::model) fn is_index(name: &str) -> bool {
     name.ends_with(".index.json")
 }
 
-/// Whether a file of weights is a pickle, by its name.
+/// Whether a weight file is a pickle, by its extension `.bin`.
 pub(in crate::model) fn is_pickle(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "bin")
 }
 
-/// The tokenizer files among `names`, the vocabulary first; `None` if there is no tokenizer.
+/// Selects the tokenizer files among `names`, the vocabulary first; `None` if they hold no complete tokenizer.
 pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let there = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
     Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
 }
 
-/// The sets of files that make a tokenizer, listed for a message.
+/// Lists the sets of files that make a tokenizer, for a message.
 pub(in crate::model) fn tokenizer_forms() -> String {
     let forms: Vec<String> = TOKENIZERS.iter().map(|set| set.join(" with ")).collect();
     let (last, others) = forms.split_last().expect("there are some");
     format!("{} or {last}", others.join(", "))
 }
 
-/// The names of all parts of weights without an index, such as `model-00001-of-00002.safetensors`. The first part found
-/// tells how many there are. `None` if there is no part.
+/// Returns the names of all parts of weights that are split without an index, such as `model-00001-of-00002.safetensors`. The
+/// first part found tells how many there are. `None` if there is no part.
 pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
     let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
     forms.into_iter().find_map(|(stem, extension)| {

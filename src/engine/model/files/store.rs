@@ -14,22 +14,21 @@ use crate::model::families::Architecture;
 use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
 
-/// The files of one model, all on this machine, and what its `config.json` says.
+/// The opened files of one model, and the architecture that its `config.json` describes.
 #[derive(Debug, Clone)]
 pub struct ModelFiles {
-    /// The Hub id, the name of a built-in model (`box:...`), or the folder's name; never a path, which a report should not
-    /// disclose.
+    /// Name of the model: its Hub id, `box:...` for a built-in model, or its folder's name; never a path, to keep that private.
     pub id: String,
-    /// The commit on the Hub; `None` for a folder.
+    /// Commit of the model on the Hub; `None` for a folder or a built-in model.
     pub revision: Option<String>,
     pub config: ModelFile,
     pub architecture: Architecture,
-    /// `tokenizer.json`, or other files that make a tokenizer.
+    /// Files of the tokenizer: `tokenizer.json`, or others that make one.
     pub tokenizer: TokenizerFiles,
-    /// The files of the weights, in the order of their names.
+    /// Weight files, in the order of their names.
     pub weights: Vec<ModelFile>,
     pub adapter: Option<AdapterFiles>,
-    /// How a sentence encoder pools, or why its pooling is unknown.
+    /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
 }
 
@@ -38,8 +37,8 @@ impl ModelFiles {
         self.architecture.grid()
     }
 
-    /// The model's folder, and the subfolder of its weights, empty unless the model is the first module of a sentence encoder.
-    /// `None` if the model is part of the binary.
+    /// Returns (the model's folder, the subfolder of its weights). The subfolder is empty unless the model is the first module of
+    /// a sentence encoder. `None` if the model is part of the binary.
     pub fn folder(&self) -> Option<(PathBuf, PathBuf)> {
         let beside = self.config.path().parent().filter(|folder| folder.is_dir() || *folder == Path::new(""))?;
         let name = beside.file_name().map(PathBuf::from).unwrap_or_default();
@@ -51,14 +50,14 @@ impl ModelFiles {
 
 #[derive(Clone, Debug)]
 pub struct AdapterFiles {
-    /// The name of the adapter's folder.
+    /// Name of the adapter's folder, or the model's id if the adapter lies beside the model's weights.
     pub name: String,
     pub config: ModelFile,
     pub weights: ModelFile,
 }
 
 impl AdapterFiles {
-    /// Opens the adapter in a folder. Fails if one of its files is missing.
+    /// Opens the files of the LoRA adapter in a folder. Fails if one is missing or cannot be opened.
     pub fn open(folder: &Path) -> Result<Self> {
         let config = folder.join(ADAPTER_CONFIG);
         let weights = ADAPTER_WEIGHTS.into_iter().map(|name| folder.join(name)).find(|path| path.exists());
@@ -73,15 +72,15 @@ impl AdapterFiles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pooling {
-    /// Their mean over tokens of text, where the model does not say how.
+    /// Mean over tokens of text, because the model does not say how to pool.
     Text,
-    /// Their mean over all tokens.
+    /// Mean over all tokens.
     Mean,
-    /// The first token's.
+    /// Hidden state of the first token.
     First,
-    /// The largest value of each dimension.
+    /// Largest value of each dimension over all tokens.
     Max,
-    /// The last token's.
+    /// Hidden state of the last token.
     Last,
 }
 
@@ -97,16 +96,14 @@ impl Pooling {
     }
 }
 
-/// Access to the files of one model, local or remote. Each file is fetched when needed, because one can name others, as an
-/// index names its shards.
+/// Access to the files of one model, local or remote. Each is fetched when needed, as one can name others (an index its shards).
 pub(in crate::model) struct FileStore<'a> {
-    /// The paths of all files relative to the model; none leaves its folder.
+    /// Paths of all files, relative to the model's folder, which none leaves.
     pub names: BTreeSet<String>,
     pub fetch: Box<Fetch<'a>>,
 }
 
-/// Brings the named file to this machine and opens it. A remote file larger than the given number of bytes is refused before
-/// the download.
+/// A function (file name, most bytes) that fetches a file and opens it. It refuses a larger remote file before the download.
 type Fetch<'a> = dyn Fn(&str, u64) -> Result<ModelFile> + 'a;
 
 impl FileStore<'_> {
@@ -115,7 +112,7 @@ impl FileStore<'_> {
     }
 }
 
-/// The files of one tokenizer by their names, the vocabulary first.
+/// The files of one tokenizer with their names, the vocabulary first.
 #[derive(Clone, Debug)]
 pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 
@@ -124,7 +121,7 @@ impl TokenizerFiles {
         wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// Opens the tokenizer in a folder. Fails if there is none, or a file cannot be opened.
+    /// Opens the tokenizer files in a folder. Fails if they make no complete tokenizer, or a file cannot be opened.
     pub fn find(folder: &Path) -> Result<Self> {
         let names = fs::read_dir(folder)
             .cannot("read", folder.display())?

@@ -1,8 +1,9 @@
-//! One head's attention over one sentence, borrowed from the encoder as plain slices, so that observers see no tensors.
+//! The attention of one head over one sentence, borrowed from the encoder as plain slices, so that observers see no tensors.
 
 use super::rows::Rows;
 
-/// The attention of one head over one sentence, without padding: `n` rows (queries) of `n` weights (keys); each row sums to 1.
+/// The attention of one head over a sentence of `n` tokens, unpadded: `n` rows (queries) of `n` weights (keys). Each row sums to
+/// 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionView<'a> {
     pub layer: usize,
@@ -19,8 +20,8 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::new(weights, tokens), entropies: None }
     }
 
-    /// Views rows that begin `stride` weights apart, `[tokens, stride]`: the first `tokens` columns count. `entropies` has the
-    /// entropy of each row in nats. Panics if the lengths do not fit, or there are no tokens.
+    /// Views the first `tokens` columns of `weights`, `[tokens, stride]`. `entropies` has the entropy of each row in nats,
+    /// `[tokens]`. Panics if the lengths do not fit, or there are no tokens.
     pub fn strided(layer: usize, head: usize, stride: usize, weights: &'a [f32], entropies: &'a [f32]) -> Self {
         let tokens = entropies.len();
         assert!(tokens > 0 && stride >= tokens, "a sentence has at least one token, and its rows do not overlap");
@@ -28,7 +29,7 @@ impl<'a> AttentionView<'a> {
         Self { layer, head, weights: Rows::strided(weights, tokens, tokens, stride), entropies: Some(entropies) }
     }
 
-    /// A view without rows, for a head whose attention no observer needs.
+    /// Makes a view without rows, for a head whose attention no observer needs.
     pub fn without_rows(layer: usize, head: usize) -> Self {
         Self { layer, head, weights: Rows::new(&[], 1), entropies: None }
     }
@@ -37,7 +38,7 @@ impl<'a> AttentionView<'a> {
         self.weights.count()
     }
 
-    /// The attention of token `query`: `n` weights that sum to 1.
+    /// Returns the attention of query `query`: a weight for each of the `n` keys, with sum 1.
     #[inline]
     pub fn row(&self, query: usize) -> &'a [f32] {
         self.weights.row(query)
@@ -47,12 +48,12 @@ impl<'a> AttentionView<'a> {
         self.weights.iter()
     }
 
-    /// The entropy of each row in nats, if the encoder's softmax computed it.
+    /// The entropy of each attention row in nats; `None` if the encoder's softmax did not compute it.
     pub fn entropies(&self) -> Option<&'a [f32]> {
         self.entropies
     }
 
-    /// The entropy of a token's attention in nats: `-sum a ln a` with `0 ln 0 = 0`.
+    /// Returns the entropy of the attention of query `query` in nats: `-sum a ln a` with `0 ln 0 = 0`.
     pub fn entropy(&self, query: usize) -> f64 {
         if let Some(entropies) = self.entropies {
             return f64::from(entropies[query]);

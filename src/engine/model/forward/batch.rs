@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::rows::Rows;
 
-/// The class of a token; a gate has one replacement of a head's context for each class. Mean contexts differ most between
-/// these classes: special tokens hardly depend on the sentence, and a mask hides its word.
+/// The class of a token. A gate has one replacement of a head's context for each class. Mean contexts differ most between these
+/// classes: special tokens hardly depend on the sentence, and a mask hides its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenClass {
     /// The first special token of the sequence: `[CLS]`, `<s>`.
@@ -24,7 +24,7 @@ impl TokenClass {
     pub const COUNT: usize = Self::ALL.len();
 }
 
-/// The positions at which two sequences exchange the contexts of heads.
+/// Positions at which two sequences exchange the contexts of attention heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
     Everywhere,
@@ -42,7 +42,7 @@ impl Exchange {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
-    /// The number of the input's sentence, for messages.
+    /// Number of the sentence that this input encodes, for messages.
     pub number: u64,
     /// Token ids, `[n]`, special tokens included.
     pub ids: &'a [u32],
@@ -50,12 +50,12 @@ pub struct Input<'a> {
     pub segments: &'a [u32],
     /// The class of each token, `[n]`; may be empty if no gate has a replacement.
     pub classes: &'a [TokenClass],
-    /// The positions whose logits are wanted, from 0 to `n - 1`.
+    /// Positions at which logits are wanted, each below `n`.
     pub predicted: &'a [usize],
-    /// Token ids on whose logits the direct effects of heads are computed.
+    /// Token ids for whose logits the direct effects of attention heads are computed.
     pub compared: &'a [u32],
-    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange) heads' contexts with the next one, of equal
-    /// length.
+    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange) heads' contexts with the next one in the batch,
+    /// of equal length; `None` for no exchange.
     pub exchange: Option<Exchange>,
 }
 
@@ -66,7 +66,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// This batch with the class of every token, `[tokens]`, sequence by sequence. Panics if `classes` has another length.
+    /// Sets the class of every token, `[tokens]`, sequence by sequence. Panics if `classes` has another length.
     pub fn with_classes(mut self, classes: &'a [TokenClass]) -> Self {
         assert_eq!(classes.len(), self.tokens(), "a class for each token");
         let mut rest = classes;
@@ -76,7 +76,7 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// This batch with the positions whose logits are wanted, for each sequence. Panics if the number of sequences differs.
+    /// Sets the positions at which logits are wanted, for each sequence. Panics if the number of sequences differs.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
         self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
@@ -91,18 +91,19 @@ impl<'a> Batch<'a> {
         self.inputs.iter().map(|input| input.ids.len())
     }
 
-    /// The range of rows that each sequence has in the batch, in order.
+    /// Yields the range of each sequence's tokens among all tokens of the batch, in order.
     pub fn spans(&self) -> impl Iterator<Item = Range<usize>> {
         spans(self.lengths())
     }
 
-    /// The index of each sequence with its rows of `values`, `[tokens, width]`.
+    /// Yields (index of the sequence, its rows of `values`) for each sequence; `values` is `[tokens, width]`.
     pub(super) fn rows<'b>(&self, values: &'b [f32], width: usize) -> impl Iterator<Item = (usize, Rows<'b>)> {
         let own = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
         self.spans().map(own).enumerate()
     }
 
-    /// For each sequence with an exchange: the rows in it and in the next sequence that exchange heads' contexts.
+    /// Yields for each sequence with an exchange `[its rows, rows of the next sequence]`: the tokens whose head contexts are
+    /// swapped.
     pub fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
@@ -110,12 +111,12 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// The range of each sequence's compared tokens within the concatenated compared tokens of the batch.
+    /// Yields the range of each sequence's compared tokens within the concatenated compared tokens of the batch.
     pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
         spans(self.inputs.iter().map(|input| input.compared.len()))
     }
 
-    /// The positions whose logits are wanted, in order: index of the sequence, position in the sequence, row in the batch.
+    /// Yields (index of the sequence, position in the sequence, row in the batch) for each position whose logits are wanted.
     pub fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let sequences = self.inputs.iter().zip(self.spans()).enumerate();
         sequences.flat_map(|(sequence, (input, span))| {
@@ -124,7 +125,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Consecutive ranges of the given lengths.
+/// Yields consecutive ranges of the given lengths, from 0 on.
 fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
     lengths.scan(0, |start, length| {
         *start += length;

@@ -1,4 +1,5 @@
-//! Interventions in a forward pass: scaled or replaced heads, patched rows of attention, and contexts exchanged in pairs.
+//! Interventions in a forward pass: scaled or replaced attention heads, patched rows of attention, and contexts exchanged in
+//! pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use crate::model::config::Config;
 /// The vectors that replace a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
 pub type Replacement = [Vec<f32>; TokenClass::COUNT];
 
-/// An intervention on a head's context `z` before the output projection: `r + keep (z - r)`, with `r` the replacement.
+/// An intervention on a head's context `z` before the output projection, which becomes `r + keep (z - r)`. `r` is the
+/// replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// The share of the head that is kept: 0 removes the head, 1 changes no bit.
+    /// Share of the head's context that is kept: 0 removes the head, 1 changes no bit.
     pub keep: f32,
-    /// The replacement `r`; `None` for zero.
+    /// Replacement `r` of the head's context, for each token class; `None` for zeros.
     pub replacement: Option<Arc<Replacement>>,
 }
 
@@ -34,12 +36,12 @@ impl Gate {
         self.keep == 0.0
     }
 
-    /// The vector that replaces the context of a token, `[head_dim]`; `None` for zero.
+    /// Returns the vector that replaces the head's context at a token, `[head_dim]`; `None` for zeros.
     pub fn replacement_at(&self, classes: &[TokenClass], token: usize) -> Option<&[f32]> {
         self.replacement.as_ref().map(|vectors| vectors[classes[token] as usize].as_slice())
     }
 
-    /// Acts on one head's context over one sequence: rows of `head_dim` values that begin `stride` values apart.
+    /// Applies the gate to one head's context over one sequence: rows of `head_dim` values that begin `stride` values apart.
     pub(super) fn apply(&self, context: &mut [f32], head_dim: usize, stride: usize, classes: &[TokenClass]) {
         if self.keep == 1.0 {
             return;
@@ -56,41 +58,42 @@ impl Gate {
     }
 }
 
-/// Rows of attention, keyed by query; each is `[n]` and sums to 1.
+/// Patched rows of one head's attention over one sequence, keyed by query; each row is `[n]` and sums to 1.
 pub type AttentionRows = BTreeMap<usize, Vec<f32>>;
 
-/// Largest deviation of a row's sum from 1: a softmax in float32 over hundreds of tokens stays well below.
+/// Largest accepted deviation of a patched row's sum from 1. A softmax in float32 over hundreds of tokens stays well below.
 const ROW_TOLERANCE: f64 = 1e-4;
 
-/// The interventions in a forward pass, by layer and head; the default keeps everything. Gates act on a head's context, patched
-/// rows on its attention. Exchanges follow the gates, and act on both sequences of a [pair](super::batch::Input::exchange).
+/// The interventions in a forward pass, by layer and attention head; the default changes nothing. Gates act on a head's context,
+/// patched rows on its attention. Exchanges follow the gates, and act on both sequences of a
+/// [pair](super::batch::Input::exchange).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gated: BTreeMap<(usize, usize), Gate>,
-    /// The patched rows of attention, by layer, head and sequence.
+    /// Patched rows of attention, keyed by (layer, head, sequence).
     rows: BTreeMap<(usize, usize, usize), AttentionRows>,
-    /// The heads whose contexts are exchanged between sequences.
+    /// Attention heads whose contexts are exchanged between sequences, as (layer, head).
     exchanged: BTreeSet<(usize, usize)>,
 }
 
 impl Gates {
-    /// Gates a head in all sequences; overwrites an earlier gate of the head.
+    /// Sets the gate of an attention head for all sequences; overwrites an earlier gate of the head.
     pub fn set(&mut self, layer: usize, head: usize, gate: Gate) {
         self.gated.insert((layer, head), gate);
     }
 
-    /// Replaces rows of a head's attention over one sequence; overwrites rows that were patched before.
+    /// Replaces rows of a head's attention over one sequence. A row that was patched before is overwritten.
     pub fn patch(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
-    /// Exchanges the contexts of a head between the sequences of each pair.
+    /// Exchanges the contexts of a head between each sequence with an [exchange](super::batch::Input::exchange) and the next one.
     pub fn exchange(&mut self, layer: usize, head: usize) {
         self.exchanged.insert((layer, head));
     }
 
-    /// Exchanges the contexts of a layer between the sequences of each pair, for the heads that exchange; rows have `width`
-    /// values, `head_dim` for each head.
+    /// Swaps the contexts of a layer's exchanged heads between the two sequences of each pair. `contexts` is `[tokens, width]`,
+    /// with `head_dim` values for each head; `sizes` is `[head_dim, width]`.
     pub(super) fn exchange_contexts(&self, layer: usize, batch: &Batch, contexts: &mut [f32], sizes: [usize; 2]) {
         let [head_dim, width] = sizes;
         for head in self.exchanged_in(layer) {
@@ -104,7 +107,7 @@ impl Gates {
         }
     }
 
-    /// Applies the gates of a layer to the contexts of its heads: rows of `width` values, `head_dim` for each head.
+    /// Applies the gates of a layer to the contexts of its heads: `[tokens, width]`, `head_dim` values for each head.
     pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
         for (input, span) in batch.inputs.iter().zip(batch.spans()) {
             for (head, gate) in self.of_layer(layer) {
@@ -118,36 +121,36 @@ impl Gates {
         self.exchanged.range((layer, 0)..(layer + 1, 0)).map(|&(_, head)| head)
     }
 
-    /// The gate of a head; `None` if the head has none.
+    /// Returns the gate of an attention head; `None` if its context passes unchanged.
     pub fn of(&self, layer: usize, head: usize) -> Option<&Gate> {
         self.gated.get(&(layer, head))
     }
 
-    /// A copy of these interventions in which every fully open gate keeps only the share `keep`.
+    /// Copies these interventions; in the copy, every gate with `keep` 1 has the given `keep`.
     pub fn opened_to(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened
     }
 
-    /// The gates of a layer, by head.
+    /// Yields (head, gate) for each gated head of a layer, by head.
     pub fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
-    /// Whether attention rows of any sequence are patched.
+    /// Whether attention rows of any sequence are patched, so that the interventions refer to sequences by index.
     pub fn name_sequences(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// The patched rows, with their queries, at a layer, head and sequence.
+    /// Yields (query, patched row) for one (layer, head, sequence).
     pub fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();
         rows.map(|(&query, row)| (query, row.as_slice()))
     }
 
-    /// Writes the patched rows into a head's weights, `[n, stride]`, and their entropies into `entropies`. Returns whether the
-    /// head has any.
+    /// Writes patched rows into a head's attention, `[n, stride]`, and their entropies in nats into `entropies`. `place` is
+    /// (layer, head, sequence). Returns whether the head has patched rows.
     pub(super) fn patch_weights(
         &self,
         place: (usize, usize, usize),

@@ -1,4 +1,4 @@
-//! Derivatives of a score with respect to every gate: with all heads whole, and along the path on which all gates open.
+//! Derivatives of a loss by the gate of every attention head: at given gates, and along the path on which all gates open.
 
 use std::num::NonZeroU16;
 
@@ -13,30 +13,31 @@ use super::scratch::{AttentionScratch, Scratch};
 use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::cost::Cost;
 
-/// A loss, and its derivative with respect to the share that is kept of each head.
+/// The loss of one sequence, and its derivative with respect to the `keep` of each attention head's gate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateGradient {
     pub loss: f64,
-    /// `[layers * heads]`: `d loss / d keep`, layer by layer.
+    /// `[layers * heads]`: `d loss / d keep` of each head, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// The derivatives of a loss along the straight path on which all gates open together: integrated gradients over gates
-/// (Sundararajan et al. 2017, arXiv:1703.01365, section 3).
+/// Derivatives of the loss of one sequence along the straight path on which all gates open together: integrated gradients over
+/// gates (Sundararajan et al. 2017, arXiv:1703.01365, section 3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathGradient {
     pub steps: NonZeroU16,
-    /// The loss with every gate closed.
+    /// The loss at the start of the path, with every gate closed.
     pub closed_loss: f64,
-    /// `[layers * heads]`: the mean of `d loss / d keep` over the points, layer by layer.
+    /// `[layers * heads]`: the mean of `d loss / d keep` over the points of the path, layer by layer.
     pub gates: Vec<f64>,
 }
 
-/// The contribution of one predicted position to the score of its sequence. Called with sequence, position and logits, it
-/// returns the contribution and overwrites the logits with its derivatives by them.
+/// A function of (sequence, position, logits) that returns the contribution of one predicted position to the score of its
+/// sequence. It overwrites the logits with the derivatives of the contribution by them.
 pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
-/// `-ln p` of a class in nats. Overwrites the logits with its derivatives by them: the probabilities, minus 1 at the class.
+/// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, less 1 at the
+/// class.
 pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
     let own = f64::from(logits[class as usize]);
     let total = shares(logits);
@@ -45,10 +46,10 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
 }
 
 pub trait Differentiable: Sync {
-    /// The score of each sequence of a batch and its derivatives by the gates of all heads, at the shares and with the
-    /// replacements of `gates`. A head without a gate is whole, with replacement zero.
-    /// Fails as a forward pass with logits, for patched rows or exchanges in a batch that is too large, and if a derivative is
-    /// not finite.
+    /// Computes the score of each sequence of a batch, and its derivatives by the `keep` of all heads. They are taken at the
+    /// values of `keep` and the replacements in `gates`; a head without a gate has `keep` 1 and replacement zero.
+    /// Fails as a forward pass with logits, if a batch with patched rows or exchanges is too large, or a derivative is not
+    /// finite.
     fn gradients(
         &self,
         batch: &Batch<'_>,
@@ -57,7 +58,7 @@ pub trait Differentiable: Sync {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>>;
 
-    /// The score of each sequence of a batch. Fails as a forward pass with logits.
+    /// Computes the score of each sequence of a batch. Fails as a forward pass with logits.
     fn scores(
         &self,
         batch: &Batch<'_>,
@@ -68,8 +69,8 @@ pub trait Differentiable: Sync {
 
     fn gradient_cost(&self, lengths: &[usize]) -> Cost;
 
-    /// The gradients of a batch along the path on which the gates that are fully open in `whole` open together, averaged over
-    /// the midpoints of `steps` equal steps from 0 to 1. Fails as [`Differentiable::gradients`].
+    /// Computes the gradients of a batch along the path on which all gates with `keep` 1 in `whole` open together. They are
+    /// averaged over the midpoints of `steps` equal steps of `keep` from 0 to 1. Fails as [`Differentiable::gradients`].
     fn path_gradients(
         &self,
         batch: &Batch<'_>,
@@ -95,15 +96,15 @@ pub trait Differentiable: Sync {
 
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
-    /// Largest number of bytes kept of a forward pass at a time; `None` for the default.
+    /// Largest number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
     pub most_kept: Option<u64>,
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
-    /// `[tokens, hidden]`: the states between attention and feed-forward block of a layer.
+    /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
     pub(super) attended: Vec<f32>,
-    /// `[tokens, hidden]`: derivatives by the input of a block.
+    /// `[tokens, hidden]`: derivatives of the score by the input of a block.
     pub(super) inputs: Vec<f32>,
-    /// `[positions, hidden]`: the states that enter the last layer, at the predicted positions.
+    /// `[positions, hidden]`: the hidden states that enter the last layer, at the predicted positions.
     pub(super) entering: Vec<f32>,
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values after norms and rotation.
     pub(super) prepared: Vec<f32>,
@@ -116,9 +117,9 @@ pub struct HeadScratch {
     pub(super) weights: AttentionScratch,
     /// `[n, stride]`: the capped scores before the softmax, in models with a score cap.
     pub(super) bounded: Vec<f32>,
-    /// `[n, stride]`: derivatives by attention weights, then by scores.
+    /// `[n, stride]`: derivatives of the score by attention weights, then by attention scores.
     pub(super) derivatives: Vec<f32>,
-    /// `[n]`: inner products of attention weights and their derivatives.
+    /// `[n]`: for each query, the inner product of its attention weights and their derivatives.
     pub(super) products: Vec<f32>,
     /// `[n, head_dim]`: derivatives by scaled queries.
     pub(super) query: Vec<f32>,
@@ -126,14 +127,14 @@ pub struct HeadScratch {
     pub(super) key: Vec<f32>,
 }
 
-/// The states and matrix products that a forward pass keeps for its derivatives.
+/// The hidden states and matrix products that a forward pass keeps for its backward pass.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
-    /// `[layers][tokens, hidden]`: the states that enter each layer.
+    /// `[layers][tokens, hidden]`: the hidden states that enter each layer.
     pub(super) states: Vec<Vec<f32>>,
-    /// `[positions, hidden]`: the last states at the predicted positions.
+    /// `[positions, hidden]`: the last hidden states at the predicted positions.
     pub(super) predicted: Vec<f32>,
-    /// The products of each layer, without contexts: their derivatives need the attention weights, which are recomputed.
+    /// Matrix products of each layer. Contexts are left out: their derivatives need the attention weights, which are recomputed.
     pub(super) layers: Writes,
 }
 

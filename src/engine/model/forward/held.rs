@@ -1,24 +1,24 @@
-//! The outputs of all blocks of a run, kept for later runs that hold them fixed. Such a run recomputes only the sums in the
-//! residual stream and their normalisations.
+//! The outputs of all attention and feed-forward blocks of a forward pass, kept for later passes that hold them fixed. Such a
+//! pass recomputes only the residual stream with its norms, and the attention that it shows.
 
 use anyhow::{Result, ensure};
 
 use super::visitor::{Needs, Visitor, Written};
 use crate::model::config::Config;
 
-/// The outputs of one layer over a batch, before they are added to the residual stream, in a form that only the encoder that
-/// showed them takes back. The last layer has rows for the predicted positions alone, or none.
+/// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that showed them can take
+/// them back. After the heads of the last layer, there are rows for the predicted positions alone, or none.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
-    /// `[tokens, 3 * heads * head_dim]`; empty unless it is kept for derivatives.
+    /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; empty unless they are kept for derivatives.
     pub projected: Vec<f32>,
-    /// `[tokens, heads * head_dim]`
+    /// `[tokens, heads * head_dim]`: the contexts of all heads.
     pub contexts: Vec<f32>,
-    /// `[tokens, hidden]`
+    /// `[tokens, hidden]`: the output of the attention block.
     pub attention: Vec<f32>,
-    /// `[tokens, intermediate]`, twice as wide where it is gated; empty unless it is kept for derivatives.
+    /// `[tokens, intermediate]`: the input of the activation, twice as wide where gated; empty unless it is kept for derivatives.
     pub wide: Vec<f32>,
-    /// `[tokens, hidden]`; empty in the last layer if the run ended before it.
+    /// `[tokens, hidden]`: the output of the feed-forward block; empty in the last layer if the run ended before it.
     pub feed_forward: Vec<f32>,
 }
 
@@ -27,7 +27,7 @@ pub struct LayerWrites {
 pub struct Writes(Vec<LayerWrites>);
 
 impl Writes {
-    /// Keeps an output of a layer; overwrites an earlier one.
+    /// Keeps the output `part` of a layer; overwrites an earlier output of that part.
     pub(super) fn keep(&mut self, layer: usize, part: Written, values: &[f32]) {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerWrites::default);
@@ -44,12 +44,12 @@ impl Writes {
         kept.extend_from_slice(values);
     }
 
-    /// Panics if nothing was kept of the layer.
+    /// Returns the kept outputs of a layer. Panics if nothing was kept of it.
     pub fn of_layer(&self, layer: usize) -> &LayerWrites {
         &self.0[layer]
     }
 
-    /// Fails unless all outputs over `tokens` tokens are kept, for the layers from `first` to the last but one.
+    /// Checks the kept outputs over `tokens` tokens. Fails if one is missing in a layer from `first` to the last but one.
     pub(super) fn check(&self, config: &Config, first: usize, tokens: usize) -> Result<()> {
         let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
         for layer in first..config.num_hidden_layers.saturating_sub(1) {

@@ -30,20 +30,20 @@ use held::Writes;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{Needs, Visitor, Written};
 
-/// The place where a forward pass starts.
+/// The point from which a forward pass runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Start<'a> {
     #[default]
     Embeddings,
     /// The hidden states that entered a layer in an earlier pass over the same batch.
     Layer {
-        /// The first layer that runs; if it is the number of layers, only the prediction head does.
+        /// First layer that runs. If it equals the number of layers, only the prediction head runs.
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, with all block outputs held as in the earlier pass, except the gated heads of this layer. Only the residual
-    /// stream carries their change on. Of later layers, only the attention is shown.
+    /// As `Layer`, but all block outputs are held as in the earlier pass, except in this layer's gated heads. Their change
+    /// reaches later layers only through the residual stream, and later layers show only their attention.
     Held {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
@@ -70,8 +70,8 @@ pub trait Encoder: Send + Sync {
         self.forward_from(Start::Embeddings, batch, &Gates::default(), scratch, visitor)
     }
 
-    /// Runs a batch from a chosen start and with interventions. A start from hidden states that an earlier pass over the batch
-    /// showed gives the rest of that pass, bit for bit.
+    /// Runs a batch from a chosen start and with interventions. A start from hidden states of an earlier pass over the batch
+    /// repeats all later layers of that pass, bit for bit.
     /// Fails as [`Encoder::forward`], and if the start or the gates do not fit the model and the batch.
     fn forward_from(
         &self,
@@ -91,17 +91,17 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// The linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias.
+    /// Linear layer from word embeddings to hidden states, `[width, hidden]`, without its bias; `None` if the encoder has none.
     fn embedding_projection(&self) -> Option<Matrix<'_>> {
         None
     }
 
-    /// The heads of a layer, applied to rows other than its input; `None` if the encoder does not support that.
+    /// Returns the attention heads of a layer, for use on rows other than its input; `None` if the encoder does not support that.
     fn layer_attention(&self, _layer: usize, _positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
         None
     }
 
-    /// Whether the parts of the residual stream have direct effects on logits: see [`Visitor::direct`].
+    /// Whether the parts of the residual stream have direct effects on logits, as [`Visitor::direct`] defines them.
     fn has_direct_effects(&self) -> bool {
         false
     }
@@ -115,50 +115,51 @@ pub trait Encoder: Send + Sync {
     }
 }
 
-/// The weights of all heads of a layer, without biases: head `h` has the columns, or rows, from `h * head_dim` on.
+/// Weights of all attention heads of a layer, without biases: head `h` has the columns, or rows, from `h * head_dim` on.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadWeights<'a> {
     /// Query and key weights, `[hidden, heads * head_dim]` each; `None` if queries and keys are normalised or rotated, so that
     /// no fixed matrix gives the score of two tokens.
     pub query_key: Option<[Matrix<'a>; 2]>,
-    /// `[hidden, heads * head_dim]`
+    /// Value weights, `[hidden, heads * head_dim]`.
     pub value: Matrix<'a>,
-    /// `[heads * head_dim, hidden]`
+    /// Output projection, `[heads * head_dim, hidden]`.
     pub output: Matrix<'a>,
 }
 
-/// Whether attention scores use the positions of query and key, apart from inputs and masks.
+/// Whether attention scores depend on the positions of query and key, apart from inputs and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     Seen,
-    /// Without rotation and distance terms, as if all tokens had one position.
+    /// Scores without rotation and distance terms, as if all tokens had one position.
     Unseen,
 }
 
 /// The queries and keys of all heads of a layer.
 #[derive(Clone, Debug, Default)]
 pub struct QueriesKeys {
-    /// `[tokens, 2 * heads * head_dim]`
+    /// `[tokens, 2 * heads * head_dim]`: queries, then keys, of each token.
     pub rows: Vec<f32>,
     angles: Vec<f32>,
 }
 
-/// The heads of a layer, applied to any input rows with the layer's projections, mask, scale and norms.
+/// Attention heads of a layer, applied to any input rows with the layer's projections, mask, scale and norms.
 pub trait LayerAttention {
-    /// Computes queries and keys from `inputs`, `[tokens, hidden]`, sequences of these lengths, in place of the layer's input.
+    /// Computes queries and keys from `inputs`, `[tokens, hidden]`, sequences of `lengths`, in place of the layer's own input.
     fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
         self.products(inputs, &mut into.rows);
         self.prepare(lengths, into);
     }
 
-    /// Projects rows, `[rows, hidden]`, to queries and keys without biases, `[rows, 2 * heads * head_dim]`: linear in the rows.
-    /// Panics if `inputs` has rows of another width.
+    /// Projects `inputs`, `[rows, hidden]`, to queries and keys without biases, `[rows, 2 * heads * head_dim]`. The map is
+    /// linear. Panics if `inputs` has rows of another width.
     fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
 
-    /// Turns the projections of each token into queries and keys: biases, norms and rotation, in layers with norms or rotation.
+    /// Adds biases to the projections of each token, then normalises and rotates them, in layers that do either.
     fn prepare(&self, lengths: &[usize], of: &mut QueriesKeys);
 
-    /// The attention of a head over one sequence, whose tokens are `span`; queries and keys may come from different inputs.
+    /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
+    /// `[source of queries, source of keys]`, which may come from different inputs.
     fn between<'b>(
         &self,
         head: usize,
@@ -168,22 +169,22 @@ pub trait LayerAttention {
     ) -> AttentionView<'b>;
 }
 
-/// Word embeddings as they are stored: before position, segment, normalisation and projection.
+/// Word embeddings as stored: without position and segment embeddings, before norm and projection.
 #[derive(Clone, Debug)]
 pub struct WordEmbeddings {
-    /// `[vocab, width]`
+    /// One row for each token id, `[vocab, width]`.
     weights: Arc<Vec<f32>>,
     width: usize,
 }
 
 impl WordEmbeddings {
-    /// Panics unless `weights` are whole rows.
+    /// Makes word embeddings from `weights`, `[vocab, width]`. Panics unless `weights` are whole rows.
     pub fn new(weights: Arc<Vec<f32>>, width: usize) -> Self {
         assert!(width > 0 && weights.len().is_multiple_of(width), "embeddings are [vocab, width]");
         Self { weights, width }
     }
 
-    /// `[vocab, width]`
+    /// Returns the embeddings as a matrix, `[vocab, width]`.
     pub fn matrix(&self) -> Matrix<'_> {
         Matrix::new(&self.weights, self.weights.len() / self.width, self.width)
     }
@@ -192,7 +193,7 @@ impl WordEmbeddings {
         self.width
     }
 
-    /// The embedding of a token, `[width]`. Panics if there is none.
+    /// Returns the embedding of a token, `[width]`. Panics if the id is outside the vocabulary.
     pub fn of(&self, id: u32) -> &[f32] {
         &self.weights[id as usize * self.width..][..self.width]
     }
@@ -207,7 +208,7 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Shows the visitor hidden states, `[tokens, hidden]`, sequence by sequence.
+    /// Shows the visitor the hidden states that enter a layer, or leave the last one, `[tokens, hidden]`, sequence by sequence.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
         rows.for_each(|(sequence, rows)| self.visitor.hidden_states(sequence, layer, rows));
@@ -266,7 +267,7 @@ pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: 
     gates.check(config, batch)
 }
 
-/// Fails if a value is NaN or infinite.
+/// Checks values that a layer computes. Fails if one is NaN or infinite.
 pub fn check_finite(values: &[f32], layer: usize) -> Result<()> {
     if values.iter().all(|value| value.is_finite()) {
         return Ok(());

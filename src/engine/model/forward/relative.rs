@@ -10,12 +10,12 @@ use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 /// The score term of one layer that depends on the distance between two tokens, key less query. Tables run from the most
 /// negative distance to the largest, so that the entries of one query's row are adjacent.
 pub(super) enum Relative {
-    /// A bias for each distance, `[heads, 2 * reach + 1]`; distances beyond `reach` have the bias of `reach`, on either side.
+    /// A bias for each distance, `[heads, 2 * reach + 1]`. Distances beyond `reach`, in either direction, have that of `reach`.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
-    /// ALiBi: subtracts the absolute distance times the head's slope, `[heads]`.
+    /// ALiBi: subtracts the absolute distance times the slope of the attention head; slopes are `[heads]`.
     Slopes { slopes: Vec<f32> },
-    /// The query's product with a vector for the distance, from `keys`, and the key's product with another, from `queries`; the
-    /// tables are `[heads, head_dim, rows]`. `places` has the row of each distance, query less key, from the most negative one.
+    /// DeBERTa: the query's product with a distance vector of `keys`, and the key's product with one of `queries`. Both tables
+    /// are `[heads, head_dim, rows]`. `places` has the row of each distance, query less key, from the most negative distance on.
     Disentangled {
         keys: Option<Vec<f32>>,
         queries: Option<Vec<f32>>,
@@ -28,7 +28,8 @@ pub(super) enum Relative {
 }
 
 impl Relative {
-    /// Moves the distance-dependent weights out of the stored layers of `parameters`; `None` for a layer without any.
+    /// Moves the distance-dependent weights out of the stored layers of `parameters`, one entry per layer; `None` for a layer
+    /// without.
     pub fn take(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
@@ -78,8 +79,7 @@ impl Relative {
         layers.iter_mut().map(take).collect()
     }
 
-    /// Adds the term to the scores of one head over a sentence. `query` and `key` are `[n, head_dim]`; queries are already
-    /// scaled.
+    /// Adds the distance term to the scores of one head over a sentence, from scaled queries and keys, `[n, head_dim]` each.
     pub fn add(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
@@ -147,7 +147,7 @@ impl Relative {
         }
     }
 
-    /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys; `scores` has the derivatives by scores.
+    /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
     pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut of_table =
@@ -187,13 +187,15 @@ impl Relative {
     }
 }
 
-/// The places of a sentence's distances `i - j`, at index `i + n - 1 - j`; the first place, and the number from first to last.
+/// Returns (table rows of a sentence's distances `i - j`, at index `i + n - 1 - j`; first row; number of rows from first to
+/// last).
 fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
 }
 
-/// A head's vectors for `span` places from `first` on, `[head_dim, span]`, from a table `[heads, head_dim, rows]`.
+/// Returns a head's vectors for the `span` table rows from `first` on, `[head_dim, span]`, from a table
+/// `[heads, head_dim, rows]`.
 fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
     let own = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
     Matrix::strided(own, head_dim, span, rows)
@@ -201,10 +203,10 @@ fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, s
 
 /// The scores of one head over a sentence of `n` tokens, before the softmax.
 pub(super) struct Scores<'a> {
-    /// `[n, stride]`
+    /// Scores of each query, `[n, stride]`.
     pub values: &'a mut [f32],
     pub n: usize,
     pub stride: usize,
-    /// The factor of query–key products.
+    /// Factor by which query–key products are multiplied.
     pub scale: f32,
 }

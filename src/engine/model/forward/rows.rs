@@ -10,13 +10,13 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Adjacent rows, `[rows, width]`. Panics if `values` is no whole number of rows, or the width is 0.
+    /// Views adjacent rows, `[rows, width]`. Panics if `values` is no whole number of rows, or the width is 0.
     pub fn new(values: &'a [f32], width: usize) -> Self {
         assert!(width > 0 && values.len().is_multiple_of(width), "{} values in rows of {width}", values.len());
         Self { values, count: values.len() / width, width, stride: width }
     }
 
-    /// `count` rows that begin `stride` values apart. Panics if rows overlap, or `values` ends before the last one.
+    /// Views `count` rows that begin `stride` values apart. Panics if rows overlap, or `values` ends before the last row does.
     pub fn strided(values: &'a [f32], count: usize, width: usize, stride: usize) -> Self {
         let reach = count.checked_sub(1).map_or(0, |last| last * stride + width);
         assert!(0 < width && width <= stride, "rows of {width} values, {stride} apart");
@@ -32,7 +32,7 @@ impl<'a> Rows<'a> {
         self.width
     }
 
-    /// One row, `[width]`.
+    /// Returns one row of the view, `[width]`.
     #[inline]
     pub fn row(&self, index: usize) -> &'a [f32] {
         &self.values[index * self.stride..][..self.width]

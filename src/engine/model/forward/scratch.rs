@@ -1,6 +1,6 @@
-//! A worker's buffers.
+//! Buffers of one worker thread of the forward pass.
 
-/// Buffers that grow to the largest batch of a worker and are then reused.
+/// Buffers of one worker, which grow to its largest batch and are then reused.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     /// `[tokens, hidden]`: the residual stream.
@@ -13,7 +13,7 @@ pub struct Scratch {
     pub(super) context: Vec<f32>,
     /// `[tokens, hidden]`: the output of a block that is added to the residual stream.
     pub(super) update: Vec<f32>,
-    /// `[tokens, intermediate]`, twice as wide where it is gated.
+    /// `[tokens, intermediate]`: states of the feed-forward block, twice as wide where it is gated.
     pub(super) wide: Vec<f32>,
     /// `[positions, classes]`: logits of some of the predicted positions.
     pub(super) logits: Vec<f32>,
@@ -37,13 +37,13 @@ pub(super) struct DirectScratch {
     pub vectors: Vec<f32>,
     /// `[compared]`: the contribution of the biases after the last layer to the logits.
     pub constants: Vec<f32>,
-    /// `[compared, hidden]`: `vectors`, pulled back through the norm of a block's output if it has one.
+    /// `[compared, hidden]`: the compared tokens' vectors, pulled back through the norm of a block's output if it has one.
     pub written: Vec<f32>,
-    /// `[tokens]`: the scales of the norm of a block's output; empty without one.
+    /// `[tokens]`: the scales by which the norm of a block's output divides; empty without such a norm.
     pub scales: Vec<f32>,
-    /// `[heads * head_dim, compared]`: `written` through the output projection of a layer.
+    /// `[heads * head_dim, compared]`: `written` pulled back through the output projection of a layer's heads.
     pub through: Vec<f32>,
-    /// `[n, compared]`: the direct effects of one part over one sequence.
+    /// `[n, compared]`: the direct effects of one part of the residual stream over one sequence.
     pub effects: Vec<f32>,
 }
 
@@ -56,16 +56,16 @@ pub(super) struct MixingScratch {
     pub contexts: [Vec<f32>; 3],
     /// `[tokens, hidden]` each: `contexts` after the output projection.
     pub written: [Vec<f32>; 3],
-    /// `[tokens, hidden]`: the heads' whole output, in layers that normalise it.
+    /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
     pub whole: Vec<f32>,
     /// `[hidden]` each, for one token: the output under uniform attention from the token itself and from others, and the
     /// constant part of the output.
     pub rows: [Vec<f32>; 3],
-    /// `[hidden]`: the sum of the values that a token sees.
+    /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that a token sees.
     pub seen: Vec<f64>,
-    /// `[tokens]`
+    /// `[tokens]`: the mixing ratio of each token.
     pub ratios: Vec<f32>,
-    /// `[tokens]`
+    /// `[tokens]`: the mixing ratio of each token under uniform attention.
     pub even: Vec<f32>,
 }
 

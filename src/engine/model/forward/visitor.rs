@@ -97,13 +97,13 @@ impl BitOr for Needs {
     }
 }
 
-/// One head over one sequence of `n` tokens in this pass, after patched rows and gates. The attention is always present, because
-/// everything else is computed from it; other parts are present if needed.
+/// One attention head over one sequence of `n` tokens in this pass, with patched rows and gates applied. The attention is always
+/// present, because everything else is computed from it; other parts are present if needed.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
     pub layer: usize,
     pub head: usize,
-    /// `[n, n]`, with patched rows.
+    /// Attention of the head, `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
     pub values: Option<Values<'a>>,
     pub value_norms: Option<ValueNorms<'a>>,
@@ -131,26 +131,27 @@ pub struct Values<'a> {
 /// The norms of one head's values after the output projection (Kobayashi et al. 2020).
 #[derive(Clone, Copy, Debug)]
 pub struct ValueNorms<'a> {
-    /// `[n]`: the norm of `f_j = v_j W_O`, the value bias included, the projection's own bias left out.
+    /// `[n]`: the norm of `v_j W_O` for each value `v_j`, the value bias included, the projection's own bias left out.
     pub norms: &'a [f32],
-    /// `[n, head_dim]`: `v°_j W_O W_Oᵀ`, the value bias left out.
+    /// `[n, head_dim]`: `v W_O W_Oᵀ` of each value `v` without its bias, with `W_O` the head's part of the output projection.
     pub products: Rows<'a>,
-    /// `[head_dim]`: the value bias times `W_O W_Oᵀ`.
+    /// `[head_dim]`: the value bias times `W_O W_Oᵀ`, with `W_O` the head's part of the output projection.
     pub bias_product: &'a [f32],
     /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, with `W_O`, `[head_dim, hidden]`, the head's part of the output projection, so that
     /// `x W_O · y W_O = x (W_O W_Oᵀ) yᵀ` for any vectors of the head.
     pub gram: &'a [f32],
 }
 
-/// The output of one head to the residual stream, `o_i = z_i W_O`, before its gate, expressed in vectors of width `head_dim`.
-/// The value bias is left out (`°`): attention weights sum to 1, so it adds a constant to every row.
+/// The output of one attention head to the residual stream, `o_i = z_i W_O`, before its gate, expressed in vectors of width
+/// `head_dim`. The value bias is left out (`°`): attention weights sum to 1, so it adds a constant to every row.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
-    /// `[n, head_dim]`: `z°_i = sum_j A[i,j] v°_j`.
+    /// `[n, head_dim]`: contexts `z°_i = sum_j A[i,j] v°_j`, from values `v°_j` without their bias.
     pub contexts: Rows<'a>,
-    /// `[n, head_dim]`: `z°_i W_O W_Oᵀ`, whose product with any vector `y` of the head is `o°_i · y W_O`.
+    /// `[n, head_dim]`: contexts `z°_i` times `W_O W_Oᵀ`, so that the product of a row with any head vector `y` is
+    /// `z°_i W_O · y W_O`.
     pub products: Rows<'a>,
-    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, as in [`ValueNorms`].
+    /// `[head_dim, head_dim]`: `W_O W_Oᵀ`, with `W_O` the head's part of the output projection.
     pub gram: &'a [f32],
     /// `[n]`: the norms of the residual stream below the layer, `|x_i|`.
     pub input_norms: &'a [f32],
@@ -163,7 +164,7 @@ pub struct Output<'a> {
 /// replacements of removed heads.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixing<'a> {
-    /// `[n]`
+    /// `[n]`: the mixing ratio of each token.
     pub ratios: &'a [f32],
     /// `[n]`: the ratios if all heads attended uniformly to the visible keys.
     pub even: &'a [f32],
@@ -174,7 +175,7 @@ pub struct Mixing<'a> {
 pub enum ResidualPart {
     /// The embeddings, or the hidden states that a pass starts from.
     Embeddings,
-    /// The output of a head, without the bias of the projection.
+    /// The output of an attention head, without the bias of the output projection.
     Head { layer: usize, head: usize },
     /// The biases of a block's output and of the output's norm. Shown once for each block.
     Biases { layer: usize },
@@ -209,42 +210,42 @@ pub enum Written {
 pub trait Visitor {
     fn needs(&self) -> Needs;
 
-    /// One head over one sequence; called if any part of a head is needed.
+    /// Receives one attention head over one sequence; called if any part of a head is needed.
     fn head(&mut self, _sequence: usize, _view: &HeadView<'_>) {}
 
-    /// The hidden states of one sequence, `[n, hidden]`. States `l` enter layer `l`, as in transformers' `hidden_states`. The
-    /// last states leave the last layer and the norm after it, as its `last_hidden_state`.
+    /// Receives the hidden states of one sequence, `[n, hidden]`. States `l` enter layer `l`, as in transformers'
+    /// `hidden_states`. The last states leave the last layer and the norm after it, as in transformers' `last_hidden_state`.
     fn hidden_states(&mut self, _sequence: usize, _layer: usize, _states: Rows<'_>) {}
 
-    /// The last hidden states at the predicted positions, `[positions, hidden]`, if there are any; only the packed encoder calls
+    /// Receives the last hidden states at the predicted positions, `[positions, hidden]`, if any; only the packed encoder calls
     /// it.
     fn predicted_states(&mut self, _states: Rows<'_>) {}
 
-    /// The inputs of a layer's query and key projections over one sequence, `[n, hidden]`; called before the layer's heads.
+    /// Receives the inputs of a layer's query and key projections over one sequence, `[n, hidden]`; called before its heads.
     fn attention_inputs(&mut self, _sequence: usize, _layer: usize, _inputs: Rows<'_>) {}
 
-    /// The mixing ratios of a layer over one sequence; called after the layer's heads.
+    /// Receives the mixing ratios of a layer over one sequence; called after the layer's heads.
     fn mixing(&mut self, _sequence: usize, _layer: usize, _mixing: Mixing<'_>) {}
 
-    /// The direct effects of a part over one sequence, `[n, compared]`: `x_i · v_t`, with `x_i` the part and `v_t` the vector of
-    /// each [compared](super::batch::Input::compared) token, times the weights of the final norm, and centred for layer norm. A
-    /// norm of a block's output keeps its scale of this pass.
+    /// Receives the direct effects of a part of the residual stream over one sequence, `[n, compared]`: `x_i · v_t`. `x_i` is the
+    /// part at token `i`. `v_t` is the prediction head's vector of a [compared](super::batch::Input::compared) token, times the
+    /// weights of the final norm, and centred for layer norm. A norm of a block's output keeps its scale of this pass.
     ///
     /// The sum of all parts over the scales of the [final norm](Visitor::final_norm), plus the constants, gives the logits of the
     /// compared tokens before any cap (Elhage et al. 2021, "direct path").
     fn direct(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
 
-    /// The final norm over one sequence; called after all layers if direct effects are needed.
+    /// Receives the final norm over one sequence; called after all layers if direct effects are needed.
     fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
 
-    /// The logits at one of the sequence's predicted positions, `[classes]`.
+    /// Receives the logits at one of the sequence's predicted positions, `[classes]`.
     fn logits(&mut self, _sequence: usize, _position: usize, _logits: &[f32]) {}
 
-    /// An output of a layer over the whole batch, `[tokens, width]`. After the heads of the last layer, it has the positions at
-    /// which last states are needed: all, the predicted ones, or none (no call).
+    /// Receives an output of a layer over all sequences, `[tokens, width]`. After the heads of the last layer, it has only the
+    /// positions at which last states are needed: all, the predicted ones, or none (no call).
     fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
 
-    /// The end of a sequence, after everything that was needed of it.
+    /// Ends a sequence; called after everything that was needed of it.
     fn end(&mut self, _sequence: usize) {}
 }
 

@@ -1,4 +1,4 @@
-//! The heads of a model, and their names.
+//! The attention heads of a model, and their names.
 
 pub mod names;
 pub mod visibility;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-/// The numbers of layers and of heads per layer.
+/// Number of layers of a model, and of attention heads per layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeadGrid {
     pub layers: usize,
@@ -30,12 +30,12 @@ impl HeadGrid {
         self.layers * self.heads
     }
 
-    /// The index of a head in the list of all heads, layer by layer.
+    /// Returns the index of a head in the list of all heads, layer by layer.
     pub fn index(self, layer: usize, head: usize) -> usize {
         layer * self.heads + head
     }
 
-    /// Layer and head at an index of the list of all heads.
+    /// Returns (layer, head) at an index of the list of all heads, layer by layer.
     pub fn at(self, index: usize) -> (usize, usize) {
         (index / self.heads, index % self.heads)
     }
@@ -45,39 +45,39 @@ impl HeadGrid {
         HeadPlace { layer, head }
     }
 
-    /// All heads, layer by layer.
+    /// Yields all attention heads of the model, layer by layer.
     pub fn places(self) -> impl Iterator<Item = HeadPlace> {
         (0..self.count()).map(move |index| self.place(index))
     }
 
-    /// Whether `heads` are all heads, each once, layer by layer.
+    /// Whether `heads` are all heads of the model, each once, layer by layer.
     pub fn is(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
         heads.into_iter().eq(self.places())
     }
 
-    /// The first of `heads` that lies outside the grid.
+    /// Returns the first of `heads` that lies outside the grid; `None` if all lie inside.
     pub fn stray(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
         heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
 
-    /// Defect of a report whose `key` should list all heads.
+    /// Describes the defect of a report whose `key` does not list all heads in order; `None` if it does.
     pub fn missing_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
         (!self.is(heads)).then(|| format!("`{key}` does not have each head of the model once, layer by layer"))
     }
 
-    /// Defect of a report whose `key` should list heads of the model alone.
+    /// Describes the defect of a report whose `key` lists a head that the model lacks; `None` if it lists none.
     pub fn stray_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
         self.stray(heads).map(|stray| format!("`{key}` has {stray}, which the model has not"))
     }
 }
 
-/// The place of one head in a model; JSON has it with its name, `L7H9`.
+/// Layer and number of one attention head; JSON has them with its name, `L7H9`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "NamedHead", into = "NamedHead")]
 pub struct HeadPlace {
     /// Layer, counted from 0.
     pub layer: usize,
-    /// Head within the layer, counted from 0.
+    /// Attention head within the layer, counted from 0.
     pub head: usize,
 }
 
@@ -99,14 +99,14 @@ impl FromStr for HeadPlace {
     }
 }
 
-/// One head with its name.
+/// One attention head with its name.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct NamedHead {
     /// Layer, counted from 0.
     layer: usize,
-    /// Head within the layer, counted from 0.
+    /// Attention head within the layer, counted from 0.
     head: usize,
-    /// The name of the head, `L7H9`.
+    /// Name of the attention head, such as `L7H9`.
     name: String,
 }
 

@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 /// `V(i)` of docs/methodology/units.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Visibility {
-    /// The farthest place before the query; null if all before it can be seen.
+    /// Largest distance, in tokens, of a visible key before the query; null if all keys before it can be seen.
     pub before: Option<usize>,
-    /// The farthest place after the query; null if all after it can be seen.
+    /// Largest distance, in tokens, of a visible key after the query; null if all keys after it can be seen.
     pub after: Option<usize>,
 }
 
 impl Visibility {
     pub const ALL: Self = Self { before: None, after: None };
 
-    /// A query sees itself and every key before it.
+    /// Causal attention: a query sees itself and every key before it.
     pub const CAUSAL: Self = Self { before: None, after: Some(0) };
 
-    /// A query sees itself and the keys before it, `window` of them in all.
+    /// Causal attention in a window: a query sees itself and the `window - 1` keys before it.
     pub fn causal_window(window: usize) -> Self {
         Self { before: Some(window.saturating_sub(1)), ..Self::CAUSAL }
     }
 
-    /// A query sees the keys at most `reach` places away, on either side.
+    /// Attention in a window: a query sees the keys at most `reach` tokens before or after it.
     pub fn window(reach: usize) -> Self {
         Self { before: Some(reach), after: Some(reach) }
     }
@@ -37,7 +37,7 @@ impl Visibility {
         self.after == Some(0)
     }
 
-    /// The keys that a query sees in a sequence of `tokens`.
+    /// Returns the range of keys that a query sees in a sequence of `tokens` tokens.
     #[inline]
     pub fn keys(self, query: usize, tokens: usize) -> Range<usize> {
         let start = self.before.map_or(0, |before| query.saturating_sub(before));
@@ -45,7 +45,7 @@ impl Visibility {
         start..end
     }
 
-    /// The number of keys that a query sees in a sequence of `tokens`, `v(i)`.
+    /// Returns the number of keys that a query sees in a sequence of `tokens` tokens, `v(i)`.
     #[inline]
     pub fn count(self, query: usize, tokens: usize) -> usize {
         self.keys(query, tokens).len()
@@ -57,20 +57,20 @@ impl Visibility {
         if key < query { near(query - key, self.before) } else { near(key - query, self.after) }
     }
 
-    /// Whether every query of a range sees every key of a range.
+    /// Whether every query of the first range sees every key of the second range.
     pub fn sees_all(self, queries: &Range<usize>, keys: &Range<usize>) -> bool {
         // It is enough to check the ends of both ranges.
         let ends = |tokens: &Range<usize>| [tokens.start, tokens.end.saturating_sub(1)];
         ends(queries).into_iter().all(|query| ends(keys).into_iter().all(|key| self.sees(query, key)))
     }
 
-    /// Whether every query of a sequence of `tokens` sees every key.
+    /// Whether every query sees every key in a sequence of `tokens` tokens.
     #[inline]
     pub fn is_whole(self, tokens: usize) -> bool {
         [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
     }
 
-    /// The keys that a query sees, in words; `None` if it sees every key.
+    /// Describes the keys that a query sees, in words; `None` if it sees every key.
     pub fn words(self) -> Option<String> {
         let on_side = |farthest: Option<usize>, side: &str| match farthest {
             None => format!("every token {side} it"),
@@ -85,7 +85,8 @@ impl Visibility {
         }
     }
 
-    /// The queries of a sequence in tiles, with the keys that any query of a tile sees; one tile if every query sees every key.
+    /// Splits the queries of a sequence into tiles, with the keys that any query of a tile sees. One tile if every query sees
+    /// every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
         let rows = if self.is_whole(tokens) { tokens.max(1) } else { TILE };
         (0..tokens).step_by(rows).map(move |start| {
@@ -96,24 +97,24 @@ impl Visibility {
         })
     }
 
-    /// The intersection of two visibilities.
+    /// Returns the intersection of two visibilities: a key is visible if it is in both.
     pub fn and(self, other: Self) -> Self {
         let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
     }
 }
 
-/// Consecutive queries, and the keys that any of them sees.
+/// A tile of attention: consecutive queries, and the range of keys that any of them sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
     pub queries: Range<usize>,
     pub keys: Range<usize>,
 }
 
-/// Queries per tile: enough for a fast product, and few enough that, in windows of a hundred keys, most see most of its keys.
+/// Queries per tile: enough for a fast product, yet few enough that most see most keys of the tile, in windows of a hundred keys.
 const TILE: usize = 64;
 
-/// A model's layers in classes by the keys that they see; layers of a class have one chance level.
+/// The layers of a model in classes by the keys that their queries see. Layers of a class have one chance level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<LayerClass>", into = "Vec<LayerClass>")]
 pub struct LayerClasses {
@@ -123,15 +124,15 @@ pub struct LayerClasses {
     of_layers: Vec<usize>,
 }
 
-/// The layers that see the same keys.
+/// A class of layers whose queries see the same keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerClass {
-    /// The layers, counted from 0.
+    /// Layers of the class, counted from 0; empty if all layers are in one class.
     pub layers: Vec<usize>,
-    /// The farthest place before a query that it sees; null if all before it can be seen.
+    /// Largest distance, in tokens, of a visible key before the query; null if all keys before it can be seen.
     // Not a flattened `Visibility`: the format of partials does not support `serde(flatten)`.
     pub before: Option<usize>,
-    /// The farthest place after the query; null if all after it can be seen.
+    /// Largest distance, in tokens, of a visible key after the query; null if all keys after it can be seen.
     pub after: Option<usize>,
 }
 
@@ -142,14 +143,14 @@ impl LayerClass {
 }
 
 impl Default for LayerClasses {
-    /// One class, whose queries see every key.
+    /// Makes one class of all layers, whose queries see every key.
     fn default() -> Self {
         Self::new(&[])
     }
 }
 
 impl LayerClasses {
-    /// Groups layers by what they see, one entry a layer; without entries, every layer sees every key.
+    /// Groups layers by their visibilities, one entry for each layer. Without entries, every layer sees every key.
     pub fn new(layers: &[Visibility]) -> Self {
         let mut kinds: Vec<Visibility> = Vec::new();
         let class = |layer: &Visibility| {
@@ -187,7 +188,7 @@ impl LayerClasses {
         self.kinds.iter().fold(Visibility::ALL, |all, kind| all.and(*kind))
     }
 
-    /// Whether no layer sees a key after its query: the model is a decoder.
+    /// Whether no query of any layer sees a key after it: the model is a decoder.
     pub fn are_causal(&self) -> bool {
         self.kinds.iter().all(|kind| kind.is_causal())
     }
@@ -203,7 +204,7 @@ impl LayerClasses {
 }
 
 impl From<LayerClasses> for Vec<LayerClass> {
-    /// Empty if every layer sees every key. A class of all layers lists no layers.
+    /// Converts the classes to a list, which is empty if every layer sees every key. A class of all layers lists no layers.
     fn from(classes: LayerClasses) -> Self {
         if classes.are_whole() {
             return Self::new();

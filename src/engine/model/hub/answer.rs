@@ -15,8 +15,8 @@ impl Answer {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// The requested wait before a retry: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the seconds until its
-    /// quota resets (draft-ietf-httpapi-ratelimit-headers).
+    /// The wait before a retry that the response requests: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the
+    /// seconds until its quota resets (draft-ietf-httpapi-ratelimit-headers).
     pub(super) fn wait(&self) -> Option<Duration> {
         let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
         let reset = || {
@@ -26,13 +26,13 @@ impl Answer {
         after.or_else(reset).map(Duration::from_secs)
     }
 
-    /// The offset of the first byte in a response to a range request.
+    /// Returns the offset of the first byte in a response to a range request; `None` without a valid `Content-Range`.
     pub(super) fn range_start(&self) -> Option<u64> {
         self.header("content-range")?.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
     }
 }
 
-/// `https://host:port` of a URL.
+/// Returns the origin of a URL, `https://host:port`.
 pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);

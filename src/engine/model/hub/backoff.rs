@@ -13,7 +13,7 @@ pub(super) enum Failure {
     /// A temporary failure: no response, or one that asks for a retry. The cache may be used instead.
     Unavailable {
         error: Error,
-        /// The wait that the Hub requests, if any.
+        /// Wait before a retry that the Hub requests, if any.
         wait: Option<Duration>,
     },
     /// A permanent failure, which a retry would not change.
@@ -32,16 +32,16 @@ pub(super) fn unavailable(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }
 
-/// Bounded exponential backoff: pauses of 1, 2, 4, ... times the first one, for a limited number of tries.
+/// Bounded exponential backoff: pauses of 1, 2, 4 and then always 8 times the first one, for a limited number of tries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
     pub(super) tries: u32,
     pub(super) first: Duration,
 }
 
-/// The longest pause, in multiples of the first one.
+/// Longest pause between tries, in multiples of the first pause.
 const GROWTH: u32 = 8;
-/// The longest requested wait that is granted; for a longer one, the run fails and asks the user to come back.
+/// Longest wait before a retry that the Hub may request. For a longer one, the run fails and asks the user to come back.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 impl Backoff {
@@ -63,7 +63,7 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Waits after a temporary failure, so that the caller can try again.
-    /// Fails with the failure itself and the number of tries, if it is permanent or no tries are left.
+    /// Fails with the failure itself if it is permanent or no tries are left; the message then has the number of tries.
     pub(super) fn failed(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
         let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
         self.failures += 1;
@@ -87,7 +87,8 @@ impl Attempts {
         Ok(())
     }
 
-    /// The pause before the next try, at least as long as the server asks; `None` if no tries are left.
+    /// Returns the pause before the next try, at least as long as the server asks. `None` if no tries are left or it asks too
+    /// much.
     fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
         let asked = asked.unwrap_or_default();
         let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);

@@ -15,10 +15,10 @@ use super::digest::{Digest, ExpectedFile};
 use super::environment::{Environment, WAY_OUT};
 use crate::system::errors::Facts;
 
-/// Maximum number of redirects.
+/// Maximum number of redirects that a request follows.
 const HOPS: usize = 5;
 
-/// Time limit for the description of a model.
+/// Time limit for the body of the Hub's description of a model.
 const INFO_TIME: Duration = Duration::from_secs(60);
 
 pub(super) struct Client<'a> {
@@ -31,9 +31,9 @@ pub(super) struct Client<'a> {
     repo: ApiRepo,
 }
 
-/// The location of a file, and the facts that are known before its download.
+/// The location of a file on the Hub, and the size and digest that it must have.
 pub(super) struct Remote {
-    /// The name of the content; a valid file name.
+    /// The file's `ETag`, which names its content; a valid file name.
     pub(super) etag: String,
     pub(super) expected: ExpectedFile,
     url: String,
@@ -74,10 +74,10 @@ impl<'a> Client<'a> {
         Err(self.endless("the description"))
     }
 
-    /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes: on
-    /// another of its paths for small files, on another host, which must not see the token, for large ones. So redirects are
-    /// followed here, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits for small
-    /// files (hf-hub issue 141), and trusts their size.
+    /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes. Small
+    /// files are on another path of the Hub, large ones on another host, which must not see the token. So redirects are followed
+    /// here, one by one. `ApiRepo::download` of hf-hub 0.5 requires a `Content-Range`, which the Hub omits for small files
+    /// (hf-hub issue 141), and trusts their size.
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
@@ -125,8 +125,8 @@ impl<'a> Client<'a> {
         Err(self.endless(file))
     }
 
-    /// The size and digest that a file must have, from the description of the model or else from the response with its location.
-    /// A file without them cannot be checked, and never enters the cache.
+    /// Returns the size and digest that a file must have, from the model's description or else the response with the file's
+    /// location. Fails if neither has them, or the digests differ. A file that cannot be checked never enters the cache.
     fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
         let described = commit.expected(file);
@@ -147,7 +147,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Begins to fetch a file at byte `start`, or at 0 if the server does not support ranges. Returns the offset and the body.
+    /// Begins to fetch a file at byte `start`, or at 0 if the server does not support ranges. Returns (offset, body).
     pub(super) fn open(
         &self,
         remote: &mut Remote,
@@ -203,8 +203,8 @@ impl<'a> Client<'a> {
         Ok(next)
     }
 
-    /// Sends one request: with the token only on the Hub's own host, with a range if `start` is above 0, and with the time limit
-    /// `body` for the body. Redirects are returned, not followed.
+    /// Sends one request, with a range if `start` is above 0. Only the Hub's own host gets the token. `body` is the time limit
+    /// for the body. Redirects are returned, not followed.
     fn get(&self, url: &str, start: u64, body: Option<Duration>) -> Result<Answer, Failure> {
         // A compressed response has neither the size nor the ETag of the file.
         let mut request = self.repo.info_request().uri(url).header("Accept-Encoding", "identity");

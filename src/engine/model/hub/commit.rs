@@ -16,12 +16,12 @@ use crate::system::errors::Facts;
 pub(super) struct Commit {
     pub(super) sha: String,
     pub(super) names: BTreeSet<String>,
-    /// The size and digest of each file for which the Hub states them in advance.
+    /// Size and digest of each file for which the Hub's description states them, by file name.
     expected: BTreeMap<String, ExpectedFile>,
 }
 
 impl Commit {
-    /// Reads the description of the model `id` that `endpoint` gave.
+    /// Parses the description of the model `id` that `endpoint` sent. Fails if the body is none, or its commit is no valid name.
     pub(super) fn read(body: impl Read, endpoint: &str, id: &str) -> Result<Self, Failure> {
         // The description of a model with ten thousand files has about three megabytes.
         let Info { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
@@ -50,7 +50,7 @@ impl Commit {
     }
 }
 
-/// The fields in use of a model's description (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
+/// Fields that are read from the Hub's description of a model (<https://huggingface.co/docs/hub/api>, with `blobs=true`).
 #[derive(Deserialize)]
 struct Info {
     sha: String,
@@ -73,7 +73,8 @@ struct LargeFile {
 }
 
 impl Sibling {
-    /// The stated size and digest. A large file has them in `lfs`, because its `blobId` is the hash of a pointer to it.
+    /// Returns the stated size and digest of a file. A large file has them in `lfs`, as its `blobId` is the hash of a pointer to
+    /// it.
     fn expected(&self) -> Option<ExpectedFile> {
         let (name, bytes) = match &self.lfs {
             Some(LargeFile { sha256, size }) => (sha256, *size),

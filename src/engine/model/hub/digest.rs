@@ -27,7 +27,7 @@ impl Digest {
         (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { of_git: value.len() == 40, value })
     }
 
-    /// A hasher of the digest's kind, for content of this many bytes.
+    /// Starts a hasher of the digest's algorithm, for content of this many bytes.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
         if self.of_git {
             Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0")))
@@ -36,7 +36,7 @@ impl Digest {
         }
     }
 
-    /// Fails if a file has another digest, or cannot be read.
+    /// Checks a file against this digest. Fails if the file has another digest, or cannot be read.
     pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
         let found = if self.of_git {
             let mut hasher = self.begin(file.size());

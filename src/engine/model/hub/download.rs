@@ -1,4 +1,4 @@
-//! Downloads a file into the cache, whole and as expected, or not at all.
+//! Downloads a file into the Hub cache. It gets there with the expected size and digest, or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,8 +28,8 @@ pub(super) struct Download<'a> {
 }
 
 impl Download<'_> {
-    /// Fetches the file. If the download breaks off, its bytes are kept, and the next try, in this run or a later one, requests
-    /// the rest. The file becomes a blob only if its size and digest are right.
+    /// Fetches the file. If the download breaks off, its bytes are kept, and the next try, in this run or a later one, continues
+    /// after them. The file becomes a blob of the cache only if its size and digest are right.
     pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
         let mut attempts = backoff.begin();
         // The most bytes present so far; as long as this grows, connections may break off any number of times.
@@ -50,7 +50,7 @@ impl Download<'_> {
         }
     }
 
-    /// One try; raises `most` to the number of bytes present, unless they came too slowly.
+    /// Tries the download once. Raises `most` to the number of bytes present, unless they came too slowly.
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.most)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;
@@ -78,7 +78,7 @@ impl Download<'_> {
         Ok(self.cache.link(&self.commit.sha, self.file, &remote.etag)?)
     }
 
-    /// Receives the rest of the file into `partial`, and checks its size and digest.
+    /// Receives the missing bytes of the file into `partial`, and checks its size and digest.
     fn receive(&self, remote: &mut Remote, partial: &mut Partial, rate: &mut Rate) -> Result<(), Failure> {
         let mut resumed = partial.bytes > 0;
         let expected = remote.expected.bytes;
@@ -102,7 +102,7 @@ impl Download<'_> {
         })
     }
 
-    /// Copies the body until it ends or exceeds the expected size.
+    /// Copies the body of a response into `partial`, until it ends or exceeds the expected size.
     fn copy(&self, body: &mut dyn Read, expected: u64, partial: &mut Partial, rate: &mut Rate) -> Result<(), Failure> {
         let broke_off = |bytes: u64| format!("the connection broke off after {bytes} of {expected} bytes");
         let mut chunk = vec![0; 1 << 16];
@@ -121,7 +121,7 @@ impl Download<'_> {
         if partial.bytes < expected { Err(unavailable(anyhow!(broke_off(partial.bytes)))) } else { Ok(()) }
     }
 
-    /// Fails unless a download is the expected file.
+    /// Fails if the downloaded file has another size or digest than expected.
     fn check(&self, ExpectedFile { bytes, digest }: &ExpectedFile, partial: &Partial) -> Result<()> {
         let enough = *bytes == partial.bytes;
         ensure!(enough, "more than the {bytes} bytes came that the Hub promised, and were thrown away");
@@ -148,7 +148,7 @@ impl Rate {
         Self { window: piece_timeout * 3, began: Instant::now(), bytes: 0, was_slow: false }
     }
 
-    /// Counts received bytes. Fails if too few came in a window that has ended.
+    /// Counts received bytes. Fails if a time window has ended with fewer than [`SLOWEST`] bytes a second.
     fn ensure(&mut self, read: usize) -> Result<()> {
         self.bytes += read;
         if self.began.elapsed() < self.window {
@@ -167,12 +167,12 @@ struct Partial<'a> {
     file: File,
     bytes: u64,
     hash: Hasher,
-    /// The hasher before any bytes.
+    /// Hasher that has read no bytes, for a new beginning.
     empty: Hasher,
 }
 
 impl<'a> Partial<'a> {
-    /// Opens an incomplete download, to resume it.
+    /// Opens an incomplete download to resume it, and hashes the bytes that are there.
     fn open(path: &'a Path, expected: &ExpectedFile) -> io::Result<Self> {
         let file = shared::open(path)?;
         let empty = expected.digest.begin(expected.bytes);

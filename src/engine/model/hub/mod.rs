@@ -23,8 +23,8 @@ use commit::Commit;
 use download::Download;
 use environment::{Environment, Offline};
 
-/// The files of a Hub model, with settings from the process's environment; with `offline` from the cache alone. If the Hub does
-/// not answer, it is asked again, unless `patient` is false because the name may be misspelt.
+/// Finds the files of a Hub model, and downloads missing ones. Settings come from environment variables; `offline` forbids
+/// requests to the Hub. A Hub that does not answer is asked again, unless `patient` is false because the name may be misspelt.
 pub(super) fn resolve(
     id: &str,
     revision: &str,

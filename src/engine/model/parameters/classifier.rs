@@ -1,5 +1,5 @@
-//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`).
-//! Encoders classify sequences at the first token, decoders at the last one, which alone has seen all others.
+//! Heads that classify sequences or tokens (transformers' `...ForSequenceClassification`, `...ForTokenClassification`). Encoders
+//! classify sequences at the first token, decoders at the last one, which alone has seen all others.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The heads of encoders: the families that have it, the layer before the classes, its activation, and the last layer.
+/// Sequence classifiers of encoders: (families that have it, layer before the class scores, its activation, last layer).
 const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
     (&["bert", "ernie"], "pooler.dense", Activation::Tanh, "classifier"),
     (&["albert"], "pooler", Activation::Tanh, "classifier"),
@@ -24,13 +24,13 @@ const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
     (&["deberta", "deberta-v2"], "pooler.dense", Activation::Gelu, "classifier"),
 ];
 
-/// The output of a decoder's head, which has no bias.
+/// Tensor name of the last layer of a decoder's classification head, which has no bias.
 const OF_DECODERS: &str = "score";
 
-/// The name of a token classifier's last layer, in most models and in most decoders.
+/// Tensor names of a token classifier's last layer: `[in most models, in most decoders]`.
 const OF_TOKENS: [&str; 2] = ["classifier", OF_DECODERS];
 
-/// The things that a head classifies.
+/// The units that a classification head classifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Classified {
     Sequences,
@@ -45,7 +45,8 @@ impl Classified {
         }
     }
 
-    /// Fails if `architectures` says that the head classifies the other things; tensor names may not tell the two apart.
+    /// Fails if the `architectures` of `config.json`, `classes`, say that the head classifies tokens instead of sequences or the
+    /// reverse. Tensor names may not tell the two apart.
     fn ensure_trained(self, classes: &[String]) -> Result<()> {
         let [what, other, ending] = match self {
             Self::Sequences => ["sequences", "tokens", "ForTokenClassification"],
@@ -70,7 +71,7 @@ pub struct Labels {
     pub count: usize,
     /// Class names by number; empty unless `config.json` names every class.
     pub names: Vec<String>,
-    /// Whether the last token of a sequence is classified, and not the first one.
+    /// Whether the last token of a sequence is classified instead of the first one.
     pub at_end: bool,
 }
 
@@ -82,9 +83,9 @@ struct ClassifierConfig {
     #[serde(default)]
     id2label: BTreeMap<usize, String>,
     problem_type: Option<String>,
-    /// Activation of DeBERTa's layer before the classes.
+    /// Activation of DeBERTa's layer before the class scores.
     pooler_hidden_act: Option<Activation>,
-    /// Activation of ModernBERT's layer before the classes of tokens.
+    /// Activation of ModernBERT's layer before the class scores of tokens.
     classifier_activation: Option<Activation>,
     #[serde(default)]
     classifier_bias: bool,
@@ -162,7 +163,7 @@ impl Labels {
         Self { count, names: if is_each { id2label.into_values().collect() } else { Vec::new() }, at_end }
     }
 
-    /// The number of a class, given by its name or its number.
+    /// Returns the number of the class with the name or number `label`; `None` if there is none.
     pub fn number(&self, label: &str) -> Option<u32> {
         let of_name = self.names.iter().position(|name| name == label);
         let number = || label.parse().ok().filter(|&number| number < self.count);

@@ -11,14 +11,14 @@ use crate::model::weights::Tensors;
 /// A layer's score terms between the content of one token and the distance to the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Disentangled {
-    /// `[places, heads * head_dim]`: position keys, for the product with a token's query.
+    /// `[places, heads * head_dim]`: a position key for each relative position, for the product with a token's query.
     pub keys: Option<Vec<f32>>,
-    /// `[places, heads * head_dim]`: position queries, for the product with a token's key.
+    /// `[places, heads * head_dim]`: a position query for each relative position, for the product with a token's key.
     pub queries: Option<Vec<f32>>,
     pub places: Places,
 }
 
-/// The embeddings of places, `[places, hidden]`, which each layer projects to position keys and queries.
+/// Loads the embeddings of relative positions, `[places, hidden]`, which each layer projects to position keys and queries.
 pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: &Config) -> Result<Vec<f32>> {
     let (hidden, epsilon) = (config.hidden_size, config.layer_norm_eps);
     let mut table = tensors.tensor(&format!("{}.weight", names.table), &[names.places.rows(), hidden])?;
@@ -39,8 +39,8 @@ pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: 
 }
 
 impl Disentangled {
-    /// Projects the embeddings of places for a layer; `projection` loads a linear layer, given its name and whether it has a
-    /// bias.
+    /// Projects the embeddings of relative positions, `places`, for a layer. `projection` loads a linear layer, given its name
+    /// and whether it has a bias.
     pub(super) fn load(
         places: &[f32],
         names: &DisentangledNames,

@@ -27,15 +27,15 @@ pub use prediction::{Objective, PredictionHead, Transform};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embeddings {
-    /// `[vocab, embedding width]`
+    /// Word embeddings, `[vocab, embedding width]`.
     pub words: Arc<Vec<f32>>,
-    /// `[max_positions, embedding width]`, plus the constant that a family adds to plain text; `None` unless absolute.
+    /// Position embeddings, `[max_positions, embedding width]`, plus a family's constant for plain text; `None` unless absolute.
     pub positions: Option<Vec<f32>>,
-    /// `[segments, embedding width]`; `None` in a family without segments.
+    /// Segment embeddings, `[segments, embedding width]`; `None` in a family without segments.
     pub segments: Option<Vec<f32>>,
-    /// Norm of the sum of embeddings; `None` if the layers normalise it.
+    /// Norm of the sum of word, position and segment embeddings; `None` if the layers normalise it.
     pub norm: Option<Norm>,
-    /// `[hidden, embedding width]`, after the norm; `None` if embeddings are as wide as hidden states.
+    /// Projection after the norm, `[hidden, embedding width]`; `None` if embeddings are as wide as hidden states.
     pub projection: Option<Linear>,
 }
 
@@ -46,24 +46,24 @@ pub struct Layer {
     pub query_key_value: Linear,
     /// Norms of queries and of keys, before rotation: within each head, `[head_dim]`, or over all heads, `[heads * head_dim]`.
     pub query_key_norms: Option<[Norm; 2]>,
-    /// The rotation of queries and keys by their positions.
+    /// Rotation of queries and keys by their positions; `None` without rotary positions.
     pub rotary: Option<Arc<RotaryAngles>>,
     /// `[2 * max_positions - 1, head_dim]`: an embedding of each distance, query less key, if positions are relative.
     pub distances: Option<Vec<f32>>,
-    /// The score terms between a distance and the content of either token.
+    /// Score terms between a distance and the content of either token (DeBERTa).
     pub disentangled: Option<Disentangled>,
     pub position_bias: Option<Arc<PositionBias>>,
-    /// The output projection of the heads.
+    /// Output projection of the attention heads.
     pub attention_output: Linear,
-    /// Norm of the sum with the residual stream; pre-norm: of the heads' input. `None` if there is no norm.
+    /// Norm of the attention output plus the residual stream; in pre-norm layers, of the heads' input. `None` without a norm.
     pub attention_norm: Option<Norm>,
     /// The feed-forward layer before the activation; in a gated linear unit the gate, then the part that it multiplies.
     pub intermediate: Linear,
     /// The feed-forward layer after the activation.
     pub output: Linear,
-    /// Norm of the sum with the residual stream; pre-norm: of the input of `intermediate`.
+    /// Norm of the feed-forward output plus the residual stream; in pre-norm layers, of the input of `intermediate`.
     pub output_norm: Norm,
-    /// Norms of the outputs of the two blocks, before they are added to the residual stream.
+    /// Norms of the outputs of `[attention block, feed-forward block]`, before they are added to the residual stream.
     pub write_norms: Option<[Norm; 2]>,
 }
 
@@ -76,7 +76,7 @@ pub struct RotaryAngles {
 }
 
 impl RotaryAngles {
-    /// The cosines and sines at a position, each `[pairs]`.
+    /// Yields (cosine, sine), times `factor`, of each pair's angle at a position.
     pub fn at(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
         self.frequencies.iter().map(move |&frequency| {
             let (sine, cosine) = (position as f32 * frequency).sin_cos();
@@ -85,10 +85,10 @@ impl RotaryAngles {
     }
 }
 
-/// The name of the embeddings that an encoder and a decoder share.
+/// Tensor name of the embeddings that an encoder and a decoder share.
 const SHARED: &str = "shared";
 
-/// Other names of these embeddings in checkpoints, and whether a name counts only in models that tie input and output.
+/// Other tensor names of embeddings shared by encoder and decoder: (name, whether only models that tie input and output have it).
 const SHARED_EMBEDDINGS: [(&str, bool); 3] =
     [("encoder.embed_tokens.weight", false), ("decoder.embed_tokens.weight", false), ("lm_head.weight", true)];
 
@@ -138,12 +138,12 @@ impl Names {
     }
 }
 
-/// Parts that layers have in common, loaded once.
+/// Parameters that several layers use, loaded once.
 struct Shared {
-    /// The rotation of each layer, by its number.
+    /// Rotation of queries and keys in each layer, by the layer's number.
     rotary: Vec<Option<Arc<RotaryAngles>>>,
     position_bias: Option<Arc<PositionBias>>,
-    /// `[places, hidden]`: the embeddings of places, which each layer projects to position keys and queries.
+    /// `[places, hidden]`: embeddings of relative positions, which each layer projects to position keys and queries.
     places: Option<Vec<f32>>,
 }
 
@@ -240,8 +240,8 @@ impl Layer {
         })
     }
 
-    /// A copy with queries and keys, `width` values each, times a factor, so that query–key products scale with its square. It
-    /// scales the norms of normalised queries and keys instead, and disentangled position keys and queries too.
+    /// Copies the layer with its queries and keys, `width` values each, times `factor`: query–key products scale with its square.
+    /// Query–key norms are scaled instead, where there are any; disentangled position keys and queries are scaled as well.
     #[must_use]
     pub fn sharpened(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
@@ -265,11 +265,11 @@ impl Layer {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
-    /// Whether a head of width `size` writes a constant: its value weights, or its inputs of the output projection, are all 0.
+    /// Whether an attention head of width `size` writes a constant: its weights in the value or the output projection are all 0.
     ///
     /// Attention rows sum to one, so a head without value weights writes its value bias everywhere, and a head without output
-    /// weights writes nothing. Its queries and keys may be intact, so that it attends like any other head. `PrunedWeights` leaves
-    /// such heads.
+    /// weights writes nothing. Its queries and keys may be intact, so that it attends like any other. `PrunedWeights` leaves such
+    /// heads.
     fn is_constant(&self, head: usize, size: usize) -> bool {
         let are_zero = |weights: &[f32]| weights.iter().all(|weight| *weight == 0.0);
         // Queries, keys and values are stacked, each with a copy for every head.
@@ -300,14 +300,14 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The final norm and the prediction head, if the head multiplies the norm's output directly by the token vectors.
+    /// Returns (final norm, prediction head) if the head multiplies the norm's output directly by the token vectors.
     pub fn direct_head(&self) -> Option<(&Norm, &PredictionHead)> {
         let is_as_wide = |head: &&PredictionHead| head.decoder.is_some() || self.embeddings.projection.is_none();
         let head = self.prediction.as_ref().filter(|head| head.transform.is_none()).filter(is_as_wide)?;
         self.final_norm.as_ref().map(|norm| (norm, head))
     }
 
-    /// Loads the parameters that `architecture` implies, layers in parallel.
+    /// Loads the parameters of a model of `architecture`, layers in parallel.
     /// Fails if a tensor is missing, has another shape, or holds a value that is not finite.
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
         let config = &architecture.config;
@@ -335,19 +335,19 @@ impl Parameters {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }
 
-    /// These parameters with a classification head as the prediction head.
+    /// Sets a classification head as the prediction head.
     pub fn with_classifier(self, head: PredictionHead) -> Self {
         Self { prediction: Some(head), ..self }
     }
 
-    /// Every linear layer once, without the class vectors of the prediction head.
+    /// Yields every linear layer once, without the class vectors of the prediction head.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);
         let transform = self.prediction.as_mut().and_then(|head| head.transform.as_mut());
         layers.chain(&mut self.embeddings.projection).chain(transform.map(|transform| &mut transform.dense))
     }
 
-    /// The heads that write a constant whatever they attend to, except heads that the checkpoint lacks.
+    /// Lists the attention heads that write a constant whatever they attend to, except heads that the checkpoint lacks.
     pub fn constant_heads(&self) -> Vec<HeadPlace> {
         let size = self.config.head_dim();
         let of_layer = |(number, layer): (usize, &Layer)| {
@@ -358,7 +358,7 @@ impl Parameters {
         self.layers().enumerate().flat_map(of_layer).collect()
     }
 
-    /// The layers of the model, bottom-up.
+    /// Yields the layers of the model, bottom-up; shared layers occur several times.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         self.order.iter().map(|&place| &self.layers[place])
     }

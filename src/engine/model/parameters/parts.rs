@@ -7,23 +7,23 @@ use crate::model::weights::Tensors;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Linear {
-    /// `[outputs, inputs]`
+    /// Weight matrix, `[outputs, inputs]` row-major.
     pub weight: Vec<f32>,
-    /// `[outputs]`
+    /// Bias of each output, `[outputs]`.
     pub bias: Vec<f32>,
 }
 
-/// The parameters of a norm; its kind, layer norm or RMS norm, is one for the whole model.
+/// The parameters of a layer norm or RMS norm; all norms of a model are of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
-    /// `[width]`
+    /// Factor of each dimension, `[width]`.
     pub weight: Vec<f32>,
-    /// `[width]`
+    /// Shift of each dimension, `[width]`.
     pub bias: Vec<f32>,
 }
 
 impl Linear {
-    /// Loads a layer of `[outputs, inputs]`.
+    /// Loads the linear layer `name` of `shape` `[outputs, inputs]`; without `biased`, its bias is 0.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], biased: bool) -> Result<Self> {
         let weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         Ok(Self { weight, bias: bias(tensors, name, shape[0], biased)? })
@@ -46,7 +46,7 @@ impl Linear {
         all
     }
 
-    /// The layer with some of its outputs, in the given order.
+    /// Returns a layer with only the given `outputs` of this one, in their order.
     pub(super) fn select(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
         let mut selected = Self::default();
@@ -57,7 +57,7 @@ impl Linear {
         selected
     }
 
-    /// Extends the outputs from the `present` heads (ascending) to all `heads`, with zeros for the others.
+    /// Extends the outputs from the `present` attention heads (ascending) to all `heads`, with zeros for the others.
     pub(super) fn with_outputs_of(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
@@ -78,7 +78,7 @@ impl Linear {
         Self { weight, ..self }
     }
 
-    /// A grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer: 0 for inputs of other groups.
+    /// Loads a grouped convolution of width 1, `[outputs, inputs / groups, 1]`, as a linear layer; weights between groups are 0.
     pub(super) fn grouped(tensors: &impl Tensors, name: &str, shape: [usize; 2], groups: usize) -> Result<Self> {
         let [outputs, inputs] = shape;
         let (rows, columns) = (outputs / groups, inputs / groups);
@@ -107,12 +107,12 @@ fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> V
     all
 }
 
-/// The bias of a part that has one, or zeros.
+/// Loads the bias of the part `name`, `[outputs]`; zeros unless `biased`.
 fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Result<Vec<f32>> {
     if biased { tensors.tensor(&format!("{name}.bias"), &[outputs]) } else { Ok(vec![0.0; outputs]) }
 }
 
-/// The constant that a family adds to the embedding of every token of plain text, `[width]`.
+/// Computes the constant that a family adds to the embedding of every token of plain text, `[width]`.
 pub(super) fn plain_text(tensors: &impl Tensors, names: &PlainText, width: usize) -> Result<Vec<f32>> {
     match names {
         PlainText::Rows(rows) => sum(tensors, rows, width),
@@ -136,7 +136,7 @@ fn sum(tensors: &impl Tensors, rows: &[TableRow], width: usize) -> Result<Vec<f3
     Ok(sum)
 }
 
-/// `W x + b`.
+/// Applies a linear layer: `W x + b`.
 fn apply(Linear { weight, bias }: &Linear, x: &[f32]) -> Vec<f32> {
     let product = |(row, bias): (&[f32], &f32)| row.iter().zip(x).fold(*bias, |sum, (w, x)| w.mul_add(*x, sum));
     weight.chunks_exact(x.len()).zip(bias).map(product).collect()

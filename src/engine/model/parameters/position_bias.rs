@@ -8,22 +8,22 @@ use crate::model::weights::Tensors;
 pub enum PositionBias {
     /// A bias of each head for each bucket of distances (Raffel et al. 2020, section 2.1).
     Buckets {
-        /// `[buckets, heads]`
+        /// Bias for each bucket of distances in each attention head, `[buckets, heads]`.
         weight: Vec<f32>,
-        /// The number of buckets, half of them for each direction.
+        /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// The distance from which on all distances are in the last bucket.
+        /// Distance in tokens from which on all distances of one direction are in the last bucket.
         furthest: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the head.
     Slopes {
-        /// `[heads]`
+        /// Slope of each attention head, `[heads]`.
         slopes: Vec<f32>,
     },
 }
 
 impl PositionBias {
-    /// Loads a table, `[rows, heads]`, whose first rows belong to the buckets.
+    /// Loads a bias table of shape `[rows, heads]`, whose first rows are the buckets; `buckets` is `[their number, furthest]`.
     pub(super) fn load(tensors: &impl Tensors, name: &str, shape: [usize; 2], buckets: [usize; 2]) -> Result<Self> {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, furthest] = buckets;
@@ -31,8 +31,8 @@ impl PositionBias {
         Ok(Self::Buckets { weight, buckets, furthest })
     }
 
-    /// The slopes of ALiBi: `2^(-8 h / n)` for `h` from 1 to `n`, if `n` heads are a power of two. Otherwise the slopes of the
-    /// next smaller power of two, then every second slope of the next larger one (the authors' released code).
+    /// Computes the slopes of ALiBi: `2^(-8 h / n)` for `h` from 1 to `n`, if `n` heads are a power of two. Otherwise the slopes
+    /// of the next smaller power of two, then every second slope of the next larger one (the authors' released code).
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
@@ -41,7 +41,7 @@ impl PositionBias {
         Self::Slopes { slopes: (0..below).map(|place| power(below, place)).chain(more).collect() }
     }
 
-    /// The term of a head, among `heads`, at a distance, key less query.
+    /// Returns the score term of one of `heads` attention heads at a distance, key position less query position.
     pub fn at(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
             Self::Buckets { weight, buckets, furthest } => weight[bucket(distance, *buckets, *furthest) * heads + head],
@@ -50,8 +50,8 @@ impl PositionBias {
     }
 }
 
-/// The bucket of a distance, key less query. Each direction has half of the buckets: half of these hold one distance each, the
-/// others ever longer spans, the last one all distances from `furthest` on.
+/// Returns the bucket of a distance, key position less query position. Each direction has half of the buckets. The first half of
+/// these hold one distance each, the others ever longer ranges, and the last one all distances from `furthest` on.
 fn bucket(distance: isize, buckets: usize, furthest: usize) -> usize {
     let half = buckets / 2;
     let exact = half / 2;

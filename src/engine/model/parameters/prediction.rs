@@ -9,33 +9,33 @@ use crate::model::config::{Activation, Config};
 use crate::model::families::{Architecture, DiscriminatorNames, TokenHeadNames, TransformNames};
 use crate::model::weights::Tensors;
 
-/// The name of a decoder's sequence classifier (transformers' `GenericForSequenceClassification`).
+/// Prefix of the tensor names of a decoder's sequence classifier (transformers' `GenericForSequenceClassification`).
 const CLASSIFIER: &str = "score.";
 
-/// The task that a model was trained for, token by token.
+/// The prediction task that a model, or its classification head, was trained for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Masked tokens are to be predicted: the classes are the vocabulary (Devlin et al. 2019, 3.1).
+    /// Prediction of masked tokens: the classes are the vocabulary (Devlin et al. 2019, 3.1).
     MaskedTokens,
-    /// Tokens that stand for others are to be detected: the classes are original, 0, and replaced, 1 (Clark et al. 2020,
-    /// section 2).
+    /// Detection of tokens that were replaced: the classes are original, 0, and replaced, 1 (Clark et al. 2020, section 2).
     ReplacedTokens,
-    /// The next token is to be predicted from those before it: the classes are the vocabulary (Radford et al. 2019, section 2).
+    /// Prediction of the next token from those before it: the classes are the vocabulary (Radford et al. 2019, section 2).
     NextTokens,
-    /// The class of a whole sequence is to be predicted, by a head that was trained afterwards (Devlin et al. 2019, 4.1).
+    /// Classification of sequences, by a head that was trained afterwards (Devlin et al. 2019, 4.1).
     SequenceClasses,
-    /// The class of each token is to be predicted, by a head that was trained afterwards (Devlin et al. 2019, 5.3).
+    /// Classification of tokens, by a head that was trained afterwards (Devlin et al. 2019, 5.3).
     TokenClasses,
 }
 
 impl Objective {
-    /// Whether tokens are predicted, so that a model has a loss on any text.
+    /// Whether the model has a loss on any text, because it predicts tokens or detects replaced ones.
     pub fn is_of_tokens(self) -> bool {
         !matches!(self, Self::SequenceClasses | Self::TokenClasses)
     }
 
-    /// The objective of a checkpoint's head; `has` says whether any tensor name begins with a prefix.
+    /// Finds the training task of a checkpoint's prediction head; `None` without a supported one. `has` says whether any tensor
+    /// name begins with a prefix.
     pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         let is_decoder = config.visibility.are_causal();
@@ -51,7 +51,7 @@ impl Objective {
         }
     }
 
-    /// Why a checkpoint's head cannot be used, if it is a known unsupported one.
+    /// Says why a checkpoint's prediction head cannot be used; `None` unless it is a known unsupported one.
     pub fn refused(has: impl Fn(&str) -> bool) -> Option<&'static str> {
         // DeBERTa version 3 was trained with this head, and has the other one as well.
         if has("mask_predictions.") {
@@ -62,7 +62,7 @@ impl Objective {
         )
     }
 
-    /// The tokens that the loss is over, in the words of a summary.
+    /// Names the tokens that the loss is over, in the words of a summary.
     pub fn tokens(self) -> &'static str {
         match self {
             Self::MaskedTokens => "masked tokens",
@@ -74,25 +74,26 @@ impl Objective {
     }
 }
 
-/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias`, bounded by `cap`, with `E` a vector for each class.
+/// A prediction head: `logits = norm(activation(dense(h))) Eᵀ + bias` of a state `h`, bounded by `cap`; `E` is
+/// `[classes, width]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PredictionHead {
     /// The layer before the product with the class vectors; `None` if the hidden states are multiplied directly.
     pub transform: Option<Transform>,
     /// The class vectors, `[classes, width]`; `None` if they are tied to the word embeddings of the input.
     pub decoder: Option<Vec<f32>>,
-    /// `[classes]`
+    /// Bias of each class, `[classes]`.
     pub bias: Vec<f32>,
-    /// The bound of the logits, [`Config::logit_cap`](crate::model::config::Config::logit_cap).
+    /// Soft bound of the logits, [`Config::logit_cap`](crate::model::config::Config::logit_cap); `None` if there is none.
     pub cap: Option<f32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transform {
-    /// From the hidden states to the width of the class vectors.
+    /// Linear layer from the hidden states to the width of the class vectors.
     pub dense: Linear,
     pub activation: Activation,
-    /// After the activation; a discriminator has none.
+    /// Norm after the activation; `None` for a discriminator.
     pub norm: Option<Norm>,
 }
 
@@ -148,7 +149,8 @@ impl PredictionHead {
         })
     }
 
-    /// The single logit, for a replaced token, becomes a softmax over two classes, with the logit of an original token always 0.
+    /// Loads the head of a discriminator. Its single logit, for a replaced token, becomes a softmax over two classes, with the
+    /// logit of an original token always 0.
     fn discriminator(tensors: &impl Tensors, config: &Config, names: &DiscriminatorNames) -> Result<Self> {
         let width = config.hidden_size;
         let Linear { weight, bias } = Linear::load(tensors, names.output, [1, width], true)?;

@@ -24,16 +24,16 @@ pub enum ModelRef {
         adapter: PathBuf,
     },
     Hub {
-        /// `name` or `org/name`.
+        /// Id of the model on the Hub: `name` or `org/name`.
         id: String,
-        /// A branch, a tag or a commit; `None` means `main`.
+        /// Branch, tag or commit of the model; `None` means `main`.
         revision: Option<String>,
-        /// Forbids requests to the Hub, regardless of `HF_HUB_OFFLINE`.
+        /// Whether requests to the Hub are forbidden, regardless of `HF_HUB_OFFLINE`.
         offline: bool,
     },
 }
 
-/// The name as it was given, without the revision.
+/// Writes the name as it was given, without the revision.
 impl fmt::Display for ModelRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,9 +45,9 @@ impl fmt::Display for ModelRef {
 }
 
 impl ModelRef {
-    /// Parses `FOLDER`, `name`, `org/name`, `org/name@revision`, the Hub address of a model, or `box:name` (in the binary). Any
-    /// other name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve)
-    /// reports a folder that does not exist.
+    /// Parses `box:name` (in the binary), a folder, `name`, `org/name`, `org/name@revision`, or the Hub address of a model. A
+    /// name that exists on disk, or cannot be a Hub id, is a folder. Parsing never fails: [`resolve`](Self::resolve) reports a
+    /// folder that does not exist.
     pub fn parse(text: &str) -> Self {
         if text.starts_with(boxed::PREFIX) {
             return Self::Bundled(text.to_owned());
@@ -64,7 +64,7 @@ impl ModelRef {
         Self::Hub { id: id.to_owned(), revision: revision.map(str::to_owned), offline: false }
     }
 
-    /// This reference, to be resolved without the network.
+    /// Returns this reference, to be resolved without the network.
     pub fn offline(self) -> Self {
         match self {
             Self::Hub { id, revision, .. } => Self::Hub { id, revision, offline: true },
@@ -111,8 +111,7 @@ impl ModelRef {
         outcome.class(if misspelt { Class::Usage } else { Class::Model }).hint_after("; ", suggestion)
     }
 
-    /// Whether the model is local, in a folder or the binary, or is meant to be: beside a folder `runs`, `runs/last` is no Hub
-    /// id.
+    /// Whether the model is in a folder or the binary, or is meant to be. If a folder `runs` exists, `runs/last` is no Hub id.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Folder(_) | Self::Bundled(_) => true,
@@ -121,7 +120,7 @@ impl ModelRef {
         }
     }
 
-    /// An existing model folder with a name similar to the missing one.
+    /// Finds an existing model folder whose name is similar to this name, which is no folder.
     fn nearby(&self) -> Option<String> {
         let path = match self {
             Self::Folder(path) if !path.exists() => path.as_path(),
@@ -139,7 +138,7 @@ const OF_REVISION: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
 
 const NO_MODELS: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
 
-/// The model that an address names, as `org/name` or `org/name@revision`; `None` if it names none.
+/// Returns the model that a web address of the Hub names, as `org/name` or `org/name@revision`; `None` if it names none.
 fn model_of_address(address: &str) -> Option<String> {
     let address = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme)).unwrap_or(address);
     let path = HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
@@ -156,10 +155,10 @@ fn model_of_address(address: &str) -> Option<String> {
     Some(revision.map_or_else(|| id.clone(), |revision| format!("{id}@{revision}")))
 }
 
-/// Similarity below which two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
+/// Similarity (Jaro–Winkler) below which two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
 const ALIKE: f64 = 0.85;
 
-/// The model folder whose name is most similar to a misspelt part of `path`.
+/// Finds the model folder whose name is most similar to a misspelt part of `path`; `None` if none is similar enough.
 fn nearby_folder(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
     let mut rest = path.strip_prefix(there).ok()?.components();
@@ -247,10 +246,10 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     gather(id, None, &Place::Folder(path.into()), &store)
 }
 
-/// The folder of exported graphs.
+/// Name of the folder of exported ONNX graphs.
 const ONNX: &str = "onnx";
 
-/// The names of the regular files in a folder, and of the links that lead to one.
+/// Lists the names of the regular files in a folder, and of the links that lead to one.
 fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
     let name = |entry: io::Result<std::fs::DirEntry>| match entry {
         Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),

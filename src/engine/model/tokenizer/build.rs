@@ -31,12 +31,12 @@ use crate::model::files::ModelFile;
 use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
 
-/// Turns an error of the library about the vocabulary in a file into one that names the file.
+/// Returns a function that turns an error of the library about a vocabulary into one that names the file `path`.
 fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
     move |error| anyhow!("{error}").cannot("use vocabulary", path.display())
 }
 
-/// A tokenizer in one file, `tokenizer.json`.
+/// Builds the tokenizer of a `tokenizer.json`. Fails if the file exceeds a bound, or the tokenizer drops BPE merges at random.
 ///
 /// For a class that cuts words as BERT's does, switches in `tokenizer_config.json` and the class's defaults override the file, as
 /// in transformers. A class with special tokens around a text adds them if the file has none, as in transformers 5.
@@ -84,14 +84,14 @@ pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Toke
     Ok(tokenizer)
 }
 
-/// The normalizer of a class that cuts words as BERT's does; the defaults are those of transformers.
+/// Builds the normaliser of a class that cuts words as BERT's does, with transformers' defaults.
 fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
     let chinese = settings.switch("tokenize_chinese_chars")?.unwrap_or(true);
     let lowercase = settings.switch("do_lower_case")?.unwrap_or(true);
     Ok(BertNormalizer::new(true, chinese, settings.switch("strip_accents")?, lowercase))
 }
 
-/// BERT's tokenizer of a `vocab.txt`; its defaults are those of transformers' `BertTokenizer` and `MPNetTokenizer`.
+/// Builds BERT's tokenizer from a `vocab.txt`, with the defaults of transformers' `BertTokenizer` and `MPNetTokenizer`.
 pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     settings.ensure_kind(Kind::WordPiece, path)?;
@@ -113,8 +113,8 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     finished(tokenizer, settings, Kind::WordPiece, path)
 }
 
-/// ESM's tokenizer of a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The defaults
-/// follow transformers' `EsmTokenizer`.
+/// Builds ESM's tokenizer from a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The
+/// defaults follow transformers' `EsmTokenizer`.
 pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
@@ -130,8 +130,7 @@ pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     finished(tokenizer, settings, Kind::Residues, path)
 }
 
-/// RoBERTa's tokenizer of a `vocab.json` and a `merges.txt`; its defaults are those of transformers' `RobertaTokenizer` and
-/// `DebertaTokenizer`.
+/// Builds RoBERTa's tokenizer from `vocab.json` and `merges.txt`, with the defaults of `RobertaTokenizer` and `DebertaTokenizer`.
 pub(super) fn byte_level_bpe(
     vocabulary: &ModelFile,
     merges: &ModelFile,
@@ -155,7 +154,7 @@ pub(super) fn byte_level_bpe(
     finished(tokenizer, settings, Kind::ByteLevel, path)
 }
 
-/// The pairs of a `merges.txt`, one per line, in order of priority.
+/// Parses the token pairs of a `merges.txt`, one per line, in order of priority. Fails if a line is no pair.
 fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("#version"));
     let pair = |(number, line): (usize, &str)| {
@@ -167,8 +166,7 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     lines.map(pair).collect()
 }
 
-/// The tokenizer of transformers' `BertJapaneseTokenizer` within words: compatibility forms (NFKC), cut by `WordPiece` or into
-/// characters.
+/// Builds transformers' `BertJapaneseTokenizer` within words: compatibility forms (NFKC), cut by `WordPiece` or into characters.
 pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
@@ -212,8 +210,7 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     finished(tokenizer, settings, Kind::Japanese, path)
 }
 
-/// The tokenizer of transformers' `PhobertTokenizer` and `BertweetTokenizer` within words; white space
-/// separates the words of a text.
+/// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` within words; white space separates the words of a text.
 pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = vocabulary.path();
     let ids = codes::vocabulary(&vocabulary.text(LONGEST_TOKENIZER)?);
@@ -236,7 +233,7 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     Ok(tokenizer)
 }
 
-/// A part of a pre-tokenizer that makes each match of a pattern a word.
+/// Builds a part of a pre-tokenizer that makes each match of a pattern a word.
 fn each_match(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
     Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
 }
@@ -249,7 +246,7 @@ fn finished(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, pa
     Ok(tokenizer)
 }
 
-/// The special tokens of a family, unless a file names them.
+/// Default special tokens of a tokenizer's class, each used where no file names another.
 struct Defaults {
     first: &'static str,
     separator: &'static str,
@@ -258,7 +255,7 @@ struct Defaults {
     mask: &'static str,
     /// Whether a mask in a text absorbs the space before it.
     mask_takes_space: bool,
-    /// Whether two separators stand between the texts of a pair, and both texts have one segment.
+    /// Whether two separators stand between the texts of a pair, and both texts have segment 0.
     pairs_apart: bool,
 }
 
@@ -282,15 +279,15 @@ const ROBERTA: Defaults = Defaults {
     pairs_apart: true,
 };
 
-/// MPNet has RoBERTa's special tokens, in a vocabulary that also holds BERT's.
+/// Special tokens of MPNet: RoBERTa's, in a vocabulary that also holds BERT's.
 const MPNET: Defaults = Defaults { unknown: "[UNK]", mask_takes_space: true, pairs_apart: false, ..ROBERTA };
 
 const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart: false, ..ROBERTA };
 
-/// DeBERTa version 1 cuts words as RoBERTa does, and has BERT's special tokens.
+/// Special tokens of DeBERTa version 1: BERT's, although it cuts words as RoBERTa does.
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
-/// The default special tokens of a tokenizer's class.
+/// Returns the default special tokens of a tokenizer's class.
 fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
     match kind {
         Kind::WordPiece if settings.is_of("MPNetTokenizer", "mpnet") => &MPNET,
@@ -353,7 +350,7 @@ pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Pa
     Ok(())
 }
 
-/// The id of the mask token: the one that `mask_token` names, else a family's default, if the vocabulary has it.
+/// Returns the id of the mask token: the one that `mask_token` names, or else BERT's or RoBERTa's. `None` if it is not there.
 pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     match named(&settings.values, "mask_token") {
         Some((name, _)) => tokenizer.token_to_id(name),
@@ -361,7 +358,7 @@ pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<
     }
 }
 
-/// Puts the first special token before each text and the separator after it.
+/// Puts the first special token before each text and the separator after it. Fails if the vocabulary lacks one of them.
 fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);

@@ -15,7 +15,7 @@ pub(super) const JOINT: &str = "@@";
 /// The end of the last symbol of a word.
 const END: &str = "</w>";
 
-/// The special tokens that precede the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
+/// Special tokens that have the ids before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
 pub(super) const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 
 /// The merges of `bpe.codes` with their ranks; the lowest rank is merged first.
@@ -36,7 +36,7 @@ impl Codes {
         Ok(Self(ranks))
     }
 
-    /// The pieces of a word; all but the last end in [`JOINT`].
+    /// Cuts a word into pieces; all but the last end in [`JOINT`].
     pub fn cut(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };
@@ -60,14 +60,14 @@ impl Codes {
         symbols.into_iter().enumerate().map(piece).collect()
     }
 
-    /// The adjacent pair that is merged next.
+    /// Finds the adjacent pair of symbols that is merged next; `None` if no pair can be merged.
     fn next_merge(&self, symbols: &[String]) -> Option<(String, String)> {
         let pairs = symbols.windows(2).map(|pair| (pair[0].clone(), pair[1].clone()));
         pairs.filter_map(|pair| Some((*self.0.get(&pair)?, pair))).min_by_key(|(rank, _)| *rank).map(|(_, pair)| pair)
     }
 }
 
-/// The ids of the special tokens and of the pieces in `vocab.txt`. Counts are ignored, as in transformers.
+/// Maps the special tokens, then the pieces in `vocab.txt`, to their ids. Counts are ignored, as in transformers.
 pub(super) fn vocabulary(text: &str) -> Vocab {
     let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
     FIRST.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()

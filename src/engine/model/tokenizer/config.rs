@@ -15,17 +15,17 @@ use crate::model::files::{ModelFile, TokenizerFiles};
 use crate::system::errors::Facts;
 
 pub(super) struct TokenizerConfig {
-    /// `tokenizer_config.json`, extended by `special_tokens_map.json`.
+    /// Settings of `tokenizer_config.json`, extended by `special_tokens_map.json`.
     pub values: Map<String, Value>,
     /// Tokens that files list beside the vocabulary, by id.
     pub added: BTreeMap<u32, AddedToken>,
-    /// The tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
+    /// Special tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
     pub extra: Option<Vec<AddedToken>>,
     /// The tokenizer's class in transformers, without the suffix `Fast`, if a file names it.
     pub class: Option<String>,
-    /// The model's family, by its `model_type`.
+    /// The model's architecture family, by its `model_type`.
     pub model_type: String,
-    /// `bos_token_id` of the model's `config.json`: the beginning-of-text token.
+    /// Id of the beginning-of-text token: `bos_token_id` of the model's `config.json`.
     pub beginning: Option<u32>,
     /// The file of the settings, for messages.
     path: PathBuf,
@@ -66,7 +66,7 @@ impl TokenizerConfig {
         Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), beginning, path })
     }
 
-    /// A Boolean setting; `None` if it is null or missing. Fails if it is anything else.
+    /// Returns a Boolean setting; `None` if it is null or missing. Fails if it is anything else.
     pub fn switch(&self, key: &str) -> Result<Option<bool>> {
         match self.values.get(key) {
             None | Some(Value::Null) => Ok(None),
@@ -79,13 +79,13 @@ impl TokenizerConfig {
         }
     }
 
-    /// The special token under the key `name`, or `default` if no file has it.
+    /// Returns the special token under the key `name`, or `default` if no file has it.
     pub fn special(&self, name: &str, default: &str) -> String {
         named(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
-    /// The kind of the tokenizer's class, which is the family's default if no file names one. `None` for other classes, whose
-    /// settings are left as in their file.
+    /// Returns the kind of the tokenizer's class, which is the family's default if no file names one. `None` for a class of no
+    /// [`Kind`], whose settings are left as in their file.
     pub fn kind(&self) -> Option<Kind> {
         let japanese = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
@@ -100,8 +100,8 @@ impl TokenizerConfig {
         CLASSES.iter().find(is_own).map(|(_, kind, _)| *kind)
     }
 
-    /// The program that must find the words of a text first; `None` if the tokenizer finds them itself. `has_codes` tells whether
-    /// `bpe.codes` is among the files.
+    /// Names the program that must split a text into words first; `None` if the tokenizer does so itself. `has_codes` tells
+    /// whether `bpe.codes` is among the files.
     pub fn needs_words_of(&self, has_codes: bool) -> Option<String> {
         let words = self.values.get("word_tokenizer_type").and_then(Value::as_str);
         match self.kind() {
@@ -111,12 +111,12 @@ impl TokenizerConfig {
         }
     }
 
-    /// Whether the tokenizer is of `class` or, if no file names a class, of `family`, whose default it is.
+    /// Whether the tokenizer's class is `class` or, if no file names a class, the model is of `family`, whose default it is.
     pub fn is_of(&self, class: &str, family: &str) -> bool {
         self.class.as_ref().map_or(self.model_type == family, |own| own == class)
     }
 
-    /// Fails if a file names a class of another kind.
+    /// Fails if a file names a tokenizer class of another kind.
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
         let known: Vec<&str> = CLASSES.iter().filter(|(_, of, _)| *of == kind).map(|(class, ..)| *class).collect();
         match &self.class {
@@ -151,7 +151,7 @@ pub(super) enum Kind {
     Codes,
 }
 
-/// The classes of transformers with their kinds, and the families (`model_type`) that have each as default.
+/// Tokenizer classes of transformers: (name, kind, families by `model_type` that have it as default).
 const CLASSES: [(&str, Kind, &[&str]); 17] = [
     ("BertTokenizer", Kind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
     ("DistilBertTokenizer", Kind::WordPiece, &["distilbert"]),
@@ -176,7 +176,7 @@ fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
     serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
 }
 
-/// A token in a list: a string, or an object with the string as `content`.
+/// Parses a token in a list: a string, or an object with the string as `content`. `None` for anything else.
 fn listed(token: &Value) -> Option<AddedToken> {
     match token.as_str() {
         Some(content) => Some(AddedToken::from(content, true)),
@@ -188,7 +188,7 @@ fn listed(token: &Value) -> Option<AddedToken> {
 pub(super) const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
-/// The special token under a key: a string, or an object with the string as `content`, which is returned as well.
+/// Returns the special token under `key`: a string, or an object with the string as `content`, which is returned as well.
 pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
     let token = values.get(key)?;
     match token.as_str() {

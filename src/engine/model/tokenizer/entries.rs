@@ -11,9 +11,9 @@ use super::marks::Marks;
 /// or characters.
 pub(super) struct Entries {
     pub whole: Vec<VocabularyEntry>,
-    /// The scripts of all entries, pieces among them.
+    /// Scripts of all entries, including pieces.
     pub scripts: Scripts,
-    /// All entries, pieces among them, with their ids; empty if there are more than [`FEW`].
+    /// All entries with their ids, including pieces; empty if there are more than [`FEW`].
     pub few: Vec<(u32, String)>,
 }
 
@@ -25,18 +25,18 @@ pub(super) struct VocabularyEntry {
     pub text: String,
 }
 
-/// Largest number of ids that are examined, spread evenly over the vocabulary. A share of nine in ten then has a standard error
-/// of half a per cent, and reading takes some 20 ms.
+/// Largest number of entries that are examined, spread evenly over the vocabulary. A share of nine in ten then has a standard
+/// error of half a per cent, and reading takes some 20 ms.
 const MOST: usize = 1 << 12;
 
-/// Largest size of a small vocabulary, in which each token is a word class: residues, or 3-mers of four letters.
+/// Largest number of entries of a small vocabulary, in which each token is a separate class: residues, or 3-mers of four letters.
 const FEW: usize = 100;
 
-/// The least share of entries of one length in a vocabulary of letters or of k-mers, as in [`super::residues`].
+/// Smallest share of entries with one length at which a vocabulary counts as one of letters or k-mers, as in [`super::residues`].
 const OF_ONE_LENGTH: f64 = 0.9;
 
 impl Entries {
-    /// The entries of a tokenizer's vocabulary, ascending by id; a sample of a large vocabulary. `unknown` is the unknown token.
+    /// Reads the entries of a vocabulary, ascending by id, or a sample of a large one. `unknown` is the id of the unknown token.
     pub fn of(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
         let marks = Marks::of(tokenizer);
         let special = tokenizer.get_added_tokens_decoder();
@@ -55,7 +55,7 @@ impl Entries {
         Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
     }
 
-    /// The number of characters that nine in ten entries have, if there is one: letters, or k-mers of one length.
+    /// Returns the number of characters that nine in ten entries have, if there is one: letters, or k-mers of one length.
     pub fn length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
         for entry in &self.whole {
@@ -65,7 +65,7 @@ impl Entries {
         (entries as f64 >= OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
     }
 
-    /// The id of each entry by its text.
+    /// Maps the text of each entry, without leading spaces, to its id.
     pub fn texts(&self) -> BTreeMap<&str, u32> {
         self.whole.iter().map(|entry| (entry.text.trim_start_matches(' '), entry.id)).collect()
     }
@@ -82,27 +82,27 @@ fn is_reserved(entry: &str) -> bool {
         || entry.ends_with("NOTUSED")
 }
 
-/// The names of special tokens in BERT vocabularies, whichever tokens the tokenizer's class calls special.
+/// Names of special tokens in BERT vocabularies, special whatever the tokenizer's class says.
 const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 
 /// The scripts of a vocabulary, with the numbers of its entries in each.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    /// For each script the number of its entries, and the number of entries with at least two letters.
+    /// Number of entries of each script: `[all, with at least two letters]`.
     entries: BTreeMap<&'static str, [usize; 2]>,
     /// The number of entries that have a letter.
     all: usize,
 }
 
-/// Fewest entries of several letters with which a vocabulary knows a script, and their least share in a small vocabulary. A
-/// vocabulary without words of a script may still have its alphabet: bert-base-uncased has 8 such entries in Cyrillic and 4 in
-/// Greek, of 28,000.
+/// Fewest entries of at least two letters with which a vocabulary knows a script; in a small vocabulary, the share
+/// [`SHARE_OF_SEVERAL`] suffices. A vocabulary without words of a script may still have its alphabet: bert-base-uncased has 8
+/// such entries in Cyrillic and 4 in Greek, of 28,000.
 const FEWEST_OF_SEVERAL: usize = 100;
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
-/// Fewest entries of any length, for scripts whose letters are words, and their least share in a small vocabulary. The 1,000 most
-/// frequent characters make up some nine tenths of Chinese text (Da 2004); bert-base-uncased knows no Chinese, and has 488
-/// entries in Han: 1.8 % of all with letters.
+/// Fewest entries of any length with which a vocabulary knows a script whose letters are words; in a small vocabulary, the share
+/// [`SHARE`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004). bert-base-uncased
+/// knows no Chinese, and has 488 entries in Han: 1.8 % of all with letters.
 const FEWEST: usize = 1000;
 const SHARE: f64 = 0.02;
 
@@ -132,7 +132,7 @@ impl Scripts {
     }
 }
 
-/// The script of a letter; `None` for other characters, and for letters that several scripts share.
+/// Returns the script of a letter; `None` for other characters, and for letters that several scripts share.
 pub fn script_of(c: char) -> Option<&'static str> {
     if c.is_ascii() {
         return c.is_ascii_alphabetic().then(|| Script::Latin.full_name());

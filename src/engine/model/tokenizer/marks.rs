@@ -11,9 +11,9 @@ use super::codes::JOINT;
 /// How a vocabulary marks a token's position in its word.
 pub(super) struct Marks {
     begin: Begin,
-    /// `</w>` and similar marks after a token that ends a word.
+    /// Mark after a token that ends a word, such as `</w>`; `None` without one.
     end: Option<String>,
-    /// `@@` after every token of a word except the last.
+    /// Mark `@@` after every token of a word except the last; `None` without it.
     joint: Option<&'static str>,
 }
 
@@ -59,7 +59,7 @@ impl Marks {
         Self { begin, end, joint }
     }
 
-    /// Whether a token stands at the beginning of a word.
+    /// Whether a token begins a word, by the vocabulary's mark.
     fn begins_word(&self, token: &str) -> bool {
         match &self.begin {
             Begin::Continuation(mark) => !token.starts_with(mark.as_str()),
@@ -69,12 +69,12 @@ impl Marks {
         }
     }
 
-    /// The text of a token, without the space before it.
+    /// Returns the text of a token, without the space before it.
     fn surface(&self, token: &str) -> String {
         self.text(token).trim_start_matches(' ').to_owned()
     }
 
-    /// The text of a token; bytes that form no whole character become U+FFFD.
+    /// Returns the text of a token; bytes that form no whole character become U+FFFD.
     pub fn text(&self, token: &str) -> String {
         let text = match &self.begin {
             Begin::Continuation(mark) => {
@@ -89,8 +89,8 @@ impl Marks {
         bare.filter(|bare| !bare.is_empty()).unwrap_or(text)
     }
 
-    /// The text of a token that a tokenizer can produce alone; `None` for a piece of a word or of a character, which occurs only
-    /// beside other pieces.
+    /// Returns the text of a token that a tokenizer can produce alone. `None` for a piece of a word or of a character, which
+    /// occurs only beside other pieces.
     pub fn whole(&self, token: &str) -> Option<String> {
         let is_whole = match (&self.begin, &self.end) {
             _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
@@ -104,13 +104,13 @@ impl Marks {
     }
 }
 
-/// The mark of sentencepiece for a space.
+/// Mark of sentencepiece for a space.
 const SENTENCEPIECE_SPACE: char = '▁';
 
-/// The letter that encodes the byte of a space.
+/// Letter that encodes the byte of a space in byte-level BPE.
 const BYTE_LEVEL_SPACE: char = 'Ġ';
 
-/// The ids of the tokens that begin a word and contain a letter, ascending, without tokens in brackets.
+/// Lists the ids of the tokens that begin a word and contain a letter, ascending, without tokens in brackets.
 pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
     let marks = Marks::of(tokenizer);
     let is_word = |token: &str| {
@@ -124,7 +124,7 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
     ids
 }
 
-/// For each id of the vocabulary, whether its surface is all Unicode punctuation.
+/// Returns for each id of the vocabulary whether the token's text is all Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
     let marks = Marks::of(tokenizer);
     let mut table = Vec::new();

@@ -1,9 +1,9 @@
 //! A model's tokenizer, built from any set of files (`build.rs`), as transformers does.
-//! The library may panic at files of unknown origin, so calls of it are [`contained`].
+//! The library may panic at files of unknown origin, so [`contained`] turns panics in calls of it into errors.
 //!
 //! `tokenizer.json` is a whole tokenizer. `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` with `merges.txt` one of
-//! byte-level BPE, `spm.model` and the like are sentencepiece models (`sentencepiece/`). For these, other settings come from
-//! `tokenizer_config.json` (`config.rs`) or are the defaults of the class.
+//! byte-level BPE, `spm.model` and the like are sentencepiece models (`sentencepiece/`). For all but `tokenizer.json`, other
+//! settings come from `tokenizer_config.json` (`config.rs`) or are the defaults of the class.
 
 mod bounds;
 mod build;
@@ -48,13 +48,13 @@ pub struct TokenizerOptions {
 /// A model's tokenizer, with its own padding and truncation switched off.
 #[derive(Clone, Debug)]
 pub struct ModelTokenizer {
-    /// The file with its vocabulary, for messages.
+    /// File with the tokenizer's vocabulary, for messages.
     path: PathBuf,
     /// The tokenizer of running text.
     text: Tokenizer,
     /// The tokenizer of words that were split beforehand, if it differs from `text`.
     words: Option<Tokenizer>,
-    /// The number of rows of the token embedding; ids must be smaller.
+    /// Number of rows of the token embedding; all ids must be smaller.
     rows: usize,
     /// The id of `[SEP]` or `</s>`.
     pub separator: Option<u32>,
@@ -62,23 +62,22 @@ pub struct ModelTokenizer {
     pub mask: Option<u32>,
     /// The id of the unknown token: `[UNK]`, `<unk>`.
     pub unknown: Option<u32>,
-    /// For each id, whether its surface is all Unicode punctuation.
+    /// For each token id, whether the token's text is all Unicode punctuation.
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
     /// Whether a text needs a space before it when it follows another text, as part of its first token.
     pub joins_by_a_space: bool,
     /// How sequences are split for the tokenizer, if its tokens are residues of proteins or nucleic acids and not words.
     pub parting: Option<residues::Parting>,
-    /// The beginning-of-text token, if a file names one.
+    /// Id of the beginning-of-text token, if a file names one.
     named_beginning: Option<u32>,
-    /// The program that must find the words of a text first, if one is needed.
+    /// Program that must split a text into words first, if one is needed.
     needs_words_of: Option<String>,
     beginning: Beginning,
     /// How many entries of the vocabulary the tokenizer gives back when it reads them.
     pub round_trip: RoundTrip,
     pub scripts: Scripts,
-    /// The number of characters that nearly all entries of the vocabulary have, if there is one: letters, or k-mers of one
-    /// length.
+    /// Number of characters that nearly all entries of the vocabulary have, if there is one: letters, or k-mers of one length.
     pub entry_length: Option<usize>,
     /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
     pub few_entries: Vec<(u32, String)>,
@@ -144,8 +143,8 @@ impl ModelTokenizer {
         time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
     }
 
-    /// The tokenizer for a run's options: it looks up words as entries of the vocabulary, or cuts text by its files and splits
-    /// residues by the options.
+    /// Adapts the tokenizer to a run's options. It looks up words as entries of the vocabulary, or cuts text as its files say and
+    /// splits residues as the options say.
     /// Fails if it has to cut text and does not give back the entries of its vocabulary.
     pub fn reading(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
@@ -160,8 +159,8 @@ impl ModelTokenizer {
         })
     }
 
-    /// A tokenizer that looks up each word as one entry of the vocabulary, or as the unknown token; white space separates the
-    /// words of running text. Fails if the library cannot build it.
+    /// Makes a tokenizer that looks up each word as one entry of the vocabulary, or as the unknown token. White space separates
+    /// the words of running text. Fails if the library cannot build it.
     fn looking_up_words(self) -> Result<Self> {
         let unknown = self.unknown.and_then(|id| self.text.id_to_token(id)).unwrap_or_default();
         let vocabulary = self.text.get_vocab(false).into_iter().collect();
@@ -202,8 +201,8 @@ impl ModelTokenizer {
         self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
-    /// Encodes two texts of words that were split beforehand as a pair, with the special tokens around and between them.
-    /// Fails if the tokenizer fails.
+    /// Encodes two texts of words that were split beforehand as a pair, with special tokens around both. Fails if the tokenizer
+    /// fails.
     pub fn encode_word_pair(&self, [first, second]: [&[&str]; 2]) -> Result<Encoding> {
         let input = EncodeInput::Dual(InputSequence::from(first), InputSequence::from(second));
         self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
@@ -215,8 +214,8 @@ impl ModelTokenizer {
         self.checked(true, || self.text.post_process(bare, None, true))
     }
 
-    /// The library's encoding, with the run's beginning of text if `special`. Its failures, panics included, become errors that
-    /// name the file.
+    /// Runs `work`, the library's encoding, and applies the run's choice for the beginning of text if `special`. Fails if the
+    /// library fails or panics, or a token has no row in the embedding; the error names the file.
     fn checked(&self, special: bool, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
         let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
@@ -231,7 +230,7 @@ impl ModelTokenizer {
         Ok(encoding)
     }
 
-    /// This tokenizer with the beginning-of-text token before every text, unless it already puts a special token there.
+    /// Puts the beginning-of-text token before every text, unless the tokenizer already puts a special token there.
     /// Fails if no file names that token.
     pub fn always_beginning(self) -> Result<Self> {
         let token = self.named_beginning.ok_or_else(|| {
@@ -242,19 +241,19 @@ impl ModelTokenizer {
         Ok(Self { beginning: Beginning::Token(token), ..self })
     }
 
-    /// This tokenizer without a special token before any text.
+    /// Removes the special token before every text.
     pub fn never_beginning(self) -> Self {
         Self { beginning: Beginning::Nothing, ..self }
     }
 
-    /// The special token before a text; `None` if there is none. Fails if the tokenizer fails.
+    /// Returns the special token before a text; `None` if there is none. Fails if the tokenizer fails.
     pub fn begins_with(&self) -> Result<Option<String>> {
         let around = self.encode_text("a", true)?;
         let is_special = around.get_special_tokens_mask().first() == Some(&1);
         Ok(around.get_tokens().first().filter(|_| is_special).cloned())
     }
 
-    /// The token of an id, as the vocabulary writes it.
+    /// Returns the token of an id, as the vocabulary writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.text.id_to_token(id)
     }
@@ -263,8 +262,8 @@ impl ModelTokenizer {
         self.text.token_to_id(token)
     }
 
-    /// The ids of the tokens that begin a word and contain a letter, ascending, without special tokens and tokens in brackets,
-    /// such as `[unused1]`, which have no text.
+    /// Lists the ids of the tokens that begin a word and contain a letter, ascending, without special tokens and tokens in
+    /// brackets, such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
@@ -276,8 +275,7 @@ impl ModelTokenizer {
         self.punctuation.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// The program that must find the words of a text first, if one is needed: then only split words can be read, not running
-    /// text.
+    /// Names the program that must split a text into words first, if one is needed: then only split words can be read.
     pub fn needs_words_of(&self) -> Option<&str> {
         self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
     }
@@ -292,9 +290,8 @@ impl ModelTokenizer {
         self.round_trip.lower_cases() && !self.looks_up_words
     }
 
-    /// The end of a prefix of `text` that certainly has at least `tokens` tokens, found without encoding; `None` if none is
-    /// known. In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has at least one
-    /// token.
+    /// Returns the end of a prefix of `text` that certainly has `tokens` tokens, found without encoding; `None` if none is known.
+    /// In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has a token at least.
     pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
         let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
@@ -314,7 +311,7 @@ fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     }
 }
 
-/// The error that a token has no row in the embedding.
+/// Returns the error that a token of the tokenizer has no row in the embedding.
 fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     anyhow!(
         "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",

@@ -8,7 +8,8 @@ use super::bounds::Tokenizer;
 use super::config::{TokenizerConfig, named};
 use super::marks::each;
 
-/// The separator: the token that `sep_token` names, else the special token after a text.
+/// Returns the separator's id: that of the token named by `sep_token`, or else of the special token after a text. Fails if
+/// encoding fails.
 pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
     if let Some((name, _)) = named(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
@@ -20,7 +21,7 @@ pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Re
     Ok(last.filter(|&place| place + 1 == around.len()).map(|place| around.get_ids()[place]))
 }
 
-/// The unknown token, as the vocabulary's model names it; a unigram model does not name it, so settings and defaults do.
+/// Returns the id of the unknown token that the vocabulary's model or, with a unigram model, the settings or defaults name.
 pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
@@ -35,7 +36,7 @@ pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
     token.and_then(|token| tokenizer.token_to_id(token))
 }
 
-/// The tokenizer for words split beforehand, with a space before each word; `None` if `text` serves.
+/// Makes the tokenizer for words split beforehand, with a space before each word; `None` if `text` serves for them.
 pub(super) fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
     let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
     let mut changed = false;
@@ -70,18 +71,18 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     splits && tokenizer.get_added_tokens_decoder().values().all(|token| !token.content.contains(' '))
 }
 
-/// The tokens before a text.
+/// The special tokens that are put before a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
     /// The tokens that the tokenizer itself puts before a text.
     Own,
-    /// This token, unless the tokenizer puts a special token there.
+    /// The token with this id, unless the tokenizer itself puts a special token before a text.
     Token(u32),
-    /// No special token.
+    /// No special token before a text.
     Nothing,
 }
 
-/// The beginning-of-text token: the one that `bos_token` names, or else the one with the id `bos_token_id`.
+/// Returns the id of the beginning-of-text token: the one that `bos_token` names, or else `bos_token_id`.
 pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
     let by_name = named(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
     let by_id = settings.beginning.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
@@ -89,7 +90,7 @@ pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig,
 }
 
 impl Beginning {
-    /// Changes the beginning of an encoding with special tokens.
+    /// Adds or removes the special token before a text, in its encoding with special tokens.
     pub fn applied(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {
@@ -109,7 +110,7 @@ impl Beginning {
     }
 }
 
-/// Whether a text needs a space before it when it follows another text, as part of its first token.
+/// Whether a text that follows another text needs a space before it, as part of its first token.
 /// Byte-level BPE does, as it cuts `a a` into `a` and `Ġa`. A tokenizer that treats the beginning of every text as the beginning
 /// of a word, or cuts at white space, does not.
 pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {

@@ -1,6 +1,6 @@
-//! Models of residues, of proteins or of nucleic acids: how they are recognised, and how sequences are split for their tokenizer.
+//! Models of the residues of proteins or nucleic acids: how they are recognised, and how sequences are split for their tokenizer.
 //!
-//! In any family, the vocabulary shows them: it has the twenty amino acids as single capitals and little else (ESM,
+//! In any architecture family, the vocabulary shows them. It has the twenty amino acids as single capitals and little else (ESM,
 //! `ProtBERT`, `ProtT5`), or all words of one length over the letters of an alphabet (the 3-mers of DNABERT).
 
 use std::borrow::Cow;
@@ -18,10 +18,10 @@ use super::entries::Entries;
 /// The letters of the twenty amino acids of the genetic code.
 const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 
-/// Largest vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and stops.
+/// Largest number of entries in a vocabulary of residues: the twenty amino acids, letters for ambiguous residues, gaps and stops.
 const MOST_RESIDUES: usize = 64;
 
-/// The least share of all possible k-mers that a vocabulary of k-mers has, and the least share of its entries that are k-mers.
+/// Least share of all possible k-mers in a vocabulary of k-mers, and least share of k-mers among its entries.
 const KMERS: f64 = 0.9;
 
 /// The largest k that is recognised: there are a million 10-mers of four nucleotides.
@@ -38,9 +38,9 @@ pub enum Parting {
     Spaced,
     /// Words of `length` letters with a space between them, one every `stride` letters.
     Kmers {
-        /// Letters of a word.
+        /// Number of letters of a word.
         length: usize,
-        /// Letters from the beginning of a word to the beginning of the next.
+        /// Number of letters from the beginning of a word to the beginning of the next.
         stride: usize,
     },
 }
@@ -88,7 +88,7 @@ impl From<Parting> for String {
 }
 
 impl Parting {
-    /// Appends a sequence of letters to `parted`, split for a tokenizer; a space follows each part.
+    /// Appends a sequence of letters to `parted`, split for a tokenizer; a space follows each part, except with `Letters`.
     fn part(self, letters: &str, parted: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parted.push_str(letters),
@@ -104,7 +104,7 @@ impl Parting {
         }
     }
 
-    /// How sequences are split for a vocabulary of residues; `None` for another vocabulary.
+    /// Finds how sequences are split for a vocabulary of residues; `None` for another vocabulary.
     pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
         let texts = entries.texts();
         let reads = |text: &str, wanted: &[&str]| {
@@ -124,7 +124,7 @@ impl Parting {
     }
 }
 
-/// Whether entries are residues: the twenty amino acids are among them, and all others are single letters or signs.
+/// Whether entries are residues: the twenty amino acids are among them, and all are single letters or signs.
 fn are_residues(entries: &[&str]) -> bool {
     let is_single =
         |entry: &&str| entry.chars().count() == 1 && !entry.contains(|c: char| c.is_lowercase() || c.is_numeric());
@@ -136,7 +136,7 @@ fn is_kmer(entry: &str, length: usize) -> bool {
     entry.len() == length && entry.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// The length of the k-mers in `entries`, if nearly all entries are k-mers of one length over some alphabet.
+/// Returns the length of the k-mers in `entries`; `None` unless nearly all entries are k-mers of one length over some alphabet.
 fn kmers(entries: &[&str]) -> Option<usize> {
     (2..=LONGEST_KMER).find(|&length| {
         let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
@@ -148,7 +148,7 @@ fn kmers(entries: &[&str]) -> Option<usize> {
 }
 
 impl ModelTokenizer {
-    /// A text as the tokenizer needs it: sequences of residues split, any other text unchanged.
+    /// Prepares a text for the tokenizer: splits sequences of residues, and leaves any other text unchanged.
     /// A word that is already an entry of the vocabulary stays, so a text that is already split does not change.
     pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };

@@ -19,38 +19,38 @@ use crate::system::errors::Facts;
 /// vocabulary of chemical reactions loses 545 of 576 with BERT's default tokenizer.
 const MOST_LOST: f64 = 0.1;
 
-/// The share of entries read only in lower case above which a vocabulary counts as cased: BERT's uncased vocabularies have no
-/// such entries, its cased ones over a quarter.
+/// Share of entries read only in lower case above which a vocabulary counts as cased. BERT's uncased vocabularies have no such
+/// entries, its cased ones over a quarter.
 const MOST_LOWER_CASED: f64 = 0.1;
 
-/// The fewest entries from which a tokenizer is judged; proteins have twenty kinds of residues.
+/// Fewest entries from which a tokenizer is judged; proteins have only twenty residues.
 const FEWEST: u64 = 10;
 
-/// The entries of a vocabulary that its tokenizer gives back when it reads them.
+/// How many entries of a vocabulary its tokenizer gives back when it reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundTrip {
-    /// Entries that were read: whole words and characters, neither special nor reserved tokens; of a vocabulary of more
-    /// than 4,096 tokens a part, spread evenly.
+    /// Number of entries that were read: whole words and characters, neither special nor reserved tokens. Of a vocabulary of more
+    /// than 4,096 tokens, an evenly spread part is read.
     pub entries: u64,
-    /// Characters of these entries, spaces left out; 0 in reports of 0.1.
+    /// Number of characters of all entries that were read, without spaces; 0 in reports of version 0.1.
     #[serde(default)]
     pub characters: u64,
-    /// Entries that came out as one token, themselves.
+    /// Number of entries that came out as one token, the entry itself.
     pub given_back: u64,
-    /// Entries with capitals that came out in lower case, as known pieces of one word.
+    /// Number of entries with capitals that came out in lower case, as known pieces of one word.
     pub lower_cased: u64,
-    /// Entries that came out as the unknown token, or as several words.
+    /// Number of entries that came out as the unknown token, or as several words.
     pub lost: u64,
-    /// A lost entry, or else one in lower case, and its tokens; null if there is none.
+    /// Example of a lost entry, or else of one in lower case, with its tokens; null if there is none.
     pub example: Option<ReadEntry>,
 }
 
-/// An entry of a vocabulary and what its tokenizer makes of it.
+/// An entry of a vocabulary, and the tokens that its tokenizer makes of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadEntry {
-    /// The entry.
+    /// Entry as the vocabulary writes it.
     pub entry: String,
-    /// The tokens that come out.
+    /// Tokens that the tokenizer makes of the entry.
     pub tokens: Vec<String>,
 }
 
@@ -69,12 +69,12 @@ impl RoundTrip {
         self.entries >= FEWEST && entries as f64 > share * self.entries as f64
     }
 
-    /// The mean number of characters of an entry; `None` if no entry was read.
+    /// Returns the mean number of characters of an entry; `None` if no entry was read.
     pub fn characters_per_entry(&self) -> Option<f64> {
         (self.characters > 0).then(|| self.characters as f64 / self.entries as f64)
     }
 
-    /// The example as a clause: an entry and its tokens.
+    /// Describes the example entry and its tokens in a clause; empty without an example.
     fn example(&self) -> String {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const SHOWN: usize = 6;
@@ -83,7 +83,7 @@ impl RoundTrip {
         format!("of `{}` it makes {}", entry.escape_debug(), shown.join(" "))
     }
 
-    /// The error that the tokenizer in the file `path` loses too many entries of its vocabulary.
+    /// Returns the error that the tokenizer in the file `path` loses too many entries of its vocabulary.
     pub(super) fn error(&self, path: &str) -> anyhow::Error {
         let Self { entries, given_back, .. } = self;
         let error = anyhow!(
@@ -102,7 +102,7 @@ impl RoundTrip {
         error
     }
 
-    /// A note on a cased vocabulary whose tokenizer lower-cases what it reads.
+    /// Returns a note on a cased vocabulary whose tokenizer lower-cases what it reads; `None` for any other.
     pub fn note(&self) -> Option<String> {
         let Self { entries, lower_cased, .. } = self;
         self.lower_cases().then(|| {
@@ -116,8 +116,8 @@ impl RoundTrip {
     }
 }
 
-/// Reads the entries of a tokenizer's vocabulary; `unknown` is the unknown token.
-/// A tokenizer that fails on an entry is not judged: the first sentence will report the failure.
+/// Reads each entry of a tokenizer's vocabulary and counts the outcomes; `unknown` is the id of the unknown token.
+/// If the tokenizer fails on an entry, all counts are 0: the first sentence will report the failure.
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut found = RoundTrip::default();
     let mut worst = Outcome::Pieces;
@@ -141,7 +141,7 @@ pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>)
     found
 }
 
-/// The outcome for an entry, worst last.
+/// The outcome of reading one entry of a vocabulary, worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     GivenBack,
@@ -150,7 +150,8 @@ enum Outcome {
     Lost,
 }
 
-/// Reads one entry, with and without its leading space, because some tokenizers add or remove a space before a text.
+/// Reads one entry, with and without its leading space, because some tokenizers add or remove a space before a text. Returns its
+/// outcome and, unless it was given back, its tokens.
 fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Result<(Outcome, Vec<String>)> {
     let encode = |text: &str| tokenizer.encode(text, false).map_err(|error| anyhow!("{error}"));
     let is_given_back = |encoding: &Encoding| encoding.get_ids() == [id];

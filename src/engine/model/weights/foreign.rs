@@ -2,7 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foreign {
-    /// The kind of tensor, in words that follow "part of".
+    /// Description of the kind of tensor, in words that follow "part of".
     pub what: &'static str,
     pub way_out: &'static str,
 }
@@ -11,7 +11,7 @@ const MERGE: &str = "merge it into the model (peft: merge_and_unload()) and save
 const PLAIN: &str = "save the model without it: its heads attend in another way with it";
 const UNQUANTISED: &str = "take the unquantised weights, or save them dequantised";
 
-/// Parts of tensor names, as libraries write them, and the kind of tensor that each marks.
+/// (parts of tensor names, as libraries write them; the kind of foreign tensor that each part marks).
 const KNOWN: [(&[&str], Foreign); 7] = [
     // peft (lora/layer.py), loralib, and diffusers' `lora.down`.
     (
@@ -51,7 +51,7 @@ const KNOWN: [(&[&str], Foreign); 7] = [
     (&["parametrizations"], Foreign { what: "a parametrisation, as of an adapter (LoRA)", way_out: MERGE }),
 ];
 
-/// The kind of foreign tensor with this name, if it is one.
+/// Returns the kind of foreign tensor that a tensor name marks; `None` if it marks none.
 pub(super) fn of(name: &str) -> Option<Foreign> {
     let is_lora = name.contains("lora.down.") || name.contains("lora.up.");
     let known = |part: &str| KNOWN.iter().find(|(names, _)| names.contains(&part)).map(|(_, foreign)| *foreign);

@@ -1,5 +1,5 @@
-//! Unread tensors of a checkpoint. Tensors outside the encoder are counted. An unread tensor of the encoder is an error,
-//! because the program would analyse another model than the saved one.
+//! Tensors of a checkpoint that were not read. Outside the encoder they are counted. In the encoder they are an error, because
+//! the program would analyse another model than the saved one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,24 +12,25 @@ use crate::model::families::{Architecture, EmbeddingNames, Family};
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
-/// Tensors of a checkpoint that are no part of the encoder.
+/// Tensors of a checkpoint that are no part of the encoder, counted under the first part of their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftTensors {
-    /// The beginning of their names: `pooler`, `cls`, `classifier`.
+    /// First part of the tensor names, such as `pooler`, `cls` or `classifier`.
     pub name: String,
-    /// How many there are.
+    /// Number of unread tensors whose name begins so.
     pub tensors: u64,
 }
 
-/// Parts of names of tensors that no computation needs, in any family: positions and segments that transformers kept as buffers,
-/// and frequencies that follow from `config.json`.
+/// Parts of names of tensors that no computation needs, in any family. They are positions and segments that transformers kept as
+/// buffers, and frequencies that follow from `config.json`.
 const BUFFERS: [&str; 6] =
     ["position_ids", "token_type_ids", "inv_freq", "num_batches_tracked", "masked_bias", "encoder.version"];
 
 impl Checkpoint {
-    /// The tensors that are unread after the encoder was loaded, without copies of read tensors. A tensor belongs to the encoder
-    /// if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a tensor that was read.
-    /// Fails at an unread tensor of the encoder, unless the family or `BUFFERS` list it as needless.
+    /// Counts the tensors outside the encoder that are unread after it was loaded, without copies of read tensors. A tensor
+    /// belongs to the encoder if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a tensor
+    /// that was read.
+    /// Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` list it as needless.
     pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
@@ -66,14 +67,14 @@ impl Checkpoint {
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
     }
 
-    /// Checks the updates of a prediction head, after the head was read.
-    /// Fails at an update that was not applied, such as one of an output that is tied to the input embeddings.
+    /// Checks the adapter's updates of a prediction head, after the head was read.
+    /// Fails if an update was not applied, such as that of an output that is tied to the input embeddings.
     pub fn ensure_head_is_adapted(&self, Architecture { family, .. }: &Architecture) -> Result<()> {
         let is_head = |name: &str| family.token_heads.iter().any(|head| head.decoder == name);
         self.adapter.as_ref().map_or(Ok(()), |adapter| adapter.ensure_applied(&is_head))
     }
 
-    /// The error about an unread tensor of the encoder; `others` counts further ones.
+    /// Returns the error about an unread tensor of the encoder; `others` is the number of further ones.
     fn stranger(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];
         let path = self.files[*file].path().display();
@@ -95,7 +96,7 @@ impl Checkpoint {
         anyhow!("{text}").hint(way_out).about(path)
     }
 
-    /// The number of a tensor's file, and the offset of the tensor's values in it.
+    /// Returns (number of a tensor's file, offset of its values there); `None` if there is no such tensor.
     fn place(&self, name: &str) -> Option<(usize, u64)> {
         self.tensors.get(name).map(|(file, stored)| (*file, stored.place.start))
     }

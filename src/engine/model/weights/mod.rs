@@ -29,31 +29,31 @@ pub struct Checkpoint {
     files: Vec<ModelFile>,
     /// Each tensor by its name, with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
-    /// The names in the files, for tensors whose name there has a prefix that is removed here.
+    /// Names of tensors in the files, by their names here, for tensors whose prefix is removed here.
     spelled: HashMap<String, String>,
-    /// The family, whose prefixes names may have.
+    /// Architecture family, whose prefixes tensor names may have.
     family: Family,
-    /// The number of values that the tensors have beyond those stored in the files.
+    /// Number of values that all tensors have beyond those stored in the files.
     expanded: usize,
     read: Mutex<BTreeSet<String>>,
     adapter: Option<Box<dyn Overlay>>,
 }
 
-/// The place of a tensor in its file, and its form.
+/// The location of a tensor in its file, its type and its shape.
 struct StoredTensor {
-    /// The type of the values; the type's name in the file if it cannot be read.
+    /// Type of the values; if it cannot be read, the type's name in the file.
     values: Result<DType, String>,
     shape: Vec<usize>,
-    /// The number of values between one index and the next, for each dimension; `None` if the tensor is contiguous.
+    /// Stored values from one index to the next, for each dimension; `None` if the tensor is contiguous.
     strides: Option<Vec<usize>>,
-    /// The bytes in the file, from the first value to the end of the storage.
+    /// Range of bytes in the file, from the first value to the end of the storage.
     place: Range<u64>,
 }
 
-/// The types of values that can be read.
+/// Data types of tensor values that can be read.
 const VALUE_TYPES: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 
-/// Names of LayerNorm parameters, current and in checkpoints from TensorFlow (`google-bert/bert-base-uncased`, for one).
+/// Names of LayerNorm parameters: (current, in checkpoints from TensorFlow such as `google-bert/bert-base-uncased`).
 const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")];
 
 /// Largest number of values that a checkpoint may have beyond those in its files, through expanded tensors: 256 MiB of float32.
@@ -61,21 +61,21 @@ const ALIASES: [(&str, &str); 2] = [("LayerNorm.weight", "LayerNorm.gamma"), ("L
 /// expanded from one row, has some thousands of values.
 const MOST_EXPANDED: usize = 1 << 26;
 
-/// A source of parameters by their names.
+/// A source of parameters by tensor names: a checkpoint, or freshly drawn weights.
 pub trait Tensors: Sync {
-    /// The values of the tensor `name`. Fails if there is no tensor of this name and shape.
+    /// Reads the values of the tensor `name`, row-major. Fails if there is no tensor of this name and shape.
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>>;
 
     fn has_tensor(&self, name: &str) -> bool;
 }
 
-/// Updates of the tensors of a checkpoint, and replacements for them.
+/// An adapter: updates of the tensors of a checkpoint, and replacements for them.
 pub trait Overlay: Send + Sync {
-    /// The values of the tensor `bare`, a name without prefixes; `base` reads the checkpoint's values.
-    /// Fails if an update does not fit.
+    /// Returns the adapted values of the tensor `bare`, a name without prefixes; `base` reads the checkpoint's. Fails if an
+    /// update does not fit.
     fn adapted(&self, bare: &str, shape: &[usize], base: &dyn Fn() -> Result<Vec<f32>>) -> Result<Vec<f32>>;
 
-    /// Fails if an update or a replacement is for a tensor that was not read, and `is_needed` holds for its bare name.
+    /// Fails if an update or a replacement was not applied, and `is_needed` returns true for the bare name of its tensor.
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()>;
 }
 
@@ -90,15 +90,15 @@ impl Tensors for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the files of a model's weights and reads their headers. In a model with a task head, names have the prefix of
-    /// `family`.
+    /// Opens the files of a model's weights and reads their headers. In a model with a task head, tensor names have `family`'s
+    /// prefix.
     /// Fails if a file cannot be opened or is damaged, a tensor is in two files, or a tensor belongs to an unsupported part that
     /// changes the model's computation, such as an adapter.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         Self::opened(files, family, false)
     }
 
-    /// Opens the file of an adapter. Fails as [`Checkpoint::open`].
+    /// Opens the weight file of an adapter. Fails as [`Checkpoint::open`], except that tensors of adapters are accepted.
     pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
         Self::opened(vec![file], family, true)
     }
@@ -121,14 +121,14 @@ impl Checkpoint {
         self.tensors.keys()
     }
 
-    /// The number of rows of a tensor. Fails if the tensor is no matrix.
+    /// Returns the number of rows of a tensor. Fails if there is no such tensor, or it is no matrix.
     pub(in crate::model) fn rows(&self, name: &str) -> Result<usize> {
         let shape = &self.tensors.get(name).with_context(|| format!("there is no tensor `{name}`"))?.1.shape;
         ensure!(shape.len() == 2, "tensor `{name}` has shape {shape:?}, and a factor of an update has two dimensions");
         Ok(shape[0])
     }
 
-    /// Removes an unknown prefix that a program put before all names of the encoder.
+    /// Removes an unknown prefix that a program put before all tensor names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
@@ -192,19 +192,19 @@ impl Checkpoint {
         }
     }
 
-    /// A tensor under any of its possible names, with the name found.
+    /// Finds a tensor under any of its possible names. Returns (name found, (number of its file, tensor)).
     fn found(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
         let mut names = candidates(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
-    /// The number of the file that a tensor is in, and its name there.
+    /// Returns (number of the file that a tensor is in, its name there).
     fn spelled(&self, name: &str) -> Option<(usize, String)> {
         let (found, (file, _)) = self.found(name)?;
         Some((*file, self.spelled.get(&found).cloned().unwrap_or(found)))
     }
 
-    /// The names in the files that are most similar to a name, in words.
+    /// Lists the tensor names that are most similar to `name`, in words.
     fn closest(&self, name: &str) -> String {
         let mut names: Vec<&String> = self.tensors.keys().collect();
         names.sort_by(|a, b| {
@@ -221,7 +221,8 @@ impl Checkpoint {
         }
     }
 
-    /// The error about a tensor of another shape; a tensor of attention may lack pruned heads.
+    /// Returns the error about a tensor of another shape than `shape`. For attention, the hint is that heads may have been
+    /// pruned.
     fn misshapen(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
         let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
         let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
@@ -254,12 +255,12 @@ impl Checkpoint {
 }
 
 impl StoredTensor {
-    /// The size of a value in bytes; 1 for types that cannot be read, whose values are only located.
+    /// Returns the size of a value in bytes; 1 for types that cannot be read, whose values are only located.
     fn value_bytes(values: &Result<DType, String>) -> u64 {
         values.as_ref().map_or(1, |dtype| dtype.size_in_bytes() as u64)
     }
 
-    /// The values in row-major order.
+    /// Reads the values of the tensor in row-major order.
     fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
         let dtype = match &self.values {
             Ok(dtype) => *dtype,
@@ -273,7 +274,7 @@ impl StoredTensor {
         })
     }
 
-    /// The number of values, and the number of stored values that they span. Fails if the span exceeds the storage.
+    /// Returns (number of values, number of stored values that they span). Fails if the span exceeds the storage.
     fn extent(&self) -> Result<(usize, usize)> {
         let room = (self.place.end - self.place.start) / Self::value_bytes(&self.values);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
@@ -288,7 +289,7 @@ impl StoredTensor {
         fits.context("reaches beyond its storage: the file is damaged")
     }
 
-    /// The number of values beyond those stored in the file: in an expanded tensor, several share one place.
+    /// Returns the number of values beyond those stored in the file. In an expanded tensor, several values share one location.
     fn expanded(&self) -> usize {
         let Some(strides) = &self.strides else { return 0 };
         let steps = self.shape.iter().zip(strides);
@@ -297,7 +298,7 @@ impl StoredTensor {
         self.shape.iter().fold(1_usize, |count, size| count.saturating_mul(*size)).saturating_sub(span)
     }
 
-    /// The strides; `None` if the values are contiguous in the file.
+    /// Returns the strides; `None` if the values are contiguous in the file.
     fn scattered(&self) -> Option<&[usize]> {
         let strides = self.strides.as_deref()?;
         let mut expected = 1;
@@ -309,7 +310,7 @@ impl StoredTensor {
         (!is_contiguous).then_some(strides)
     }
 
-    /// The first `span` stored values, in the order of the file.
+    /// Reads the first `span` stored values, in the order of the file.
     fn read_span(&self, file: &ModelFile, dtype: DType, span: usize) -> Result<Vec<f32>> {
         /// Number of values converted at a time, so that a tensor of another type is not in memory twice.
         const PIECE: usize = 1 << 18;
@@ -335,7 +336,7 @@ impl StoredTensor {
     }
 }
 
-/// The values of a tensor of any strides, in row-major order.
+/// Arranges the stored values of a tensor with any strides in row-major order.
 fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> Vec<f32> {
     let mut gathered = Vec::with_capacity(count);
     let mut index = vec![0; shape.len()];
@@ -362,13 +363,13 @@ fn candidates(prefix: &str, name: &str) -> Vec<String> {
 /// activations, deepspeed.
 const WRAPPERS: [&str; 4] = ["_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module"];
 
-/// Removes the parts that wrappers add to a name.
+/// Removes the parts that wrappers of PyTorch modules add to a tensor name.
 fn without_wrappers(name: &str) -> String {
     name.split('.').filter(|part| !WRAPPERS.contains(part)).collect::<Vec<_>>().join(".")
 }
 
-/// An unknown prefix before all names of a checkpoint: the text before the name of the first layer's output projection, if there
-/// is only one such text. `None` if the family or its task heads know the names.
+/// Finds an unknown prefix of all tensor names: the text before the name of the first layer's output projection, if there is only
+/// one such text. `None` if the family or its task heads know the names.
 fn prefix_of<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
     let family = architecture.family;
     let signs = architecture.names.signs();

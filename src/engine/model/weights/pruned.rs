@@ -1,5 +1,5 @@
-//! The weights of a model without some of its heads, in files with unchanged shapes and names. A head writes through its
-//! own inputs of the output projection: with zero weights there, it writes nothing. A constant in place of the head's context
+//! The weights of a model without some of its attention heads, in files with unchanged shapes and names. A head writes through
+//! its own inputs of the output projection: with zero weights there, it writes nothing. A constant in place of the head's context
 //! adds one vector at every position, which goes into the projection's bias. Queries, keys and values stay. Except for the
 //! projection's weight and bias, tensors are copied byte by byte, one at a time.
 
@@ -19,7 +19,7 @@ use crate::model::files::{ModelFile, ModelFiles};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::system::errors::{Class, Facts};
 
-/// The heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
+/// Attention heads to remove, each with the constant that replaces its context, `[head_dim]`; `None` for zeros.
 pub type RemovedHeads = BTreeMap<HeadPlace, Option<Vec<f32>>>;
 
 pub struct PrunedWeights {
@@ -27,11 +27,11 @@ pub struct PrunedWeights {
     changes: Vec<TensorChanges>,
 }
 
-/// Changes to a file, by the names of its tensors, because several tensors may lie in one place.
+/// Changes to the tensors of a file, by name, because several tensors may share one location.
 type TensorChanges = BTreeMap<String, TensorChange>;
 
 enum TensorChange {
-    /// The weights of these inputs of a projection become zero.
+    /// Sets the weights of these inputs of a projection to zero.
     Without(Layout, Vec<Range<usize>>),
     Values(Vec<f32>),
 }
@@ -42,7 +42,7 @@ struct Layout {
     inputs: usize,
     /// Whether the weights are stored as `[inputs, outputs]`.
     transposed: bool,
-    /// The number of groups of a convolution of width 1; an output has weights only for the inputs of its group.
+    /// Number of groups of a convolution of width 1, in which an output has weights only for inputs of its group.
     groups: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Layout {
         }
     }
 
-    /// The index of the weight from an input to an output, if there is one.
+    /// Returns the index of the weight from an input to an output; `None` if the two are in different groups.
     fn index(self, output: usize, input: usize) -> Option<usize> {
         match self.groups {
             Some(groups) => {
@@ -69,9 +69,9 @@ impl Layout {
 }
 
 impl PrunedWeights {
-    /// The weights of `files` without the `removed` heads. Layers that share weights must lose equal heads.
-    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also
-    /// fails if a constant is given but there is no bias to hold it, or the weights cannot be read.
+    /// Prepares the weights of `files` without the `removed` attention heads. Layers that share weights must lose equal heads.
+    /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also fails
+    /// if a constant is given but there is no bias to hold it, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         Self::found(files, removed).class(Class::Model)
     }
@@ -139,7 +139,7 @@ impl PrunedWeights {
         Ok(Self { files: weights.clone(), changes })
     }
 
-    /// The names of the files that [`write`](Self::write) writes, in the order of the model's files.
+    /// Returns the names of the files that [`write`](Self::write) writes, in the order of the model's files.
     pub fn names(&self) -> Vec<String> {
         let name = |file: &ModelFile| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy());
         self.files.iter().map(name).collect()
@@ -154,7 +154,7 @@ impl PrunedWeights {
         file.ensure_unchanged()
     }
 
-    /// The name and content of the index of several files of weights; `None` if there is one file.
+    /// Returns (file name, content) of the index of several weight files; `None` if there is one file.
     /// Fails if the names of tensors cannot be read.
     pub fn index(&self) -> Result<Option<(&'static str, String)>> {
         if self.files.len() < 2 {
@@ -173,7 +173,7 @@ impl PrunedWeights {
     }
 }
 
-/// The name that transformers gives a file of weights as safetensors.
+/// Returns the name that transformers gives a weight file as safetensors.
 fn as_safetensors(name: &str) -> String {
     match name.strip_suffix(".bin") {
         Some(stem) => format!("{}.safetensors", stem.replacen("pytorch_model", "model", 1)),
@@ -181,11 +181,11 @@ fn as_safetensors(name: &str) -> String {
     }
 }
 
-/// The removed heads with their constants, by the stem of their layer's tensor names.
+/// The removed attention heads with their constants, by the stem of their layer's tensor names.
 type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
-/// Groups removed heads by their weights. Fails if a head does not exist, or is not removed from all layers that share its
-/// weights.
+/// Groups removed attention heads by the layer weights that they are in. Fails if a head does not exist, or is not removed from
+/// all layers that share its weights.
 fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
@@ -214,8 +214,8 @@ struct WrittenTensor {
 /// The metadata of a safetensors file.
 type FileMetadata = Option<HashMap<String, String>>;
 
-/// The tensors of a file in the order in which they are written, and its metadata. New values are float32, or float64 if the
-/// tensor was: a narrower type would round them.
+/// Returns (tensors of a file in the order in which they are written, the file's metadata). New values are float32, or float64 if
+/// the tensor was: a narrower type would round them.
 fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
         let tensors = torch::tensors(file)?;
@@ -273,7 +273,7 @@ impl WrittenTensor {
         self.stored.shape.iter().product::<usize>() * self.dtype.bitsize() / 8
     }
 
-    /// The bytes of the tensor, with its change applied.
+    /// Returns the bytes of the tensor, with `change` applied.
     fn bytes(&self, file: &ModelFile, change: Option<&TensorChange>) -> Result<Vec<u8>> {
         let width = self.dtype.bitsize() / 8;
         let as_f32 = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();

@@ -11,7 +11,7 @@ use crate::system::errors::Facts;
 /// The longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The tensors of a file, by name. A tensor that `safetensors.torch.save_model` left out as a duplicate gets an entry: the
+/// Reads the tensors of a file, by name. A tensor that `safetensors.torch.save_model` left out as a duplicate gets an entry: the
 /// metadata maps its name to the name of the stored tensor.
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let (header, data_start) = header(file)?;
@@ -29,7 +29,7 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     Ok(tensors.iter().map(|(name, info)| (name.clone(), *info)).chain(aliases).map(stored).collect())
 }
 
-/// The header of a file, and the offset of its data.
+/// Reads (header of a file, offset of its data). Fails if the header is damaged, or the file has another size than it says.
 pub(super) fn header(file: &ModelFile) -> Result<(Metadata, u64)> {
     let size = file.size();
     let mut length = [0; 8];

@@ -13,16 +13,14 @@ use super::{StoredTensor, pickle, zip};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
 
-/// The largest pickle, in bytes. A state dict takes about 200 bytes for each tensor: 4 MB for a thousand layers of sixteen
-/// tensors.
+/// Largest accepted pickle, in bytes. A state dict takes about 200 bytes a tensor: 4 MB for a thousand layers of sixteen tensors.
 const LARGEST_PICKLE: u64 = 1 << 23;
 
-/// The hint for checkpoints of fairseq: PyTorch's weights-only reader refuses them, and transformers names their tensors
-/// otherwise.
+/// Hint for checkpoints of fairseq: PyTorch's weights-only reader refuses them, and transformers uses other tensor names.
 const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that transformers has for its family \
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
-/// Adds the hint how to convert the file to one that can be read.
+/// Adds to an error the hint how to convert the file to one that can be read.
 fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
     if let Some(Unusual::Name(name)) = problem.downcast_ref()
@@ -58,7 +56,7 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     problem.hint_after(". ", way_out)
 }
 
-/// The mark of a tar archive, and its offset in the header (POSIX.1-1988, ustar).
+/// The mark of a tar archive: (offset in the header, bytes) (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
@@ -106,7 +104,7 @@ fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
     Ok(found == mark)
 }
 
-/// Locates tensors in the file; `place` returns the place of a storage by its key, or the name of the missing storage.
+/// Locates tensors in the file. `place` returns the byte range of a storage by its key, or the name of the missing storage.
 fn placed(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
@@ -119,7 +117,7 @@ fn placed(
     tensors.into_iter().map(placed).collect()
 }
 
-/// The tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
+/// Reads the tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
 /// (`_legacy_save` of `torch/serialization.py`).
 fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
@@ -153,7 +151,7 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
     })
 }
 
-/// A tensor as a view of its storage, which lies at the given range of the file.
+/// Locates a tensor in its storage, which lies at the given range of the file. Fails if the tensor begins outside.
 fn stored(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),

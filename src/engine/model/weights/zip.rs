@@ -1,6 +1,6 @@
-//! The directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
-//! 4.4). No library is used, because this reader trusts nothing in a file: no allocation depends on a number in the file
-//! alone, and compressed or encrypted data, or data outside the file, is refused.
+//! Reads the directory of a zip archive of stored files, as PyTorch writes it (PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and
+//! 4.4). No library is used, because this reader trusts nothing in a file. No allocation depends on a number in the file alone.
+//! Compressed or encrypted data, and data outside the file, are refused.
 
 use std::ops::Range;
 
@@ -16,13 +16,13 @@ pub(super) struct ArchiveEntry {
     pub place: Range<u64>,
 }
 
-/// The first bytes of an archive.
+/// First bytes of a zip archive.
 pub(super) const MAGIC: [u8; 4] = *b"PK\x03\x04";
 
-/// The longest entry name, in bytes; PyTorch names entries after the archive and numbers them.
+/// Longest accepted entry name, in bytes; PyTorch names entries after the archive and numbers them.
 const LONGEST_NAME: u16 = 1000;
 
-/// A kind of record: its signature, and its length without variable parts.
+/// A kind of record in a zip archive: its signature, and its length in bytes without variable parts.
 struct RecordKind<N> {
     mark: u32,
     bytes: N,
@@ -51,7 +51,7 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     Ok(entries)
 }
 
-/// The offset and the length of the directory.
+/// Returns (offset, length) of the archive's directory in bytes. Fails if its end record is missing or damaged.
 fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
@@ -72,7 +72,7 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
 
-/// The first entry of a directory, and its length in the directory.
+/// Parses the first entry of a directory, and returns it with its length there. Fails if it is damaged, compressed or encrypted.
 fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let size = file.size();
     let damaged = || "its directory is damaged";
@@ -98,7 +98,7 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     Ok((ArchiveEntry { name, place: start..stop }, end))
 }
 
-/// The sizes and the offset of an entry. Values that do not fit into 32 bits are in the extra field.
+/// Returns `[compressed size, uncompressed size, offset]` of an entry. The extra field holds values that do not fit into 32 bits.
 fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     const ZIP_64: u16 = 1;
     let mut long = short.map(u64::from);

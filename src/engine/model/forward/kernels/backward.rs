@@ -1,4 +1,5 @@
-//! Backward passes of the element-wise parts: derivatives by a part's outputs become, in place, derivatives by its inputs.
+//! Backward passes of the encoder's element-wise operations: turn derivatives by the outputs, in place, into derivatives by the
+//! inputs.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
@@ -8,8 +9,8 @@ use super::{QUICK_GELU, TWICE, exp, logistic, normal_tail, reduce};
 use crate::linalg::lanes::{LANES, across, centred_dot, dot};
 use crate::model::config::{Activation, NormKind};
 
-/// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, the derivatives are in the first half
-/// of their rows, `[2 * width]`, at the start and fill whole rows at the end.
+/// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, rows are `[2 * width]`: on entry,
+/// only the first half holds derivatives; on return, both halves do.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
@@ -22,10 +23,10 @@ pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[
     }
 }
 
-/// Backward pass of the norm of each row; rows have as many values as `weight`.
+/// Backward pass of layer norm or RMS norm of each row; rows have as many values as `weight`.
 ///
-/// With `y = (x - mean x) / s` and `g` the derivatives by `y`, the derivatives by `x` are `(g - mean g - y mean(g y)) / s`.
-/// RMS norm leaves out the means of `x` and `g`.
+/// With `y = (x - mean x) / s`, `s` the standard deviation, and `g` the derivatives by `y`, the derivatives by `x` are
+/// `(g - mean g - y mean(g y)) / s`. RMS norm leaves out the means of `x` and `g`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivatives: &mut [f32]) {
     let (width, is_centred) = (weight.len() as f32, kind == NormKind::Layer);
@@ -42,8 +43,8 @@ pub fn norm(kind: NormKind, rows: &[f32], weight: &[f32], epsilon: f32, derivati
     }
 }
 
-/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` by weights `a`. Rows begin `stride`
-/// values apart and have `keys` weights. Puts the products `<a, d>` into `products`, `[rows]`.
+/// Backward pass of the softmax of each row: `factor * a (d - <a, d>)`, for derivatives `d` by the attention weights `a`. Rows
+/// begin `stride` values apart and have `keys` weights. Puts `<a, d>` of each row into `products`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn softmax(
     weights: &[f32],
@@ -62,7 +63,8 @@ pub fn softmax(
     }
 }
 
-/// Backward pass of `y = c tanh(x / c)`, from `y`: `1 - (y / c)^2`. Minus infinity marks a hidden key, whose derivative is 0.
+/// Backward pass of the soft bound `y = c tanh(x / c)`: multiplies derivatives by `1 - (y / c)^2`, with `y` in `bounded`. Minus
+/// infinity marks a hidden key, whose derivative is 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
     for (derivative, y) in derivatives.iter_mut().zip(bounded) {
@@ -71,7 +73,7 @@ pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
     }
 }
 
-/// Softmax of a row in place; returns the logarithm of the sum of `e^x`.
+/// Replaces a row `x` by its softmax, and returns the logarithm of the sum of `e^x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn shares(row: &mut [f32]) -> f64 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
@@ -94,7 +96,7 @@ pub fn shares(row: &mut [f32]) -> f64 {
     f64::from(largest) + total.ln()
 }
 
-/// Backward pass of an activation; `both` returns its value and its derivative.
+/// Backward pass of an activation; `both` returns `[value, derivative]` of the activation.
 #[inline(always)]
 fn through(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;
@@ -117,7 +119,7 @@ fn through(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]
 
 #[inline(always)]
 fn gelu(x: f32) -> [f32; 2] {
-    /// 1 / sqrt(2 pi)
+    /// `1 / sqrt(2 pi)`: the standard normal density at 0.
     const DENSITY: f32 = 0.398_942_3;
     let [series, t, power] = normal_tail(x);
     let tail = 0.5 * series * t * power;

@@ -1,6 +1,6 @@
-//! The element-wise parts of the packed encoder, written so that the compiler vectorises them. `multiversion` compiles each
-//! part for several instruction sets and chooses one at run time. Fused multiply-add is written out, so that results are
-//! equal on all of them; a machine without it (x86-64 before 2013) computes it in software, slowly.
+//! The element-wise operations of the packed encoder, written so that the compiler vectorises them. `multiversion` compiles each
+//! for several instruction sets and chooses one at run time. Fused multiply-add is written out, so that results are equal on all
+//! of them; a machine without it (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]
@@ -16,11 +16,11 @@ pub mod backward;
 #[cfg(test)]
 mod tests;
 
-/// Scale at which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, section 2).
+/// Factor of `x` at which the logistic function approximates the normal distribution function (Hendrycks & Gimpel 2016, 2).
 pub const QUICK_GELU: f32 = 1.702;
 
-/// Softmax of the first `keys` values of each row of `scores`, `[rows, stride]`, in place; the rest of the row becomes 0. Puts
-/// the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
+/// Replaces the first `keys` values of each row of `scores`, `[rows, stride]`, by their softmax, and all further values by 0.
+/// Puts the entropy of each row, in nats, into `entropies`, `[rows]`. `stride` is a multiple of [`LANES`].
 ///
 /// With `x` the scores minus their maximum and `Z` the sum of `e^x`, the entropy is `ln Z - (sum e^x x) / Z`, free of
 /// cancellation.
@@ -33,8 +33,8 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
     }
 }
 
-/// Sets the first `keys` values of each row of `scores`, `[rows, stride]`, to minus infinity, except the keys `seen` by the
-/// query.
+/// Sets the scores of hidden keys to minus infinity, among the first `keys` values of each row of `scores`, `[rows, stride]`.
+/// `seen` returns the range of keys that a query sees.
 pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = seen(query);
@@ -43,8 +43,8 @@ pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize)
     }
 }
 
-/// The activation of `x + bias`, for each row `x` of `states`, in place. If gated, rows are `[2 * width]`, and the activation of
-/// the first half times the second half replaces the first half.
+/// Replaces each row `x` of `states` by the activation of `x + bias`. If gated, rows are `[2 * width]`, and the activation of the
+/// first half times the second half replaces the first half.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias: &[f32]) {
     match activation {
@@ -57,13 +57,13 @@ pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias
     }
 }
 
-/// `c tanh(x / c)` of each score, in place: a soft bound at `c`.
+/// Replaces each score `x` by `c tanh(x / c)`: a soft bound at `c`.
 pub fn cap(scores: &mut [f32], c: f32) {
     scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
 }
 
-/// Rotates each head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`. Dimension `i`
-/// pairs with dimension `i + pairs`; dimensions from `2 * pairs` on stay.
+/// Rotates each attention head's vector in a row, `[heads, head_dim]`, by the cosines and sines in `angles`, `[2, pairs]`.
+/// Dimension `i` pairs with dimension `i + pairs`; dimensions from `2 * pairs` on do not change.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn rotate(row: &mut [f32], head_dim: usize, angles: &[f32]) {
     let pairs = angles.len() / 2;
@@ -77,7 +77,8 @@ pub fn rotate(row: &mut [f32], head_dim: usize, angles: &[f32]) {
     }
 }
 
-/// `(x + bias) * scale`, row by row, from rows `stride` values apart into rows of `bias.len()`.
+/// Writes `(x + bias) * scale` for each row `x` of `from` into `into`. Rows begin `stride` values apart in `from`, and are
+/// adjacent in `into`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &mut [f32]) {
     for (row, out) in from.chunks(stride).zip(into.chunks_exact_mut(bias.len())) {
@@ -87,14 +88,14 @@ pub fn bias_scale(from: &[f32], stride: usize, bias: &[f32], scale: f32, into: &
     }
 }
 
-/// The norm of each row, `[rows, width]`, into `norms`, `[rows]`.
+/// Writes the Euclidean norm of each row of `rows`, `[rows, width]`, into `norms`, `[rows]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn row_norms(rows: &[f32], width: usize, norms: &mut [f32]) {
     rows.chunks_exact(width).zip(norms).for_each(|(row, norm)| *norm = dot(row, row).sqrt());
 }
 
-/// The norm of each row plus a bias under a Gram matrix `G`, `sqrt((x + b) G (x + b)ᵀ)`, into `norms`, `[rows]`. Rows begin
-/// `stride` values apart; `products` and `bias_product` are the rows and the bias times `G`.
+/// Writes the norm of each row `x` plus the bias `b` under a Gram matrix `G`, `sqrt((x + b) G (x + b)ᵀ)`, into `norms`, `[rows]`.
+/// Rows begin `stride` values apart. `products` holds `x G`, and `bias_product` holds `b G`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn biased_norms(
     rows: &[f32],
@@ -111,11 +112,11 @@ pub fn biased_norms(
     }
 }
 
-/// Rows multiplied at once: their partial results, two vectors each, take half of the registers of AVX-512.
+/// Number of rows that [`times_square`] multiplies at once. Their partial results take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
-/// Multiplies rows, `stride` values apart, by a square matrix, `[width, width]`, into adjacent rows. Meant for the small products
-/// of one head over one sentence, where the set-up of gemm would take longer.
+/// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. Meant for the small
+/// products of one head over one sentence, where the set-up of gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
@@ -164,12 +165,12 @@ fn rows_times_square<const R: usize>(rows: [&[f32]; R], square: &[f32], into: &m
     }
 }
 
-/// `sums + more`, into `sums`.
+/// Adds `more` to `sums`, value by value.
 pub fn add_to(sums: &mut [f32], more: &[f32]) {
     sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
 }
 
-/// `x + bias + residual`, for each row, into `residual`.
+/// Adds `x + bias` to `residual`, row by row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
     let width = bias.len();
@@ -180,7 +181,7 @@ pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
     }
 }
 
-/// Layer normalisation of `x + bias + residual`, for each row, into `residual`.
+/// Replaces each row of `residual` by the layer norm of `x + bias + residual`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     let width = bias.len();
@@ -192,7 +193,7 @@ pub fn add_norm(x: &[f32], bias: &[f32], residual: &mut [f32], weight: &[f32], s
     }
 }
 
-/// Layer norm or RMS norm (Zhang & Sennrich 2019) of each row, in place; RMS norm ignores `shift`.
+/// Applies layer norm or RMS norm (Zhang & Sennrich 2019) to each row, in place; RMS norm ignores `shift`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn norm(kind: NormKind, states: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     for row in states.chunks_exact_mut(weight.len()) {
@@ -206,7 +207,7 @@ pub fn norm(kind: NormKind, states: &mut [f32], weight: &[f32], shift: &[f32], e
     }
 }
 
-/// `1 / (1 + e^-x)`
+/// Logistic function: `1 / (1 + e^-x)`.
 #[inline(always)]
 fn logistic(x: f32) -> f32 {
     let small = exp(-x.abs());
@@ -244,7 +245,7 @@ fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl 
     }
 }
 
-/// Softmax of a row of whole vectors, in place; minus infinity becomes 0. Returns the entropy.
+/// Replaces a row, of a multiple of [`LANES`] values, by its softmax, with 0 for minus infinity. Returns its entropy in nats.
 #[inline(always)]
 fn softmax_row(row: &mut [f32]) -> f32 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
@@ -276,7 +277,7 @@ fn norm_row(row: &mut [f32], weight: &[f32], shift: &[f32], epsilon: f32) {
     }
 }
 
-/// Reduces `map` of all values with `combine`, in [`LANES`] partial results.
+/// Applies `map` to all values and reduces the results with `combine`, in [`LANES`] partial results.
 #[inline(always)]
 fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
     let mut partial = [start; LANES];
@@ -292,7 +293,7 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     across(partial, combine)
 }
 
-/// Exponent below which `e^x` is subnormal in float32, and is taken as 0.
+/// Exponent `x` below which `e^x` is subnormal in float32, and is taken as 0.
 const LEAST: f32 = -87.0;
 
 /// The larger of `x` and [`LEAST`]; NaN stays NaN, so that damaged weights show.
@@ -301,14 +302,14 @@ fn at_least(x: f32) -> f32 {
     if x < LEAST { LEAST } else { x }
 }
 
-/// `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
+/// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    /// 1.5 * 2^23: adding it rounds to an integer, which the low bits then hold.
+    /// `1.5 * 2^23`: adding it to a number rounds that to an integer, which the low bits of the sum then hold.
     const ROUND: f32 = 12_582_912.0;
-    /// ln 2 in two parts: the first has so few bits that its product with n is exact (Cody & Waite 1980).
+    /// High part of ln 2, with so few bits that its product with the integer `n` is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let bounded = at_least(x);
@@ -326,7 +327,7 @@ fn exp(x: f32) -> f32 {
     if x < LEAST { 0.0 } else { series * power }
 }
 
-/// `x Phi(x)`, transformers' `gelu`, to 2.4e-7.
+/// GELU: `x Phi(x)`, transformers' `gelu`, to 2.4e-7. `Phi` is the normal distribution function.
 #[inline(always)]
 fn gelu(x: f32) -> f32 {
     let [series, t, power] = normal_tail(x);
@@ -334,7 +335,8 @@ fn gelu(x: f32) -> f32 {
     if x < 0.0 { tail } else { x - tail }
 }
 
-/// Three factors with product `2 Phi(-|x|)`; the last one is `e^(-x^2 / 2)`.
+/// Returns three factors whose product is `2 Phi(-|x|)`, with `Phi` the normal distribution function; the last one is
+/// `e^(-x^2 / 2)`.
 ///
 /// `Phi(-|x|) = erfc(u) / 2` with `u = |x| / sqrt 2`, and `erfc(u) = t P(t) e^(-u^2)` with `t = 1 / (1 + 0.3 u)` (Abramowitz &
 /// Stegun 7.1.26). P was fitted at Chebyshev nodes of `0 <= u <= 7.2` to a relative error of 2.5e-8.
@@ -360,7 +362,7 @@ fn normal_tail(x: f32) -> [f32; 3] {
     [series, t, exp(-u * u)]
 }
 
-/// 2 sqrt(2 / pi): `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
+/// `2 sqrt(2 / pi)`: factor that turns tanh into the logistic function, as `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
 const TWICE: f32 = 1.595_769_1;
 
 /// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016), transformers' `gelu_new`.

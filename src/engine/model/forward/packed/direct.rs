@@ -1,4 +1,4 @@
-//! Direct effects on logits: products of the residual stream's parts with token vectors, before the final norm divides them.
+//! Direct effects on logits: products of parts of the residual stream with token vectors, before the final norm divides them.
 
 use anyhow::{Context, Result};
 
@@ -12,8 +12,8 @@ use crate::model::forward::{NO_DIRECT, Pass};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
-    /// Computes the vectors of all compared tokens, `g ⊙ u` with `g` the weights of the final norm and `u` the vector of the
-    /// token in the prediction head, and shows the direct effects of the embeddings.
+    /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's vector in
+    /// the prediction head. Then shows the direct effects of the embeddings.
     /// Fails if logits are not linear in the residual stream.
     pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
@@ -32,7 +32,7 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Pulls `vector` back through a norm: a row's product with the result equals the normalised row's product with `vector`, up
+    /// Pulls `vector` back through a norm. A row's product with the result equals the normalised row's product with `vector`, up
     /// to the row's scale and the norm's bias. For layer norm the result is centred: `<x - mean x, v> = <x, v - mean v>`.
     fn before_norm(&self, vector: &[f32], norm: &Norm) -> impl Iterator<Item = f32> {
         let scaled: Vec<f32> = vector.iter().zip(&norm.weight).map(|(u, g)| u * g).collect();
@@ -40,8 +40,8 @@ impl PackedEncoder {
         scaled.into_iter().map(move |value| value - mean)
     }
 
-    /// Shows the direct effects of a block and of its biases. `update` is the block's output without its bias; `contexts` has the
-    /// contexts of all heads, `[tokens, heads * head_dim]`, if the block is attention.
+    /// Shows the direct effects of a block and of its biases on logits. `update` is the block's output without its bias. For an
+    /// attention block, `contexts` has the contexts of all heads, `[tokens, heads * head_dim]`.
     pub(super) fn show_direct(
         &self,
         number: usize,
@@ -73,8 +73,8 @@ impl PackedEncoder {
         Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
-    /// Pulls the vectors of the compared tokens back through the norm of a block's output, if it has one, and computes its
-    /// scales.
+    /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.written`, and puts the
+    /// norm's scales into `direct.scales`. Without such a norm, it copies the vectors.
     fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, .. } = direct;
         written.clear();
@@ -87,7 +87,7 @@ impl PackedEncoder {
         scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&whole(row))));
     }
 
-    /// Shows the direct effects of the biases of a block; requires [`Self::before_write`].
+    /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
     fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
         let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
@@ -116,7 +116,8 @@ impl PackedEncoder {
         }
     }
 
-    /// The scale by which a norm divides a row.
+    /// Returns the scale by which a norm divides a row: the root of (variance plus epsilon), for RMS norm of (mean square plus
+    /// epsilon).
     fn scale_of(&self, row: &[f32]) -> f32 {
         let centre = self.mean_of(row);
         let squares: f32 = row.iter().map(|value| (value - centre).powi(2)).sum();
@@ -129,8 +130,8 @@ impl PackedEncoder {
     }
 }
 
-/// Shows direct effects: products of rows, `[tokens, width]`, with vectors, `[width, compared]`, divided by the rows' `scales`,
-/// unless these are empty.
+/// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`; `of` is (rows,
+/// vectors). Each row is divided by its entry of `scales`, unless `scales` is empty.
 fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
     let (rows, vectors) = of;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {

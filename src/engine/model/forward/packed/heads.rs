@@ -1,4 +1,4 @@
-//! The heads of a layer: attention, values, contexts, and their views for the visitor.
+//! The attention heads of a layer: attention, values, contexts, and their views for the visitor.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
-/// Indices of queries, keys and values in the fused projection of [`Parameters`].
+/// Index of the queries in the fused projection to queries, keys and values of [`Parameters`].
 pub(super) const QUERY: usize = 0;
 pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
@@ -22,32 +22,33 @@ pub(super) const VALUE: usize = 2;
 /// The projected queries, keys and, if needed, values of one sequence in all heads.
 #[derive(Clone, Copy)]
 pub(super) struct Projected<'a> {
-    /// `[n, width]`: queries, then keys, then values, each head after head, without biases unless normalised or rotated.
+    /// `[n, width]`: queries, then keys, then values, each head after head. Biases are included only if keys are normalised or
+    /// rotated.
     pub rows: &'a [f32],
     pub n: usize,
     pub width: usize,
-    /// `[3 * heads * head_dim]`
+    /// Biases of queries, keys and values, `[3 * heads * head_dim]`.
     pub bias: &'a [f32],
     pub head_dim: usize,
 }
 
 impl<'a> Projected<'a> {
-    /// The projections of the sequence whose tokens are `span`, from the rows of all sequences.
+    /// Takes the projections of the sequence whose tokens are `span` from the rows of all sequences.
     pub(super) fn of(rows: &'a [f32], span: &Range<usize>, width: usize, (bias, head_dim): (&'a [f32], usize)) -> Self {
         Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
     }
 
-    /// The first column of a head's queries, keys or values.
+    /// Returns the first column of a head's queries, keys or values, whichever `part` selects.
     pub(super) fn start(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
 
-    /// `[head_dim]`
+    /// Returns the bias of a head's queries, keys or values (`part`), `[head_dim]`.
     pub(super) fn bias(&self, part: usize, head: usize) -> &'a [f32] {
         &self.bias[self.start(part, head)..][..self.head_dim]
     }
 
-    /// `[n, head_dim]`
+    /// Returns a head's queries, keys or values (`part`) without bias, `[n, head_dim]`.
     pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
         Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
@@ -56,7 +57,7 @@ impl<'a> Projected<'a> {
         Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
     }
 
-    /// A head's queries, keys or values plus `bias`, times `scale`, in a buffer.
+    /// Computes a head's queries, keys or values (`part`) plus `bias`, times `scale`, in the buffer `into`, `[n, head_dim]`.
     fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
         let into = sized(into, self.n * self.head_dim);
         kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);
@@ -83,8 +84,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Self-attention of all sequences of the batch, from `scratch.projected`; puts the contexts of the heads into
-    /// `scratch.context`.
+    /// Runs the attention heads of layer `number` over all sequences, from `scratch.projected`. Shows each head to the visitor,
+    /// and puts the contexts into `scratch.context`. Fails if an entropy is not finite.
     pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
@@ -165,7 +166,7 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// The attention of one head over one sequence: `[n, stride]` in `into.attention`, and the entropies of its rows.
+    /// Computes the attention of one head over one sequence, `[n, stride]`, in `into.attention`, and the entropies of its rows.
     pub(super) fn attend_between(
         &self,
         (number, head): (usize, usize),
@@ -178,7 +179,8 @@ impl PackedEncoder {
         kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
     }
 
-    /// The scores of one head before the softmax, minus infinity for hidden keys; leaves the scaled queries in `into.query`.
+    /// Computes the scores of one head before the softmax in `into.attention`, `[n, stride]`, with minus infinity for hidden
+    /// keys. Leaves the scaled queries in `into.query`.
     pub(super) fn score_between(
         &self,
         (number, head): (usize, usize),
@@ -210,7 +212,7 @@ impl PackedEncoder {
         }
     }
 
-    /// The norms `sqrt(v G vᵀ)` of one head's values, with `G` the Gram matrix of its part of the output projection.
+    /// Computes the norms `sqrt(v G vᵀ)` of one head's values `v`, with `G` the Gram matrix of its part of the output projection.
     fn value_norms<'a>(
         &'a self,
         place: usize,
@@ -227,7 +229,7 @@ impl PackedEncoder {
         ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
     }
 
-    /// `W_O W_Oᵀ`, `[head_dim, head_dim]`, of a head of the `place`-th stored layer, and its product with the value bias.
+    /// Returns (`W_O W_Oᵀ`, `[head_dim, head_dim]`, its product with the value bias) of a head of the `place`-th stored layer.
     fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
@@ -250,7 +252,7 @@ impl PackedEncoder {
     }
 }
 
-/// The heads of one layer, applied to rows other than its input.
+/// The attention heads of layer `number`, applied to rows other than the layer's input.
 pub(super) struct PackedLayer<'a> {
     pub encoder: &'a PackedEncoder,
     pub number: usize,
@@ -297,12 +299,13 @@ impl<'a> PackedLayer<'a> {
     }
 }
 
-/// The stride of attention rows: `n` rounded up to whole vectors, so that the softmax has no remainder.
+/// Returns the stride of attention rows: `n` rounded up to whole vectors, so that the softmax has no remainder.
 pub(super) fn stride_of(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
 
-/// Products of queries with visible keys, in rows that begin `stride` values apart; entries of hidden keys are meaningless.
+/// Writes the products of queries with visible keys into rows that begin `stride` values apart. Entries of hidden keys are
+/// meaningless.
 fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>, visibility: Visibility) {
     for Tile { queries: rows, keys: columns } in visibility.tiles(queries.rows()) {
         let scores = &mut into[rows.start * stride + columns.start..];
@@ -311,7 +314,7 @@ fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>,
     }
 }
 
-/// The weighted sums of the values that each query sees, `[n, head_dim]`.
+/// Writes the attention-weighted sums of the values that each query sees into `into`, `[n, head_dim]`.
 fn weigh(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
     let width = values.columns();
     for Tile { queries, keys } in visibility.tiles(weights.rows()) {

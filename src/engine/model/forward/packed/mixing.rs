@@ -10,15 +10,14 @@ use crate::model::forward::visitor::{Mixing, Values};
 use crate::model::parameters::Norm;
 
 impl MixingScratch {
-    /// Sizes the buffers for a layer whose heads have `width` values per token together.
+    /// Resizes the buffers for a layer whose heads together have `width` values per token.
     pub fn begin(&mut self, tokens: usize, width: usize) {
         self.width = width;
         self.contexts.iter_mut().for_each(|contexts| contexts.resize(tokens * width, 0.0));
     }
 
-    /// Keeps, for a head over one sequence whose tokens are `span`, the context's part from the token itself and its part from
-    /// other tokens. Takes the attention, `[n, n]`, the values, the contexts without value bias, `[n, head_dim]`, and the gate's
-    /// share.
+    /// Keeps a head's contexts from the token itself and from other tokens, and its values, over the sequence of tokens `span`.
+    /// Takes the attention, `[n, n]`, the values, the contexts without value bias, `[n, head_dim]`, and the `keep` of the gate.
     pub fn keep_head(
         &mut self,
         head: usize,
@@ -41,7 +40,7 @@ impl MixingScratch {
     }
 }
 
-/// The norms between the output of a layer's heads and the residual stream: of the output, or of its sum with the stream.
+/// Norms between the output of a layer's heads and the residual stream: of the output, or of its sum with the stream.
 struct Through<'a> {
     kind: NormKind,
     epsilon: f64,
@@ -50,8 +49,8 @@ struct Through<'a> {
 }
 
 impl Through<'_> {
-    /// The mixing ratio of a token, from its row of the residual stream and the parts of the heads' output: from the token
-    /// itself, from other tokens, and constant.
+    /// Computes the mixing ratio of a token, from its row of the residual stream and three parts of the heads' output: from the
+    /// token itself, from other tokens, and constant.
     ///
     /// A norm divides all summands by one deviation. For a norm of the sum the deviation cancels in the ratio. For a norm of the
     /// output it does not, because the residual stream is added afterwards.
@@ -69,7 +68,7 @@ impl Through<'_> {
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
     }
 
-    /// A summand after a norm, except for the division by the deviation: centred (layer norm only) and weighted.
+    /// Applies a norm to one summand, except for the division by the deviation: centres it (layer norm only) and weights it.
     fn linear<'b>(
         &self,
         norm: Option<&'b Norm>,

@@ -1,5 +1,5 @@
-//! The encoder over slices: one worker per core, no allocation once warm. Matrix products (crate `gemm`) run over all tokens
-//! of a batch. Attention runs over one sequence at a time, and is shown while in cache.
+//! The encoder on plain slices: one worker per core, no allocation once its buffers have grown. Matrix products (crate `gemm`)
+//! run over all tokens of a batch. Attention runs over one sequence at a time, and is shown while in cache.
 
 mod backward;
 mod direct;
@@ -28,14 +28,15 @@ use crate::model::parameters::{Layer, Linear, Norm, Parameters};
 use crate::system::parallel::{all_cores, in_parallel};
 
 pub struct PackedEncoder {
-    /// The weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in order.
+    /// Parameters of the model; weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in
+    /// order.
     parameters: Parameters,
-    /// For each stored layer, the score term that depends on the distance between tokens, if there is one.
+    /// Score term of each stored layer for the distance between tokens; `None` for a layer without one.
     relative: Vec<Option<Relative>>,
     /// `[head_dim]`: zeros, in place of a bias that has been added already.
     no_bias: Vec<f32>,
-    /// For each stored layer, computed on first use: `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`, and its products
-    /// with the value biases, `[heads * head_dim]`.
+    /// For each stored layer: `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`, and its products with the value biases,
+    /// `[heads * head_dim]`. Computed on first use.
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
 }
 
@@ -80,8 +81,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Projects the states to queries, keys and, with three `projections`, values of all heads. Biases are added only to queries
-    /// and keys that are normalised or rotated.
+    /// Projects the hidden states to queries and keys of all heads and, if `projections` is 3, values. Biases are added only to
+    /// queries and keys that are normalised or rotated.
     fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
@@ -133,8 +134,8 @@ impl PackedEncoder {
         }
     }
 
-    /// Shows the attention of all layers after `first`, from the states that entered `first`. All block outputs are held, except
-    /// the gated heads of `first`, whose change the residual stream carries on. Fails if more than attention is needed.
+    /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are held,
+    /// except in the gated heads of `first`; the residual stream carries their change on. Fails if more than attention is needed.
     fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
         ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         let (config, layers) = (&self.parameters.config, self.parameters.order.len());
@@ -162,8 +163,8 @@ impl PackedEncoder {
         Ok(())
     }
 
-    /// Turns the hidden states below a layer, in `scratch.states`, into the states above it. `scratch.context` has the contexts
-    /// of its heads.
+    /// Turns the hidden states below a layer, in `scratch.states`, into those above it, from its heads' contexts, in
+    /// `scratch.context`.
     fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
         let config = &self.parameters.config;
@@ -370,7 +371,7 @@ impl Encoder for PackedEncoder {
     }
 }
 
-/// The rows of the predicted positions, in order. They suffice after the heads of the last layer, where no token reads another.
+/// Copies the rows of the predicted positions, in order. They suffice after the last layer's heads, where no token reads another.
 fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
     batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
@@ -385,7 +386,7 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
     &table[index * width..][..width]
 }
 
-/// A buffer, resized to `length` values.
+/// Resizes a buffer to `length` values, and returns it.
 fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
@@ -397,9 +398,9 @@ fn copied<'a>(values: &[f32], into: &'a mut Vec<f32>) -> &'a mut [f32] {
     into
 }
 
-/// `[columns, rows]`: the transpose of `values`, `[rows, columns]`.
+/// Returns the transpose, `[columns, rows]`, of `values`, `[rows, columns]`.
 fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
-    /// Block size: the rows and the columns of a block fit into the first-level cache together.
+    /// Rows and columns of a block: source and target of a block fit into the first-level cache together.
     const BLOCK: usize = 32;
     let columns = values.len() / rows;
     let mut out = vec![0.0; values.len()];
@@ -415,7 +416,7 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
     out
 }
 
-/// `states` times the first `outputs` columns of the weight; the bias is left to the step that reads the result.
+/// Multiplies `states` by the first `outputs` columns of the weight; the bias is left to the step that reads the result.
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(
@@ -425,7 +426,7 @@ fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>,
     );
 }
 
-/// Backward pass of [`project`]: from derivatives by the first `outputs` outputs to derivatives by the inputs.
+/// Backward pass of [`project`]: computes derivatives by the inputs from derivatives by the first `outputs` outputs.
 fn project_back(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(

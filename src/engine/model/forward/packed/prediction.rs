@@ -1,4 +1,4 @@
-//! The prediction head, at the predicted positions alone.
+//! The prediction head, applied at the predicted positions alone.
 
 use anyhow::{Context, Result};
 
@@ -14,7 +14,7 @@ use crate::model::parameters::{PredictionHead, Transform};
 const MOST_LOGITS: usize = 1 << 22;
 
 impl PackedEncoder {
-    /// The prediction head, and the vectors of its classes, `[classes, width]`.
+    /// Returns (the prediction head, the vectors of its classes, `[classes, width]`). Fails if no prediction head was loaded.
     fn prediction_head(&self) -> Result<(&PredictionHead, Matrix<'_>)> {
         let head = self.parameters.prediction.as_ref().context(NO_PREDICTION)?;
         let width = head.transform.as_ref().map_or(self.parameters.config.hidden_size, |part| part.dense.bias.len());
@@ -23,7 +23,7 @@ impl PackedEncoder {
     }
 
     /// Computes the logits, `[rows, classes]`, of some rows of hidden states.
-    /// Fails if they are not finite.
+    /// Fails if a logit is not finite.
     fn logits(&self, states: &[f32], transformed: &mut Vec<f32>, logits: &mut Vec<f32>) -> Result<()> {
         let (head, vectors) = self.prediction_head()?;
         let count = states.len() / self.parameters.config.hidden_size;

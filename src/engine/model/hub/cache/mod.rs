@@ -24,21 +24,21 @@ use crate::system::progress::DownloadProgress;
 #[cfg(test)]
 mod tests;
 
-/// One model's part of the cache.
+/// One model's part of the Hub cache.
 pub(super) struct Cache {
-    /// The folder of the whole cache, for messages and for ids of other models.
+    /// Folder of the Hub cache, with all models, for messages and for ids of other models.
     all: PathBuf,
     name: String,
     folder: PathBuf,
-    /// Opened files whose digest was checked, by path, so that large ones are hashed once.
+    /// Opened files by path, checked against their digest if one is known, so that large files are hashed once.
     whole: RefCell<HashMap<PathBuf, ModelFile>>,
 }
 
 /// Why the cache cannot supply a model.
 pub(super) enum Unusable {
-    /// A file is missing; the clause names it.
+    /// The model or one of its files is missing; the clause names it.
     Lacking(String),
-    /// A file exists, but has this error.
+    /// A file exists but cannot be used, for this error.
     Wrong(Error),
 }
 
@@ -54,7 +54,7 @@ impl Cache {
         self.folder.join("snapshots").join(commit)
     }
 
-    /// The files of a model, from the cache alone.
+    /// Opens the files of a model from the cache alone.
     pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
         let shown = self.all.display();
         let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
@@ -85,9 +85,8 @@ impl Cache {
         })
     }
 
-    /// Opens a file of a snapshot and checks it against the digest in its blob's name and against `promised`. Without either, the
-    /// file is accepted.
-    /// Fails if it cannot be opened, or has another digest.
+    /// Opens a file of a snapshot, and checks it against the digest in its blob's name and against `promised`. Without either,
+    /// the file is accepted. Fails if the file cannot be opened, or has another digest.
     pub(super) fn open(&self, path: &Path, promised: Option<&Digest>) -> Result<ModelFile> {
         // A file opened before its digest was known is checked now. If it differs, the path may hold another file, so it is
         // reopened.
@@ -105,7 +104,7 @@ impl Cache {
         Ok(file)
     }
 
-    /// The cached model with the id most similar to `id`, if one is similar enough.
+    /// Returns the id of the cached model that is most similar to `id`; `None` if none is similar enough.
     pub(super) fn closest(&self, id: &str) -> Option<String> {
         // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
         const ALIKE: f64 = 0.85;
@@ -143,7 +142,7 @@ impl Cache {
         Ok(Some(file))
     }
 
-    /// The commit of a branch or tag at the last request, or the revision itself if it is a commit.
+    /// Returns the commit of a branch or tag at the last request, or the revision itself if it is a cached commit.
     fn commit(&self, revision: &str) -> Option<String> {
         match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
@@ -183,7 +182,7 @@ impl Cache {
         self.blob(&format!("{etag}{owner}.incomplete"))
     }
 
-    /// Makes `file` of the snapshot a link to the blob.
+    /// Makes `file` in the snapshot of `commit` a link to the blob `etag`. Where links are not supported, moves the blob.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
         let path = self.snapshot(commit).join(file);
         create_parent(&path)?;

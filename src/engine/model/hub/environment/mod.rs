@@ -1,4 +1,4 @@
-//! Settings of the Hub from environment variables: [`Environment`], and the access [`Token`] in it.
+//! Settings of the Hub client from environment variables: [`Environment`], and the access [`Token`] in it.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -14,32 +14,32 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// How long to wait for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
+/// Default time limit for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The hint where an endpoint does not answer as the Hub does.
+/// Hint for an endpoint that does not answer as the Hub does.
 pub(super) const WAY_OUT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 
-/// Settings of the Hub from environment variables, under the names that `huggingface_hub` gives them.
+/// Settings of the Hub client from environment variables, under the names that `huggingface_hub` gives them.
 #[derive(Debug)]
 pub(super) struct Environment {
-    /// `HF_ENDPOINT`, without a slash at its end.
+    /// URL of the Hub: `HF_ENDPOINT`, without a slash at its end.
     pub(super) endpoint: String,
-    /// `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
+    /// Folder of the Hub cache: `HF_HUB_CACHE`, or `hub` in `HF_HOME`.
     pub(super) cache: PathBuf,
     pub(super) token: Option<Token>,
     /// The file that holds the token if no variable does.
     pub(super) token_file: PathBuf,
-    /// `HF_HUB_DISABLE_IMPLICIT_TOKEN`: no token is sent, even if there is one.
+    /// Whether no token is sent, even if there is one: `HF_HUB_DISABLE_IMPLICIT_TOKEN`.
     pub(super) token_withheld: bool,
     /// The setting that forbids requests to the Hub, if any: `HF_HUB_OFFLINE`, or an option.
     pub(super) offline: Option<Offline>,
-    /// `HF_HUB_ETAG_TIMEOUT`: how long to wait for a connection, and for an answer to begin.
+    /// Time limit for a connection, and for an answer to begin: `HF_HUB_ETAG_TIMEOUT`.
     pub(super) answer_timeout: Duration,
-    /// `HF_HUB_DOWNLOAD_TIMEOUT`: how long to wait for each further piece of an answer.
+    /// Time limit for each further piece of an answer: `HF_HUB_DOWNLOAD_TIMEOUT`.
     pub(super) piece_timeout: Duration,
-    /// The retries; `HEADSCOPE_HUB_WAIT` is their first pause.
+    /// Number of tries and pauses between them; `HEADSCOPE_HUB_WAIT` sets the first pause.
     pub(super) backoff: Backoff,
     /// The variable that names a proxy, if one is set. Messages omit its value, which can hold a password.
     pub(super) proxy: Option<&'static str>,
@@ -69,7 +69,7 @@ pub(super) struct Offline {
 }
 
 impl Environment {
-    /// Reads the variables; an empty one counts as not set.
+    /// Reads the settings; an empty variable counts as not set. Fails if a variable is invalid, or no home folder is known.
     pub(super) fn read(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
         let home = home.filter(|home| !home.as_os_str().is_empty());
         let text = |name: &str| variable(name)?.into_string().ok().filter(|value| !value.is_empty());
@@ -123,7 +123,7 @@ impl Environment {
         })
     }
 
-    /// The places for a token, as the end of a sentence that says to put one there.
+    /// Names the places for a token, as the end of a sentence that says to put one there.
     pub(super) fn token_places(&self) -> String {
         const WITHHELD: &str = ", and unset HF_HUB_DISABLE_IMPLICIT_TOKEN, which keeps it from being sent";
         let also = if self.token_withheld { WITHHELD } else { "" };
@@ -150,7 +150,7 @@ fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
 }
 
 impl Token {
-    /// The token in the file that a login writes, if there is one.
+    /// Reads the token from the file that a Hub login writes; `None` if the file is missing or blank.
     fn of_file(path: &Path) -> Result<Option<Self>> {
         const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
@@ -165,7 +165,7 @@ impl Token {
         }
     }
 
-    /// Trims white space; `None` if nothing is left.
+    /// Trims white space around the token; `None` if it is blank. Fails if it has a character that no token has.
     fn checked(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
         // The token becomes part of a header (RFC 6750, section 2.1).

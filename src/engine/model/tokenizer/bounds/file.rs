@@ -26,7 +26,7 @@ const LONGEST_PATTERN: usize = 1 << 13;
 /// class of the letters of all scripts takes some 30 KB.
 const LARGEST_AUTOMATON: usize = 1 << 20;
 
-/// Largest number of special tokens around a text.
+/// Largest number of special tokens that a tokenizer may put around a text.
 const MOST_AROUND: usize = 64;
 
 /// The parts of `tokenizer.json` whose sizes cost memory or time.
@@ -57,7 +57,7 @@ enum Vocabulary<'a> {
     Scored(Vec<Cow<'a, str>>),
 }
 
-/// A token, copied only if it is written with escapes.
+/// A vocabulary token, borrowed from the JSON unless it is written with escapes.
 #[derive(Deserialize)]
 struct VocabularyToken<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -179,7 +179,7 @@ fn ensure_pattern(pattern: &Value) -> Result<()> {
     })
 }
 
-/// Fails if a template contains a text more than once, which would multiply the text.
+/// Fails if a template for special tokens is too long, or contains a text more than once, which would multiply the text.
 fn ensure_template(template: &[Value]) -> Result<()> {
     ensure!(template.len() <= MOST_AROUND, "a template has {} parts, at most {MOST_AROUND} are read", template.len());
     for text in ["A", "B"] {
@@ -189,7 +189,7 @@ fn ensure_template(template: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than the longest token. The map is the length of a
+/// Fails if a replacement in sentencepiece's `precompiled_charsmap` is longer than [`LONGEST_TOKEN`]. The map is the length of a
 /// trie, the trie, and the replacements, each with a zero at its end (sentencepiece, `normalizer.cc`).
 pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Result<()> {
     let trie = map.first_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
@@ -206,10 +206,10 @@ pub(in crate::model::tokenizer) fn ensure_short_replacements(map: &[u8]) -> Resu
 /// are runs of 128 spaces, two bytes each.
 pub(super) const LONGEST_TOKEN: usize = 1 << 10;
 
-/// Largest total length of added tokens, in bytes: 1 MiB. The library takes some 80 bytes for each byte, to find them in a text.
+/// Largest total length of added tokens, in bytes: 1 MiB. To find them in a text, the library takes some 80 bytes for each.
 const MOST_ADDED: usize = 1 << 20;
 
-/// Fails if a token, or a part of one, is longer than [`LONGEST_TOKEN`].
+/// Fails if `bytes`, the length of a token or of a part of one, exceeds [`LONGEST_TOKEN`]; the error calls it `what`.
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
         bytes <= LONGEST_TOKEN,
@@ -227,12 +227,12 @@ pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIter
 /// `models/unigram/trie.rs`).
 const NODE: u64 = 340;
 
-/// Largest number of trie nodes: the bound for any vocabulary, and the bound per token for larger ones. Published vocabularies
-/// have three to five nodes a token.
+/// Bounds on trie nodes: (for any vocabulary, per token); the larger one counts. Published vocabularies have 3 to 5 nodes a
+/// token.
 const MOST_NODES: (usize, usize) = (1 << 20, 16);
 
-/// Fails if the trie over the tokens of a unigram model has more than [`MOST_NODES`], or memory is too small for it. The trie has
-/// a node for each distinct prefix of a token.
+/// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or memory is too small for it.
+/// The trie has a node for each distinct prefix of a token.
 pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
     tokens.sort_unstable();
@@ -255,7 +255,7 @@ pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterat
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
-/// Fails if an added token, or all of them together, are too long.
+/// Fails if an added token is longer than [`LONGEST_TOKEN`], or all of them together are longer than [`MOST_ADDED`].
 pub(in crate::model::tokenizer) fn ensure_few<'a>(added: impl IntoIterator<Item = &'a AddedToken>) -> Result<()> {
     let mut all = 0_usize;
     for token in added {

@@ -19,20 +19,19 @@ use crate::model::tokenizer::codes::{Codes, JOINT};
 use crate::system::contained::break_off;
 use crate::system::time_limit;
 
-/// A tokenizer of the library whose steps are bounded.
+/// The library's tokenizer type, with bounded steps.
 pub(in crate::model::tokenizer) type Tokenizer =
     TokenizerImpl<BoundedModel, BoundedNormalizer, BoundedPreTokenizer, PostProcessorWrapper, DecoderWrapper>;
 
-/// The longest normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes for each
-/// byte, two or three times over.
+/// The longest normalised text, in bytes: four times the longest text that is tokenised. The library takes 17 bytes of memory for
+/// each byte, two or three times over.
 const LONGEST_NORMALIZED: usize = 4 << 20;
 
-/// Largest growth of a text by normalisation: a factor, and bytes on top. An Arabic ligature grows elevenfold in Unicode's
+/// Largest growth of a text by normalisation: (factor, additional bytes). An Arabic ligature grows elevenfold in Unicode's
 /// compatibility forms, more than any other character (Unicode Standard Annex 15).
 const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
 
-/// The longest text, in bytes, that a part of a normaliser gets without an estimate of the result: no replacement is longer than
-/// the longest token.
+/// Longest text, in bytes, that a part of a normaliser gets without an estimate of the result, as replacements are short.
 const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.
@@ -40,7 +39,7 @@ const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 #[serde(from = "NormalizerWrapper")]
 pub(in crate::model::tokenizer) struct BoundedNormalizer {
     pub whole: NormalizerWrapper,
-    /// The innermost parts, in order.
+    /// Parts of the normaliser in order, with nested sequences flattened.
     pub parts: Vec<NormalizerWrapper>,
 }
 
@@ -83,7 +82,7 @@ fn too_long(bytes: usize, most: usize) -> Error {
     anyhow!("of {bytes} bytes of text its normaliser makes more than {most}, the most that are tokenised")
 }
 
-/// The bytes that one part of a normaliser may need for a text; 0 if they are certainly few.
+/// Estimates the bytes that one part of a normaliser may need for a text; 0 if they are certainly few.
 fn needed(part: &NormalizerWrapper, text: &str) -> usize {
     match part {
         // A match may be empty: at most one before each character, and one at the end.
@@ -109,7 +108,7 @@ fn needed(part: &NormalizerWrapper, text: &str) -> usize {
     }
 }
 
-/// A text in pieces of at most [`PIECE`] bytes.
+/// Splits a text into pieces of at most [`PIECE`] bytes.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     iter::from_fn(move || {
@@ -138,12 +137,11 @@ impl PreTokenizer for BoundedPreTokenizer {
     }
 }
 
-/// The longest word that `WordPiece` cuts, in characters: it looks up every substring, half the square of the length in number.
-/// BERT cuts words of up to 100.
+/// The longest word that `WordPiece` cuts, in characters. It looks up every substring, about half the square of the length. BERT
+/// cuts words of up to 100.
 const LONGEST_WORD: usize = 1 << 10;
 
-/// The most bytes that the library compares or copies for a word: 256 MiB, or 256 for each byte of the longest text that is
-/// tokenised.
+/// Most bytes that the library compares or copies for a word: 256 MiB, 256 for each byte of the longest text that is tokenised.
 const MOST_WORK: usize = 1 << 28;
 
 /// A model that breaks off at a word that could take too much time or memory.
@@ -151,7 +149,7 @@ const MOST_WORK: usize = 1 << 28;
 #[serde(from = "ModelWrapper")]
 pub(in crate::model::tokenizer) struct BoundedModel {
     pub model: ModelWrapper,
-    /// The byte length of the longest token.
+    /// Byte length of the longest token; 0 for `WordPiece`, which has a bound on words instead.
     longest: usize,
     /// The `bpe.codes` that cut words into pieces for the model to look up; `None` if the model cuts words itself.
     pub codes: Option<Arc<Codes>>,

@@ -28,7 +28,7 @@ pub(super) enum Class {
     XlmRoberta,
 }
 
-/// Each class by its name in transformers, with the families (`model_type`) that have it as default.
+/// Tokenizer classes: (name in transformers, class, families by `model_type` that have it as default).
 const CLASSES: [(&str, Class, &[&str]); 8] = [
     ("AlbertTokenizer", Class::Albert, &["albert"]),
     ("BigBirdTokenizer", Class::BigBird, &["big_bird"]),
@@ -45,8 +45,8 @@ const CLASSES: [(&str, Class, &[&str]); 8] = [
 const MOST_SENTINELS: u64 = 1 << 16;
 
 impl Class {
-    /// The class of a tokenizer, by its name or, if no file names one, its family. Fails for an unknown class; the error lists
-    /// the known ones.
+    /// Finds a tokenizer's class by its name or, if no file names one, its family. Fails at an unknown class; the error lists the
+    /// known.
     pub fn of(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
         let found = CLASSES.iter().find(|(name, _, families)| match &settings.class {
@@ -64,7 +64,7 @@ impl Class {
         })
     }
 
-    /// The default special tokens, in the order of [`ROLES`]; empty for a role that the class lacks.
+    /// Returns the class's default special tokens, in the order of [`ROLES`]; empty for a role that the class lacks.
     fn special(self) -> [&'static str; 7] {
         match self {
             Self::Albert | Self::RemBert => ["[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"],
@@ -81,7 +81,7 @@ impl Class {
         matches!(self, Self::BigBird | Self::Camembert)
     }
 
-    /// The pieces with their scores, in the order of the class's ids, and the id of the unknown token.
+    /// Returns (pieces with their scores in the order of the class's ids, id of the unknown token).
     pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
         let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
         let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
@@ -121,7 +121,7 @@ impl Class {
         })
     }
 
-    /// The normalisers of a text, in order; `replacements` are the model's replacements of characters, if it has any.
+    /// Builds the normalisers of a text, in order; `replacements` are the model's replacements of characters, if it has any.
     pub fn normalizers(
         self,
         replacements: Option<Precompiled>,
@@ -156,7 +156,7 @@ impl Class {
         Ok(all)
     }
 
-    /// How a text is cut into words.
+    /// Builds the pre-tokenizers that cut a text into words, in order.
     pub fn pre_tokenizers(self, settings: &TokenizerConfig) -> Result<Vec<PreTokenizerWrapper>> {
         let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(true) || self == Self::T5;
         let prepend = match (prefix_space, self) {
@@ -175,8 +175,8 @@ impl Class {
         })
     }
 
-    /// Templates with the special tokens around a text and around a pair of texts; `$A` and `$B` stand for the texts, and each
-    /// part's segment follows after a colon.
+    /// Returns templates of the special tokens `[around a text, around a pair of texts]`. `$A` and `$B` stand for the texts, and
+    /// each part's segment follows after a colon.
     pub fn frames(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
         let token = |role: &str, segment: u32| format!("{}:{segment}", self.named(settings, role).unwrap_or_default());
         let [first, second] = ["$A:0", "$B:0"].map(str::to_owned);
@@ -212,7 +212,7 @@ impl Class {
         })
     }
 
-    /// The token of a role, from a file or by the class's default.
+    /// Returns the token of a role, from a file or by the class's default; `None` if there is neither.
     pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
         let own = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
         let default = || own().filter(|token| !token.is_empty());
@@ -220,7 +220,7 @@ impl Class {
     }
 }
 
-/// The sentinels of T5, which stand for gaps in a text; `extra_ids` is their number.
+/// Lists the sentinels of T5, which stand for gaps in a text. `extra_ids` is their number. Fails if it is no valid number.
 pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
     let wanted = settings.values.get("extra_ids").filter(|wanted| !wanted.is_null());
     let count = wanted.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);

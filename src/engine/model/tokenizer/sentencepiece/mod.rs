@@ -25,7 +25,8 @@ use crate::system::errors::Facts;
 use class::{Class, sentinels};
 use proto::{Algorithm, CONTROL, SentencePiece, USER_DEFINED};
 
-/// Fails if the file is no sentencepiece model, its class is unknown, or its tokens do not fit the tokens in files beside it.
+/// Builds a tokenizer from a sentencepiece model. Fails if the file is no such model, its class is unknown, or its tokens do not
+/// fit the tokens in files beside it.
 pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
@@ -50,7 +51,7 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     Ok(tokenizer)
 }
 
-/// The hint how to convert the model to `tokenizer.json`.
+/// Returns the hint how to convert the sentencepiece model at `path` to `tokenizer.json`.
 fn way_out(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display().to_string();
     format!(
@@ -60,7 +61,7 @@ fn way_out(path: &Path) -> String {
     )
 }
 
-/// The vocabulary with its algorithm, BPE or unigram.
+/// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than its class uses.
 fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
     let wanted = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
     // transformers 5 always uses the class's algorithm, even if the model was trained for the other one.
@@ -80,8 +81,8 @@ fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result
     Ok(bpe.build().map_err(|error| anyhow!("{error}"))?.into())
 }
 
-/// Every split of a piece into two other pieces, by id of the piece and then by length of the first part (`generate_merges` in
-/// transformers' `tokenization_utils_base.py`): sentencepiece does not store its merges.
+/// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces, by id of the piece and
+/// then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
 fn merges(ids: &Vocab) -> Vec<(String, String)> {
     let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
     pieces.sort_unstable_by_key(|(_, id)| **id);
@@ -93,7 +94,7 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
     pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
 }
 
-/// The model's replacements of characters; `None` if it has none.
+/// Parses the model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
 fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {
@@ -111,7 +112,7 @@ fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
     Precompiled::from(map).map(Some).map_err(|error| anyhow!("{error}"))
 }
 
-/// The model's tokens that stay whole wherever a text contains them.
+/// Lists the model's tokens that stay whole wherever a text contains them.
 fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -> Result<Vec<AddedToken>> {
     // A list in a file replaces the model's own tokens.
     if let Some(tokens) = &settings.extra {
@@ -126,8 +127,8 @@ fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -
     Ok(tokens)
 }
 
-/// Marks tokens, so that they stay whole where a text contains them literally, and adds tokens that the vocabulary lacks. The
-/// order is that of transformers: tokens listed with ids, tokens with a role, the model's own.
+/// Marks tokens, so that they stay whole where a text contains them, and adds tokens that the vocabulary lacks. The order is that
+/// of transformers: tokens listed with ids, tokens with a role, the model's own.
 fn add_tokens(
     tokenizer: &mut Tokenizer,
     class: Class,

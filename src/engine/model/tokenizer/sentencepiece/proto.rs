@@ -8,32 +8,32 @@ use anyhow::{Context, Result, bail, ensure};
 pub(super) struct SentencePiece {
     /// The vocabulary, by id.
     pub pieces: Vec<Piece>,
-    /// How text is cut into pieces.
+    /// Algorithm that cuts text into pieces.
     pub algorithm: Algorithm,
     /// The id of the unknown piece.
     pub unknown: i64,
-    /// The replacements of characters before a text is cut: a trie and its values; empty if there are none.
+    /// Replacements of characters before a text is cut, as a trie and its values; empty if there are none.
     pub replacements: Vec<u8>,
 }
 
-/// An entry of the vocabulary.
+/// An entry of a sentencepiece vocabulary.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Piece {
     /// The text of the piece, with `▁` for a space.
     pub text: String,
     /// The logarithm of the piece's probability (unigram), or the negative rank of its merge (BPE).
     pub score: f32,
-    /// `SentencePiece.Type`; see [`CONTROL`] and [`USER_DEFINED`].
+    /// Type of the piece, `SentencePiece.Type`; see [`CONTROL`] and [`USER_DEFINED`].
     pub kind: Option<u64>,
 }
 
-/// The type of a piece that stands for no text, as `<s>` does.
+/// Type of a piece that stands for no text, as `<s>` does.
 pub(super) const CONTROL: Option<u64> = Some(3);
 
-/// The type of a piece that the trainer's user named, which stays whole wherever a text contains it.
+/// Type of a piece that the trainer's user named, which stays whole wherever a text contains it.
 pub(super) const USER_DEFINED: Option<u64> = Some(4);
 
-/// How text is cut into pieces: `TrainerSpec.ModelType`.
+/// The algorithm that cuts text into pieces, `TrainerSpec.ModelType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Unigram,
@@ -50,7 +50,7 @@ const MOST_PIECES: usize = 1 << 22;
 const LONGEST_PIECE: usize = 1 << 10;
 
 impl SentencePiece {
-    /// Parses the bytes of a `.model`.
+    /// Parses the bytes of a `.model` file.
     /// Fails if they are no protocol buffers message, or hold no vocabulary or an invalid piece.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         // Missing fields have the defaults of sentencepiece_model.proto.
@@ -112,7 +112,7 @@ impl Piece {
     }
 }
 
-/// A field's value, by its wire type.
+/// The value of a field in a protocol buffers message, by its wire type.
 #[derive(Debug, PartialEq)]
 enum Field<'a> {
     Varint(u64),
@@ -122,7 +122,7 @@ enum Field<'a> {
     Fixed32([u8; 4]),
 }
 
-/// Iterates over the fields of a message, with their numbers; ends after the first error.
+/// Iterates over the fields of a protocol buffers message, with their numbers; ends after the first error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
         Ok((tag >> 3, field))
     }
 
-    /// A number in groups of seven bits, lowest first; the highest bit of a byte is set if another byte follows.
+    /// Reads a number in groups of seven bits, lowest first; the highest bit of a byte is set if another byte follows.
     fn varint(&mut self) -> Result<u64> {
         let mut value = 0;
         // Ten groups hold 64 bits.

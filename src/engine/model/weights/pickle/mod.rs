@@ -27,14 +27,14 @@ pub struct PickledTensor<'a> {
     pub storage_type: &'a str,
     /// The storage's name in the archive.
     pub key: &'a str,
-    /// The offset of the first value in the storage, in values.
+    /// Offset of the tensor's first value in the storage, counted in values.
     pub offset: u64,
     pub shape: Vec<u64>,
-    /// The number of values between one index and the next, for each dimension.
+    /// Stored values from one index to the next, for each dimension.
     pub strides: Vec<u64>,
 }
 
-/// The tensors of a pickled state dict by name; other entries are left out.
+/// Reads the tensors of a pickled state dict by name; other entries are left out.
 /// Fails if the pickle is damaged, or holds no state dict.
 pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
     let mut machine = Machine::new(pickle);
@@ -46,9 +46,9 @@ pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Legacy<'a> {
     pub tensors: HashMap<&'a str, PickledTensor<'a>>,
-    /// The name and the type of each storage, in the order of the file.
+    /// (name, type) of each storage, in the order of the file.
     pub storages: Vec<(&'a str, &'a str)>,
-    /// The length of all pickles in bytes.
+    /// Length of all pickles together, in bytes.
     pub bytes: usize,
 }
 
@@ -82,7 +82,7 @@ struct Machine<'a> {
     rest: Bytes<'a>,
     objects: Vec<Object<'a>>,
     stack: Vec<Id>,
-    /// The height of the stack at each mark.
+    /// Height of the stack at each mark, in objects.
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
 }
@@ -105,7 +105,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The name and the type of each storage that the pickle refers to.
+    /// Yields (name, type) of each storage that the pickle refers to.
     fn storages(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.objects.iter().filter_map(|object| match *object {
             Object::Storage { storage_type, key } => Some((key, storage_type)),
@@ -113,7 +113,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// The texts of a list.
+    /// Returns the texts of a list object. Fails if the object is no list of texts.
     fn texts(&self, list: Id) -> Result<Vec<&'a str>> {
         let Object::List(items) = &self.objects[list] else { bail!("{} in place of a list", self.describe(list)) };
         let text = |id: &Id| match self.objects[*id] {
@@ -123,14 +123,14 @@ impl<'a> Machine<'a> {
         items.iter().map(text).collect()
     }
 
-    /// Whether the facts about the writing system say that it is not little-endian.
+    /// Whether `facts`, about the system that wrote the file, say that it is not little-endian.
     fn is_big_endian(&self, facts: Id) -> bool {
         let Object::Dict(items) = &self.objects[facts] else { return false };
         let mut parts = items.iter().map(|(key, value)| (&self.objects[*key], &self.objects[*value]));
         parts.any(|part| matches!(part, (Object::Text("little_endian"), Object::Bool(false))))
     }
 
-    /// The tensors of a state dict. Fails if the object is none.
+    /// Returns the tensors of a state dict object, by name. Fails if the object is no dict, or its tensors are in a nested dict.
     fn state_dict(&self, top: Id) -> Result<HashMap<&'a str, PickledTensor<'a>>> {
         let Object::Dict(items) = &self.objects[top] else {
             bail!("it holds {}, not a state dict", self.describe(top));
@@ -147,9 +147,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The keys that lead from a dict without tensors to the nearest nested dict with some. Each dict is visited once.
+    /// Returns the keys that lead from a dict without tensors to the nearest nested dict with some. Each dict is visited once.
     fn nested(&self, top: Id) -> Option<Vec<String>> {
-        /// Largest depth at which training programs put a state dict.
+        /// Largest depth of nested dicts at which a state dict is looked for; training programs put it no deeper.
         const DEPTH: usize = 3;
         // Each dict, the index of the dict that contains it, and its key there.
         let mut found: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
@@ -215,7 +215,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Executes an instruction that makes no new object, or makes it by a call.
+    /// Executes an instruction that makes no new object, or makes one by a function call.
     fn rearrange(&mut self, instruction: u8) -> Result<()> {
         match instruction {
             // PROTO
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// `torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`,
+    /// Executes a call of `torch._utils._rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`,
     /// `torch._utils._rebuild_parameter(tensor, requires_grad, hooks)` or `collections.OrderedDict()`.
     fn call(&mut self, function: Id, arguments: Id) -> Result<()> {
         let (Object::Global(function), Object::Tuple(arguments)) = (&self.objects[function], &self.objects[arguments])
@@ -283,7 +283,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The object as a tensor, if it is one.
+    /// Returns the object as a tensor; `None` if it is none. Fails if its storage, shape or strides are invalid.
     fn tensor(&self, id: Id) -> Result<Option<PickledTensor<'a>>> {
         let Object::Tensor { storage, offset, shape, strides } = self.objects[id] else { return Ok(None) };
         let Object::Storage { storage_type, key } = self.objects[storage] else {
@@ -294,8 +294,8 @@ impl<'a> Machine<'a> {
         Ok(Some(PickledTensor { storage_type, key, offset: self.number(offset)?, shape, strides }))
     }
 
-    /// The storage that `torch.save` refers to as `("storage", type, key, device, number of values)`. Before version 1.6 a sixth
-    /// part makes it a view of another storage; it is None except in the oldest files.
+    /// Makes the storage that `torch.save` refers to as `("storage", type, key, device, number of values)`. Before version 1.6 a
+    /// sixth part makes it a view of another storage; it is None except in the oldest files.
     fn storage(&self, id: Id) -> Result<Object<'a>> {
         if let Object::Tuple(parts) = &self.objects[id]
             && parts.get(5).is_none_or(|view| matches!(self.objects[*view], Object::None))
@@ -331,7 +331,7 @@ impl<'a> Machine<'a> {
         self.stack.push(self.objects.len() - 1);
     }
 
-    /// The height below which the stack must not be popped: that of the last mark.
+    /// Returns the height below which the stack must not be popped: its height at the last mark.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -384,14 +384,14 @@ impl<'a> Bytes<'a> {
         Ok(bytes)
     }
 
-    /// A text, preceded by its length.
+    /// Reads a text, which its length in bytes precedes.
     fn text(&mut self) -> Result<&'a str> {
         let length = u32::from_le_bytes(self.take()?);
         ensure!(length <= LONGEST_TEXT, "a text of {length} bytes has no place in a state dict");
         std::str::from_utf8(self.slice(length)?).context("a name that is not UTF-8")
     }
 
-    /// A line of text, without its end.
+    /// Reads a line of text, without its end.
     fn line(&mut self) -> Result<&'a str> {
         let line = &self.0[..self.0.len().min(LONGEST_TEXT as usize)];
         let length = line.iter().position(|byte| *byte == b'\n').context("a name that does not end")?;
@@ -409,7 +409,7 @@ impl<'a> Bytes<'a> {
         Ok(i64::from_le_bytes(value))
     }
 
-    /// The memo index of an object, in one byte or in four.
+    /// Reads the memo index of an object, in four bytes if `wide`, else in one.
     fn place(&mut self, wide: bool) -> Result<u32> {
         if wide {
             return Ok(u32::from_le_bytes(self.take()?));

@@ -1,5 +1,4 @@
-//! The objects that a pickle of a state dict makes, and the kinds of files that are no plain state dict, which need different
-//! hints.
+//! The objects that a pickle of a state dict makes, and the kinds of other files, which need different hints.
 
 use std::error::Error;
 use std::fmt;
@@ -23,7 +22,7 @@ pub(super) enum Object<'a> {
     Tensor { storage: Id, offset: Id, shape: Id, strides: Id },
 }
 
-/// The Python names that a pickle may use.
+/// The Python functions and classes that a pickle may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Global<'a> {
     OrderedDict,
@@ -45,7 +44,7 @@ impl<'a> Global<'a> {
 }
 
 impl Object<'_> {
-    /// The kind of the object, for messages.
+    /// Names the kind of the object, for messages.
     pub(super) fn describe(&self) -> &'static str {
         match self {
             Self::None => "None",
@@ -65,7 +64,7 @@ impl Object<'_> {
 /// Why a `torch.save` file is no plain state dict.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::model::weights) enum Unusual {
-    /// The tensors are in a dict within the dict, under these keys.
+    /// The tensors are in a nested dict, to which these keys lead.
     Nested(Vec<String>),
     /// The pickle refers to a class or a function of this name, as a pickled module does.
     Name(String),

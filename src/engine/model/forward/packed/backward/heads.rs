@@ -1,4 +1,4 @@
-//! Backward pass through the heads of a layer.
+//! Backward pass through the attention heads of a layer.
 
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
 use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, sized};
@@ -12,8 +12,9 @@ use crate::model::grid::visibility::{Tile, Visibility};
 use crate::model::parameters::Layer;
 
 impl PackedEncoder {
-    /// From derivatives by the contexts of all heads, in `forward.context`, computes derivatives by the gates of the layer. Above
-    /// the first layer it also puts derivatives by queries, keys and values (after norms and rotation) into `forward.projected`.
+    /// Computes derivatives by the gates of a layer, from derivatives by the contexts of all its heads, in `forward.context`.
+    /// Above the first layer it also puts derivatives by queries, keys and values, once normed and rotated, into
+    /// `forward.projected`.
     pub(super) fn heads_back(
         &self,
         number: usize,
@@ -51,7 +52,7 @@ impl PackedEncoder {
     }
 
     /// Returns the derivative by a head's gate over one sequence. Puts derivatives by the head's queries, keys and values into
-    /// `derivatives`, which starts at 0.
+    /// `derivatives`, which must be 0 on entry.
     ///
     /// With `z = A v + b` the context of the head, `r` its replacement and `d` the derivatives by `r + keep (z - r)`, the
     /// derivative by `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term

@@ -22,7 +22,7 @@ use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
 use crate::model::parameters::Norm;
 
-/// Largest number of bytes kept of a forward pass: larger batches are split into parts of at least one sequence.
+/// Largest number of bytes that a forward pass keeps for derivatives. Larger batches are split, but no sequence is.
 const MOST_KEPT: u64 = 1 << 28;
 
 impl Differentiable for PackedEncoder {
@@ -88,7 +88,7 @@ impl Visitor for ScoreSums<'_, '_> {
 }
 
 impl PackedEncoder {
-    /// Splits the sequences of a batch into parts, each of which keeps at most `most_kept` bytes or is a single sequence.
+    /// Splits the sequences of a batch into ranges. Each keeps at most `most_kept` bytes, or is a single sequence.
     fn parts(&self, batch: &Batch<'_>, most_kept: u64) -> Vec<Range<usize>> {
         let most = usize::try_from(most_kept / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
         let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
@@ -130,8 +130,8 @@ impl PackedEncoder {
         Ok(found)
     }
 
-    /// Computes derivatives by the gates of a layer. `scratch.forward.states` holds the derivatives by the states above the layer
-    /// (at the predicted positions alone in the last layer), and afterwards those by the states below, if there is a layer below.
+    /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the states above the
+    /// layer (in the last layer, at the predicted positions alone); on return, by the states below, except in the first layer.
     fn layer_back(
         &self,
         number: usize,
@@ -208,8 +208,8 @@ impl PackedEncoder {
         add_to(&mut forward.states, inputs);
     }
 
-    /// Backward pass of [`PackedEncoder::add`]: `derivatives` become derivatives by the residual stream, `update` derivatives by
-    /// the block output that was added.
+    /// Backward pass of [`PackedEncoder::add`]: turns `derivatives` into derivatives by the residual stream, and writes
+    /// derivatives by the added block output into `update`.
     fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
         let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
@@ -234,7 +234,7 @@ impl PackedEncoder {
     }
 }
 
-/// Backward pass of [`predicted_rows`]: puts the rows of the predicted positions among all rows, which are 0 elsewhere.
+/// Backward pass of [`predicted_rows`]: puts rows of the predicted positions among the rows of all tokens, otherwise 0.
 fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
