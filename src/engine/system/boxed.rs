@@ -6,18 +6,19 @@ use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::{Facts, similar};
 
-/// Prefix of all names in the box. No Hub id has a colon, and a file or folder of such a name can be given as `./box:...`.
+/// Prefix of the names of embedded models and corpora. No Hub id has a colon, and a file or folder of such a name can be given as
+/// `./box:...`.
 pub const PREFIX: &str = "box:";
 
-/// Default model.
+/// Name of the default model.
 pub const MODEL: &str = "box:small";
 
-/// Default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
+/// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// A sentence on the overlap of the boxed corpus with a boxed model's training data, if there is any.
+/// Sentence about the overlap of an embedded corpus with the training data of an embedded model; `None` if there is none.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "box:small was trained on text like 629 of the 700 sentences of box:gold, so its loss there says nothing about new text (its labels hold on the \
@@ -25,7 +26,7 @@ pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     )
 }
 
-/// Name and content of each file of a boxed model.
+/// Files of an embedded model, each as `(name, content)`.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 
 macro_rules! model {
@@ -37,7 +38,7 @@ macro_rules! model {
     };
 }
 
-/// The models in the binary, by their names.
+/// Embedded models, each as `(name, files)`.
 static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 

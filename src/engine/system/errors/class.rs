@@ -21,9 +21,9 @@ pub enum Class {
 
 struct ClassFacts {
     status: u8,
-    /// Machine-readable name.
+    /// Machine-readable name of the class.
     code: &'static str,
-    /// The trouble in a word or two.
+    /// Description of the failure in a few words.
     about: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// The facts about a class. Temporary trouble has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers
+    /// Exit status, name and description of a class. `Temporary` has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers
     /// understand.
     const fn facts(self) -> ClassFacts {
         let (status, code, about) = match self {

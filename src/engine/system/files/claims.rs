@@ -57,7 +57,7 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Registration of a file that an open output replaces.
+/// Registration of a file that an open output replaces; it ends when dropped.
 #[derive(Debug)]
 pub(super) struct ReplacedFile(Option<FileId>);
 
