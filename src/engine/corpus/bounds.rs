@@ -16,8 +16,7 @@ pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 pub const MAX_WORDS: usize = 100_000;
 
 /// Maximum number of distinct dependency relations in a corpus. Each takes up to 16 bytes per attention head in every block of
-/// the sums, and some kilobytes of the report. Universal Dependencies has 37, and some hundred with the subtypes of all
-/// languages.
+/// the sums, and kilobytes of the report. Universal Dependencies has 37, some hundred with all subtypes.
 pub const MAX_RELATIONS: usize = 1000;
 
 /// Maximum length of the name of a relation, link type or word class, in bytes; names stand in the report and in its tables.
@@ -29,8 +28,8 @@ pub const MAX_LINK_TYPES: usize = 100;
 /// Maximum number of links in a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
-/// Maximum number of links in a file of links, which is held in memory, 16 bytes per link. A training set of protein contacts has
-/// some 10 million.
+/// Maximum number of links in a file of links; memory holds 16 bytes per link. Training sets of protein contacts have some 10
+/// million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
 /// Maximum number of word pairs in a sentence that a link rule may test: a second's work.
@@ -55,8 +54,7 @@ pub(super) struct SentenceSize {
 }
 
 impl SentenceSize {
-    /// Counts one word, and the bytes of its form and annotations (`pieces`). Fails above [`MAX_WORDS`] or
-    /// [`MAX_SENTENCE_BYTES`].
+    /// Counts a word and the bytes of its form and annotations (`pieces`). Fails above [`MAX_WORDS`] or [`MAX_SENTENCE_BYTES`].
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();

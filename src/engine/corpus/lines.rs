@@ -168,8 +168,7 @@ impl Lines {
         (self.place, self.number)
     }
 
-    /// Ends the digest that [`Lines::begin_piece`] started. Returns the number of decompressed bytes since then, and their
-    /// SHA-256.
+    /// Ends the digest begun by [`Lines::begin_piece`]. Returns the number of decompressed bytes since then, and their SHA-256.
     pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
         (self.place - start, hash.finalize().into())
@@ -237,8 +236,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Decodes the line in the buffer, whose length is `read` bytes, line end included. Fails if it is too long, not UTF-8 or a
-    /// git LFS pointer.
+    /// Decodes the line in the buffer, of `read` bytes with its end. Fails if it is too long, not UTF-8 or a git LFS pointer.
     fn line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,

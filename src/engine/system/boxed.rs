@@ -6,8 +6,8 @@ use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::{Facts, similar};
 
-/// Prefix of the names of embedded models and corpora. No Hub id has a colon, and a file or folder of such a name can be given as
-/// `./box:...`.
+/// Prefix of the names of embedded models and corpora. No Hub id has a colon, and `./box:...` names a file or folder of such a
+/// name.
 pub const PREFIX: &str = "box:";
 
 /// Name of the default model.

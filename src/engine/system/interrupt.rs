@@ -41,8 +41,7 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
     watch(format).context("cannot watch for Ctrl-C")
 }
 
-/// Removes temporary files, calls `last_word` with whether all outputs were complete, and ends the process with exit status
-/// `status`.
+/// Removes temporary files, calls `last_word` with whether all outputs were complete, and exits with `status`.
 pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();

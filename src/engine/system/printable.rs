@@ -24,8 +24,7 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Replaces user and password in every URL by `***`: `https://ada:secret@host/` has them before its host (RFC 3986, section
-/// 3.2.1).
+/// Replaces user and password, as in `https://ada:secret@host/` (RFC 3986, section 3.2.1), by `***` in every URL.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     const SCHEME_END: &str = "://";
     let mut shown = String::new();

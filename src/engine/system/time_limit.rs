@@ -1,6 +1,5 @@
-//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`check`]). Any
-//! other library cannot be interrupted: `GRACE` after the limit, the process ends with an error and leaves no half-written
-//! output.
+//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`check`]). For
+//! any other, the process ends `GRACE` after the limit with an error, and leaves no half-written output.
 
 use std::cell::OnceCell;
 use std::fs;

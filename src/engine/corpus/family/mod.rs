@@ -24,8 +24,7 @@ pub struct Repeats {
     /// Number of distinct sampling units: families, or documents in which a family begins.
     #[serde(default)]
     pub units: u64,
-    /// Number of sentences for which the table of [`MAX_REMEMBERED`] entries had no room. Each repeat of such a sentence counts
-    /// as distinct, and as a family.
+    /// Number of sentences beyond [`MAX_REMEMBERED`]; each repeat of such a sentence counts as distinct, and as a family.
     pub not_remembered: u64,
 }
 
@@ -107,8 +106,7 @@ fn digest_of(content: &Content) -> u64 {
     }
 }
 
-/// First 64 bits of the SHA-256 of `kind` and `pieces`. The probability that any two of `n` remembered digests collide is below
-/// one in a million (`n² / 2^65`).
+/// First 64 bits of a SHA-256. Among `n` remembered digests, two collide with a probability below one in a million (`n² / 2^65`).
 fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = Sha256::new();
     hash.update([kind]);

@@ -39,8 +39,7 @@ pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Version of the index format. It is raised when the bytes, or the rules for finding sentences and families, change after a
-/// release.
+/// Version of the index format, raised when the bytes, or the rules for finding sentences and families, change after a release.
 const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;
@@ -130,8 +129,7 @@ impl Segment {
         self.kin.len() as u64 == SEGMENT_SENTENCES
     }
 
-    /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families that begin in the
-    /// piece.
+    /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families begun in it.
     pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.kin.push(match family {

@@ -144,8 +144,7 @@ fn part(name: &str) -> Option<(&str, u32, u32)> {
 }
 
 impl<'a> Mention<'a> {
-    /// Makes a mention; `head` is the position of its syntactic head among its words, counted from 1. Values other than one
-    /// number are ignored.
+    /// Makes a mention; `head` is its syntactic head among its words, counted from 1. Other values than a number are ignored.
     fn new(entity: &'a str, parts: Vec<Range<usize>>, head: Option<&str>) -> Self {
         let mut place = head.and_then(|head| head.parse::<usize>().ok()?.checked_sub(1));
         let named_head = parts.iter().find_map(|part| {

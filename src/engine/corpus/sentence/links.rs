@@ -46,8 +46,7 @@ impl LinkSet {
         }
     }
 
-    /// Adds a link between two words by their numbers, counted from 1. Fails if a number is 0 or above `words`, or if both are
-    /// equal.
+    /// Adds a link between two words by their numbers, counted from 1. Fails if one is 0 or above `words`, or both are equal.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
         let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
         ensure!(from != to, loose());
@@ -166,8 +165,7 @@ impl LinkTypes {
         Self { known: BTreeMap::new(), options }
     }
 
-    /// Gets the link type `name`, directed and without a minimum distance unless options say otherwise. Fails as
-    /// [`LinkTypes::get`].
+    /// Gets the link type `name`, directed and without a minimum distance unless options set them. Fails as [`LinkTypes::get`].
     pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }

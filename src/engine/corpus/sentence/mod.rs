@@ -21,8 +21,7 @@ pub struct Sentence {
     pub origin: Origin,
     /// Index of the first sentence of this sentence's document. The end of a file ends its document.
     pub document: u64,
-    /// Number of this sentence's document among the documents read, counted from 0; `None` where documents are not the sampling
-    /// unit.
+    /// Number of the sentence's document among those read, from 0; `None` where documents are not the sampling unit.
     pub document_number: Option<u64>,
     /// Family of this sentence: the sentences that count as one observation with it.
     pub family: SentenceFamily,

@@ -112,8 +112,7 @@ impl Corpus {
         self
     }
 
-    /// Reads by `index`, if given; the index is ignored under a sentence limit or with another sampling unit. Fails if the index
-    /// is of other files.
+    /// Reads by `index`, if given; a limit or another sampling unit disables it. Fails if it is the index of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
@@ -125,8 +124,7 @@ impl Corpus {
         Ok(self)
     }
 
-    /// Fails if the index was made of other bytes than `read`, the identity of the corpus after its files were read to their
-    /// ends.
+    /// Fails if the index was made of other bytes than `read`, the corpus identity after reading all files to their ends.
     pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);

@@ -88,8 +88,7 @@ impl SelectedSegments {
         Ok(Some((Sentence { document: self.document, document_number, family, ..sentence }, format)))
     }
 
-    /// Reads a sentence of the open file. If reading fails and the file has changed since it was indexed, the error reports the
-    /// change.
+    /// Reads a sentence of the open file. If that fails, a change of the file since indexing is reported before other errors.
     fn read(&mut self, context: &mut Context) -> Result<Parsed> {
         let open = self.current.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;

@@ -43,7 +43,7 @@ pub struct Config {
     /// Factor of the attention scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
     pub score_scale: Option<f64>,
-    /// Bound `c` of the attention scores, each of which becomes `c tanh(score / c)`; `None`: they have none.
+    /// Bound `c` of the attention scores, which become `c tanh(score / c)`; `None`: no bound.
     #[serde(skip)]
     pub score_cap: Option<f32>,
     /// Order of blocks and normalisations in a layer.
@@ -86,12 +86,11 @@ pub struct Config {
     /// Whether `max_position_embeddings` is no limit, since nothing in the model depends on an absolute position.
     #[serde(skip)]
     pub is_unbounded: bool,
-    /// Length in tokens of the longest sequence with full attention: longer ones, over which attention is sparse, do not run.
-    /// `None`: there is no limit.
+    /// Length in tokens of the longest sequence with full attention. Longer ones have sparse attention and do not run. `None`: no
+    /// limit.
     #[serde(skip)]
     pub full_attention: Option<usize>,
-    /// Rows of the segment embedding; 0: there is none, and segments do not matter. Where left out it is 2,
-    /// transformers' `BertConfig` default.
+    /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
     #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
     /// Added to the variance in layer normalisation. Where left out it is 1e-12, transformers' `BertConfig` default.
@@ -100,11 +99,10 @@ pub struct Config {
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
     pub initializer_range: f64,
-    /// Whether the head that predicts tokens uses their input embeddings: true where left out, transformers' default in most
-    /// families.
+    /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
     #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
-    /// Bound `cap` of the logits, each of which becomes `cap tanh(logit / cap)` (Gemma Team 2024). `None`: there is none.
+    /// Bound `cap` of the logits, each becoming `cap tanh(logit / cap)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
     pub logit_cap: Option<f32>,
 }
@@ -146,8 +144,7 @@ impl Config {
         spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
     }
 
-    /// Parses the text of a `config.json` that has BERT's names. Fails if a field is missing or has a value that is not
-    /// supported.
+    /// Parses the text of a `config.json` with BERT's names. Fails if a field is missing or has an unsupported value.
     pub fn parse(text: &str) -> Result<Self> {
         let config = Self::read(text, &[keys! { type_vocab_size, layer_norm_eps, position_embedding_type }])?;
         ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));

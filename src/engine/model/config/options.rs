@@ -172,8 +172,7 @@ pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
 pub struct Places {
     /// Half of the number of rows.
     pub span: usize,
-    /// Number of buckets: distances above half of it share rows, the more the longer they are; `None`: every distance has its own
-    /// row.
+    /// Number of buckets: distances above half of it share rows, the more the longer; `None`: each distance has its own row.
     pub buckets: Option<usize>,
     /// Longest distance, in tokens, that the rows were made for.
     pub furthest: usize,

@@ -57,8 +57,7 @@ pub enum RotaryScaling {
 }
 
 impl Rotary {
-    /// Angle from one position to the next, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of cosines and
-    /// sines.
+    /// Angle per position, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of cosines and sines.
     #[expect(clippy::cast_possible_truncation, reason = "models compute angles in f32")]
     pub fn frequencies(&self) -> (Vec<f32>, f32) {
         let of_base = |pair: usize| self.theta.powf(-((2 * pair) as f64) / self.dims as f64);
@@ -99,8 +98,7 @@ impl Rotary {
     }
 }
 
-/// Keys of a `config.json` about rotary positions. transformers 5 writes `rope_parameters` in place of `rope_theta` and
-/// `rope_scaling`.
+/// Keys of a `config.json` about rotary positions. transformers 5 replaces `rope_theta` and `rope_scaling` by `rope_parameters`.
 #[derive(Deserialize)]
 struct Keys {
     rope_scaling: Option<Value>,

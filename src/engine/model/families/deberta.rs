@@ -197,8 +197,7 @@ impl DebertaConfig {
     }
 }
 
-/// Maximum number of places of distances in either direction ([`Places::span`]): each layer keeps two vectors per place. Models
-/// have 256 or 512.
+/// Maximum of [`Places::span`]: each layer keeps two vectors per place of a distance in either direction. Models have 256 or 512.
 const MOST_PLACES: usize = 1 << 12;
 
 /// Maximum number of positions, since the place of each distance is kept. Models have 512.

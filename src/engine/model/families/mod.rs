@@ -143,8 +143,7 @@ fn refuse(json: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Finds the family of a `config.json` by its `model_type` or, where there is none, by a class in `architectures`. Fails if it is
-/// not supported.
+/// Finds the family of a `config.json` by `model_type` or else by a class in `architectures`. Fails if it is not supported.
 fn family(json: &Value) -> Result<Family> {
     let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
     match json.get("model_type") {

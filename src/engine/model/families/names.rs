@@ -146,8 +146,7 @@ pub enum QueryKeyValue {
     HeadByHead(&'static str),
     /// As `HeadByHead`, but dimensions that rotate together are in the two halves of the rotating dimensions.
     HeadByHeadInHalves(&'static str),
-    /// One linear layer with outputs as in `HeadByHead`, without rotation and bias. The biases of queries and values are separate
-    /// vectors.
+    /// One linear layer with outputs as in `HeadByHead`, without rotation and bias; queries and values have separate biases.
     HeadByHeadBiased {
         part: &'static str,
         /// Names of the biases, `[queries, values]`.
@@ -174,8 +173,7 @@ pub struct LayerNames {
     pub query_key_value: QueryKeyValue,
     /// Normalisations of each attention head's `[queries, keys]`, if there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
-    /// Normalisations of the outputs of the `[attention, feed-forward]` blocks, before they are added to the residual stream, if
-    /// there are any.
+    /// Normalisations of what the `[attention, feed-forward]` blocks add to the residual stream, if there are any.
     pub write_norms: Option<[&'static str; 2]>,
     /// Embedding of distances, in families whose positions can be relative.
     pub distances: Option<&'static str>,
@@ -227,8 +225,7 @@ impl TokenHeadNames {
     /// Head that is only the product with each token's embedding, under the name that most families give it.
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
-    /// Tensor whose presence tells that a checkpoint has this head: the transform's linear layer or, without a transform, the
-    /// tokens' embeddings.
+    /// Tensor by which a checkpoint with this head is recognised: the transform's linear layer, or else the tokens' embeddings.
     pub fn sign(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)
     }
@@ -253,8 +250,7 @@ pub struct Groups {
     pub output: usize,
 }
 
-/// Constant that a family adds to the embedding of every token of plain text: the embedding of a feature at its default in
-/// transformers.
+/// Constant that a family adds to each embedding of plain text: the embedding of a feature at its default in transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainText {
     /// Sum of the listed table rows; a row listed twice is added twice.

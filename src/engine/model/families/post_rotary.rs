@@ -14,7 +14,7 @@ use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, 
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// GTE under the `model_type` in files of its own code.
+/// GTE under the `model_type` that its code beside the checkpoints has.
 pub(super) const NEW: Family = Family {
     model_type: "new",
     class: "New",
@@ -45,8 +45,8 @@ const GTE_HEAD: TokenHeadNames = TokenHeadNames {
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
-/// Names of a layer's parts in transformers' memory for nomic-bert, GTE and jina-embeddings-v3. It saves the names of their own
-/// code.
+/// Names of a layer's parts in transformers' memory for nomic-bert, GTE and jina-embeddings-v3. Files have their own code's
+/// names.
 const NATIVE: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
@@ -86,7 +86,7 @@ fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
-/// Config keys of nomic-bert: transformers' names, and the names in files of its own code. Newer files have both.
+/// Config keys of nomic-bert: transformers' names, and its own code's names. Newer files have both.
 const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_size: hidden_size | n_embd, num_hidden_layers: num_hidden_layers | n_layer,
     num_attention_heads: num_attention_heads | n_head, intermediate_size: intermediate_size | n_inner,
@@ -150,7 +150,7 @@ struct GteConfig {
     rope_theta: Option<f64>,
 }
 
-/// Reads the config of a GTE in the files of its own code. Fails if an option has an unsupported value.
+/// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
 fn new(text: &str) -> Result<(Config, Names)> {
     let found: GteConfig = fields(text)?;
     for (key, value) in

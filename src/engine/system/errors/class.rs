@@ -31,8 +31,8 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// Exit status, name and description of a class. `Temporary` has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers
-    /// understand.
+    /// Exit status, name and description of a class. `Temporary` has `EX_TEMPFAIL` of sysexits.h, known to mailers and
+    /// schedulers.
     const fn facts(self) -> ClassFacts {
         let (status, code, about) = match self {
             Self::Other => (1, "failed", "failed"),

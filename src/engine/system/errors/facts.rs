@@ -77,8 +77,7 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// `(file, line)` that an error is about: the outermost fact with both, else the outermost file and the outermost line. JSON
-/// errors know their line.
+/// `(file, line)` that an error is about: the outermost fact with both, else the outermost of each. JSON errors know their line.
 pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));

@@ -20,8 +20,7 @@ pub(super) struct FileId {
 }
 
 impl FileId {
-    /// The identity of a regular file; `None` for pipes and devices, which have no content to lose, and on systems without
-    /// inodes.
+    /// Identity of a regular file; `None` on systems without inodes, and for pipes and devices, which have no content to lose.
     fn of(metadata: &Metadata) -> Option<Self> {
         #[cfg(unix)]
         if metadata.is_file() {

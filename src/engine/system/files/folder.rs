@@ -84,8 +84,7 @@ impl OutputFolder {
     }
 }
 
-/// All files in a folder and its subfolders, by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be
-/// read.
+/// Lists all files below a folder by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be read.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     add_files(folder, Path::new(""), &mut found).cannot("read", folder.display())?;

@@ -40,8 +40,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path)
 }
 
-/// Returns standard input. If it is a file, no output of this process replaces it from now on. Fails if it is an output of this
-/// process.
+/// Returns standard input. If it is a file, no output of this process replaces it from now on. Fails if it is such an output.
 pub fn stdin() -> io::Result<io::Stdin> {
     let stdin = io::stdin();
     #[cfg(unix)]
@@ -55,8 +54,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
     Ok(stdin)
 }
 
-/// Reads a file of at most `most` bytes. Fails as [`open`], or if it cannot be read, is longer (at most `most` bytes are read
-/// then) or is a git LFS pointer.
+/// Reads at most `most` bytes of a file. Fails as [`open`], if it cannot be read or is longer, or if it is a git LFS pointer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
@@ -68,8 +66,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that another program named; a pipe is refused, since nobody may ever write to it. Fails as [`read`], or if it is
-/// no regular file.
+/// Reads a file that another program named. Fails as [`read`], or if it is no regular file: nobody may ever write to a pipe.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;
     read(path, most)

@@ -221,8 +221,7 @@ struct Surface {
 }
 
 impl Surface {
-    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range of word numbers begins with the next
-    /// word.
+    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word's number.
     fn multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
@@ -256,8 +255,7 @@ impl Surface {
         Ok(())
     }
 
-    /// Written text of the sentence: `text` if it contains all words from left to right, else the forms joined as `SpaceAfter=No`
-    /// says.
+    /// Written text of a sentence: `text` if it has all words from left to right, else the forms joined as `SpaceAfter=No` says.
     fn written(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let aligned = text.and_then(|text| Written::aligned(text, &forms, &self.pieces).ok());

@@ -34,8 +34,7 @@ pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>>
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
-/// Finds the next header line: its file and line, and the record's id, which is the first word after `>`. `None` at the end of
-/// the file.
+/// Finds the next header line: its location, and its id, the first word after `>`. `None` at the end of the file.
 fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() || line.starts_with(COMMENT) {

@@ -89,8 +89,7 @@ impl Bond {
         })
     }
 
-    /// Valence that the bond takes from each of its atoms. All aromatic bonds of an atom together take one more, which is not
-    /// counted here.
+    /// Valence that the bond takes from either atom. All aromatic bonds of an atom together take one more, not counted here.
     fn valence(self) -> u32 {
         match self {
             Self::Any => 0,
@@ -111,8 +110,8 @@ struct Reading {
 }
 
 impl Molecule {
-    /// Parses a SMILES, and adds its tokens, atoms and bonds; `before` bytes of the line precede it. Fails if it is malformed;
-    /// the error names the character.
+    /// Parses a SMILES, after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the error names the
+    /// character.
     pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = Reading::default();
@@ -134,8 +133,7 @@ impl Molecule {
         Ok(())
     }
 
-    /// Parses the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns the token's length in
-    /// bytes.
+    /// Parses the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns its length in bytes.
     fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
@@ -261,8 +259,7 @@ impl Molecule {
     }
 }
 
-/// Numbers distinct values in the order of their first occurrence. Returns the number of each value, and the count of distinct
-/// values.
+/// Numbers distinct values as they occur first. Returns the number of each value, and the count of distinct values.
 fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
     let mut known = HashMap::new();
     let numbers = values.map(|value| {
@@ -273,8 +270,7 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
 }
 
 /// Number of implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs
-/// brackets. Hydrogens fill the smallest sufficient valence. In an aromatic atom, one more unit is taken, and only its first
-/// valence counts.
+/// brackets. Hydrogens fill the smallest sufficient valence. An aromatic atom has one more taken, and only its first valence.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
@@ -295,8 +291,7 @@ fn capitalised(symbol: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// Parses the text within brackets. Returns the atom, and its token without the atom number (`[Na+]`); `None` if the text is no
-/// atom.
+/// Parses the text within brackets into the atom and its token without the atom number (`[Na+]`). `None` if it is no atom.
 fn bracket_atom(text: &str) -> Option<(Atom, String)> {
     if !text.is_ascii() {
         return None;

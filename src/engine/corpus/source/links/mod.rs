@@ -107,8 +107,7 @@ impl LinksBeside {
         self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
     }
 
-    /// Adds the links from the file and from rules to a sentence; `number` is its number in the corpus, `format` the format of
-    /// its file.
+    /// Adds the file's and the rules' links to a sentence; `number` is its number in the corpus, `format` its file's format.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -168,8 +167,7 @@ impl LinksBeside {
         Ok(())
     }
 
-    /// Fails if the corpus lacks a link type that options name, or a sentence that the file of links names. Call it after the
-    /// last sentence.
+    /// Fails if the corpus, read to its end, lacks a link type that options name, or a sentence in the file of links.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
