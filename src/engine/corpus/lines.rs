@@ -138,7 +138,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Reads `source`, file number `file` of its corpus, named `path` in messages; `read` counts the stored bytes.
+    /// Makes the reader of `source`, which is file number `file` of its corpus and has the name `path` in messages. The reader
+    /// adds the number of stored bytes read to `read`.
     pub(super) fn new(
         file: usize,
         path: Arc<str>,
@@ -282,7 +283,7 @@ impl Lines {
         error.in_line(*number).about(path)
     }
 
-    /// SHA-256 of all stored bytes of the file; unread bytes are read now.
+    /// SHA-256 of all stored bytes of the file, in lower-case hexadecimal; reads the bytes that are still unread.
     pub(super) fn into_sha256(mut self) -> Result<String> {
         let stored = self.source.get_mut().stored();
         io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;

@@ -20,8 +20,8 @@ pub fn base(relation: &str) -> &str {
     relation.split_once(':').map_or(relation, |(base, _)| base)
 }
 
-/// Names under which a dependency arc of this relation is scored: `all` unless punctuation, the base name, any subtype's full
-/// name.
+/// Names under which a dependency arc of this relation is scored: `all` (unless punctuation), the base name, and the full name if
+/// it has a subtype.
 pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
     let base = base(relation);
     let all = (base != PUNCT).then_some(ALL);

@@ -42,7 +42,7 @@ macro_rules! model {
 static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
-/// Looks up the files of a boxed model. Fails if there is no such model; the error lists all names.
+/// Looks up the files of an embedded model. Fails if there is no such model; the error lists all names.
 pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
@@ -51,14 +51,14 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
     })
 }
 
-/// Name and bytes (CoNLL-U) of the boxed corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such corpus;
-/// the error lists all names.
+/// Name and bytes (CoNLL-U) of the embedded corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such
+/// corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
 
-/// The boxed model whose name equals `name` except for letter case or a missing [`PREFIX`].
+/// Embedded model whose name equals `name` except for letter case or a missing [`PREFIX`].
 pub fn suggestion(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);

@@ -7,12 +7,13 @@ use anyhow::{Context, Error, Result};
 use super::errors::{Class, Described, ErrorFormat, Facts};
 use super::printable::{ellipsis, printable, without_passwords};
 
-/// Writes `bytes` to standard output. Ends without an error if its reader has left, as `head` does; fails at any other error.
+/// Writes `bytes` to standard output. Ends without an error if its reader has left, as `head` does. Fails at any other error.
 pub fn to_stdout(bytes: &[u8]) -> Result<()> {
     finish(io::stdout().lock(), bytes)
 }
 
-/// Prints `text` to standard output, coloured if a terminal and `NO_COLOR` is unset; else as [`to_stdout`]. Fails if it cannot.
+/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset; else as [`to_stdout`]. Fails if it
+/// cannot be written.
 pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }

@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Time after the limit in which work may still abort by itself.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time limit without regard to size. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
+/// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
 const AT_LEAST: Duration = Duration::from_secs(4);
 
 /// Bytes of input for each further second of the limit. The slowest tokenizers need a hundredth of that time.

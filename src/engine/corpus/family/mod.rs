@@ -36,7 +36,8 @@ pub(super) struct Families {
     last_document: Option<u64>,
 }
 
-/// Family of a digest, and whether its words have occurred again. Eight bytes, so that a map entry has sixteen.
+/// Family number of a digest, and whether a sentence with the digest was read again. Eight bytes, so that a map entry has
+/// sixteen.
 struct KnownFamily {
     family: u32,
     again: bool,
@@ -162,8 +163,8 @@ pub(in crate::corpus) struct UnitMarks {
 }
 
 impl UnitMarks {
-    /// Sampling unit by these marks: families if the corpus names them; documents if there are [`ENOUGH_DOCUMENTS`], or at least
-    /// two that the corpus marks; else sentences.
+    /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`ENOUGH_DOCUMENTS`], or if
+    /// the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
         let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
         match (self.names_families, has_documents) {

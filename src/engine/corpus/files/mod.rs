@@ -81,7 +81,7 @@ impl Source {
 enum Identity {
     Stdin,
     Embedded(&'static str),
-    /// Device and inode: hard links are one file.
+    /// Device and inode, so that hard links count as one file.
     #[cfg(unix)]
     Inode(u64, u64),
     #[cfg(not(unix))]

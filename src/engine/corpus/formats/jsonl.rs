@@ -46,8 +46,8 @@ struct Line {
     id: Option<Value>,
     document: Option<Name>,
     family: Option<Name>,
-    /// Key of other programs for `heads` (`deprel`: for `relations`). On a line with words but without our key it is an error,
-    /// since the tree would be lost.
+    /// Key that other programs use for `heads` (`deprel`: for `relations`). A line with words, this key and no key of ours is an
+    /// error, since its tree would be lost.
     head: Option<IgnoredAny>,
     deprel: Option<IgnoredAny>,
 }
@@ -309,7 +309,7 @@ impl<'a> RequestedKeys<'a> {
         Ok(())
     }
 
-    /// Values of a word, one per requested key; numbers and booleans are written as JSON.
+    /// Values of a word under the requested keys, in their order; numbers and booleans are written as JSON.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
         let value = |(_, list, entry): &AlignedList<'_>| {
             let value = match &list.as_ref()?[word] {

@@ -89,7 +89,7 @@ pub(super) struct Segment {
     pub pieces: Vec<Piece>,
 }
 
-/// Family of a sentence as the index stores it; the next new family takes a single byte.
+/// Family of a sentence as the index stores it: a single byte if the sentence begins a family with the next number.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FamilyId {
     /// The family begins with this sentence and has the next number.

@@ -65,8 +65,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 }
 
 impl Corpus {
-    /// Reads the open file up to its end or the end of the segment. Returns this piece of the file and the family of each
-    /// sentence; `None` if the file has ended.
+    /// Reads the open file up to its end or the end of the segment. Returns the piece read and the family of each sentence in it;
+    /// `None` if the file has ended.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
         let (file, documents_before) = (self.done.len(), self.documents);
         // A file begins a document.

@@ -1,5 +1,5 @@
-//! Reads selected segments of a corpus by its index, and checks the bytes read against the index. An uncompressed file is read in
-//! these segments alone, a compressed file from beginning to end.
+//! Reads selected segments of a corpus by its index, and checks the bytes read against the index. From an uncompressed file it
+//! reads only the selected bytes; it reads a compressed file from beginning to end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -57,8 +57,8 @@ impl Config {
         product(&[self.num_hidden_layers, of_layer]).saturating_mul(product(&[tokens])).saturating_mul(VALUE)
     }
 
-    /// Cost of derivatives over sequences of these lengths, in tokens. They run in parts that keep at most `most` bytes, or one
-    /// by one.
+    /// Cost of derivatives over sequences of these lengths, in tokens, in parts. A part keeps at most `most` bytes or is one
+    /// sequence.
     pub fn gradient_cost(&self, lengths: &[usize], most: u64) -> Cost {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
         let kept = self.kept_bytes(tokens).min(most.max(self.kept_bytes(longest)));

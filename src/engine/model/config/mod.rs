@@ -37,7 +37,8 @@ pub struct Config {
     /// Width of one attention head's queries, keys and values; `None`: `hidden_size / num_attention_heads`.
     #[serde(default)]
     pub head_size: Option<usize>,
-    /// Number of attention heads per layer with keys and values, which the others share (Ainslie et al. 2023); `None`: all.
+    /// Number of distinct keys and values per layer, which groups of attention heads share (Ainslie et al. 2023); `None`: one per
+    /// head.
     #[serde(default)]
     pub key_value_heads: Option<usize>,
     /// Factor of the attention scores; `None`: `1 / sqrt(head_dim)`.
@@ -62,7 +63,8 @@ pub struct Config {
     pub intermediate_size: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: Activation,
-    /// Rows of the position embedding; without one, the longest sequence that the model was made for.
+    /// Number of rows of the position embedding; without one, the length in tokens of the longest sequence that the model was
+    /// made for.
     pub max_position_embeddings: usize,
     /// Way in which positions are encoded.
     #[serde(default)]
@@ -93,7 +95,7 @@ pub struct Config {
     /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
     #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
-    /// Added to the variance in layer normalisation. Where left out it is 1e-12, transformers' `BertConfig` default.
+    /// Epsilon, added to the variance in layer normalisation. Default 1e-12, as in transformers' `BertConfig`.
     #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
@@ -249,12 +251,12 @@ impl Config {
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
-    /// Length in tokens of the longest sequence that can run: [`Config::positions`], unless positions are no limit.
+    /// Length in tokens of the longest sequence that can run: [`Config::positions`], or more if [`Config::is_unbounded`].
     pub fn longest(&self) -> usize {
         if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.positions() }
     }
 
-    /// Phrase for messages that says what [`Config::positions`] is a number of.
+    /// Phrase for messages that follows the number [`Config::positions`] and says what limits it.
     pub fn bound(&self) -> &'static str {
         match self.full_attention {
             Some(longest) if longest == self.positions() => {

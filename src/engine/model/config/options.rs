@@ -59,7 +59,7 @@ pub enum PositionEmbedding {
     Absolute,
     /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
     RelativeKey,
-    /// As `RelativeKey`, and the product with the key is added too (Huang et al. 2020, method 4).
+    /// As `RelativeKey`, and the embedding's product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
     /// No embedding: the scores alone depend on positions, if anything does.
     #[serde(skip)]
@@ -157,7 +157,7 @@ impl EmbeddingScale {
     }
 }
 
-/// Looks up `name` in `all`. Fails if it is missing; the error lists all names, and `what` says what they are.
+/// Looks up `name` in `all`. Fails if it is missing; the error begins with `what`, the kind of name, and lists all names.
 pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
@@ -167,12 +167,14 @@ pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     Ok(*found)
 }
 
-/// Rows of distances (query position less key position) in DeBERTa's tables of twice `span` rows (He et al. 2021).
+/// Mapping from distances (query position less key position) to rows of DeBERTa's tables, which have `2 * span` rows (He et al.
+/// 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Places {
     /// Half of the number of rows.
     pub span: usize,
-    /// Number of buckets: distances above half of it share rows, the more the longer; `None`: each distance has its own row.
+    /// Number of buckets. Distances above half of it share rows, longer ones with more others; `None`: each distance has its own
+    /// row.
     pub buckets: Option<usize>,
     /// Longest distance, in tokens, that the rows were made for.
     pub furthest: usize,

@@ -178,7 +178,8 @@ impl DebertaConfig {
         Names::checked(config, layer, "encoder.layer")
     }
 
-    /// Longest distance, in tokens, for which the embedding of distances was made.
+    /// Longest distance, in tokens, that the table of distances covers: `max_relative_positions`, or else the number of
+    /// positions.
     fn furthest(&self, config: &Config) -> usize {
         positive(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
     }

@@ -1,6 +1,6 @@
 //! Decoders with the pre-norm body of GPT-2 (Radford et al. 2019): GPT-2, GPT-Neo (Black et al. 2021), GPT-NeoX (Black et al.
 //! 2022; also Pythia), OPT, and the text encoder of CLIP. GPT-Neo has unscaled scores, and layers with windows. GPT-NeoX has
-//! rotary positions, and both blocks of a layer side by side.
+//! rotary positions, and its attention and feed-forward blocks read the same input.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;

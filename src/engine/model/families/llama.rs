@@ -86,7 +86,7 @@ struct LayerConfig {
     no_rope_layer_interval: usize,
 }
 
-/// Values and biases of a family for which its config has no key.
+/// Defaults of a family for keys that its `config.json` lacks, and its biases.
 struct Defaults {
     /// Config keys whose defaults differ from Llama's.
     keys: &'static [ConfigKey],
@@ -191,7 +191,7 @@ pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
     Ok((turning(config, text, THETA, 1.0)?, names))
 }
 
-/// Config keys in the files of NeoBERT's own code, with its defaults.
+/// Config keys of NeoBERT, whose code comes with its checkpoints, with their defaults.
 const NEO_BERT_KEYS: &[ConfigKey] = keys! {
     max_position_embeddings: max_length, layer_norm_eps: norm_eps = 1e-6, initializer_range: decoder_init_range,
     hidden_act: _ = "silu", tie_word_embeddings: _ = false

@@ -69,7 +69,7 @@ struct ModernBertConfig {
     #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
-    /// Number of standard deviations at which the normal distribution of fresh weights is truncated; null stands for 3.
+    /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
     #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
 }

@@ -64,14 +64,14 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Biases of linear layers as a config has them for the attention and the feed-forward block; normalisations have none.
+    /// Sets the biases of linear layers per block (`attention`, `feed_forward`), as a config has them; normalisations have none.
     pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
         Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
     }
 }
 
-/// Weights of a family before training: of matrices, embeddings among them, and of normalisations.
+/// Weights of an architecture family before training: matrices (embeddings among them) and normalisations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreshWeights {
     /// Distribution of the weights of matrices, around 0.
@@ -193,7 +193,7 @@ pub struct LayerNames {
 /// Some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHeadNames {
-    /// Linear layer and normalisation before the product; `None`: the product alone.
+    /// Linear layer and normalisation before the product with the tokens' embeddings, if the head has them.
     pub transform: Option<TransformNames>,
     /// Embeddings of the predicted tokens, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
@@ -232,7 +232,7 @@ impl TokenHeadNames {
 }
 
 /// Tensor names of a discriminator's head, without the prefix of the encoder: a linear layer, an activation, and a linear layer
-/// to one logit, that the token was replaced.
+/// to one logit, which predicts whether the token was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscriminatorNames {
     /// First linear layer; a checkpoint that has it is a discriminator.
@@ -259,7 +259,7 @@ pub enum PlainText {
     Markup(Markup),
 }
 
-/// One row of an embedding table, by the tensor name of the table.
+/// Row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
     pub table: String,
@@ -274,7 +274,7 @@ pub struct TableRow {
 pub struct Markup {
     /// Rows `[empty tag, empty subscript]` of each depth.
     pub none: Vec<[TableRow; 2]>,
-    /// Width of each row of `none`.
+    /// Width of each table row in `none`.
     pub width: usize,
     /// Linear layer before the ReLU.
     pub inner: &'static str,
@@ -297,7 +297,7 @@ impl Names {
         Ok((config, names))
     }
 
-    /// Makes names with these parts and prefixes of layers; all other names are BERT's.
+    /// Makes names with the layer parts `parts` and the layer prefixes `layers`; all other names are BERT's.
     pub(super) fn of(parts: &'static LayerNames, layers: Vec<String>) -> Self {
         Self {
             embeddings: &EmbeddingNames {

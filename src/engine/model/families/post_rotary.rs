@@ -14,7 +14,7 @@ use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, 
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// GTE under the `model_type` that its code beside the checkpoints has.
+/// GTE under the `model_type` of the code that comes with its checkpoints.
 pub(super) const NEW: Family = Family {
     model_type: "new",
     class: "New",

@@ -3,7 +3,7 @@
 /// The class of a failure. Each has its own exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Any other failure: there is no result.
+    /// Any other failure, without a result.
     Other,
     /// The command line, or a table in its place, is wrong.
     Usage,

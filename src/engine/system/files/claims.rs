@@ -35,7 +35,7 @@ impl FileId {
 #[derive(Default)]
 struct Claims {
     read: HashSet<FileId>,
-    /// Open outputs; finished outputs are removed.
+    /// Files that open outputs replace; the file of a finished output is removed.
     written: Vec<FileId>,
 }
 

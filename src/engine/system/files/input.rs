@@ -66,7 +66,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that another program named. Fails as [`read`], or if it is no regular file: nobody may ever write to a pipe.
+/// Reads a file that another program named. Fails as [`read`], or if it is no regular file, such as a pipe without a writer.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;
     read(path, most)

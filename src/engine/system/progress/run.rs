@@ -174,7 +174,7 @@ impl RunProgress {
         keep_moving(&self.bar);
     }
 
-    /// Counts the next pass in the progress bar. The passes that it first needs are not counted.
+    /// Increments the number of the current pass. Other passes that it needs first are not counted.
     pub fn next_pass(&self) {
         self.state().number += 1;
     }

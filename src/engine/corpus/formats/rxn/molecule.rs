@@ -270,7 +270,8 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
 }
 
 /// Number of implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs
-/// brackets. Hydrogens fill the smallest sufficient valence. An aromatic atom has one more taken, and only its first valence.
+/// brackets. Hydrogens fill the smallest sufficient valence. In an aromatic atom, one more unit is taken, and only the first
+/// valence counts.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);

@@ -101,7 +101,7 @@ impl LinkFile {
         &self.digest
     }
 
-    /// Link types that occur in a single line; none if the file has only one type.
+    /// Link types that occur in only one line; empty if the file has only one type.
     pub fn single_types(&self) -> Vec<&str> {
         let mut lines = vec![0_u64; self.types.len()];
         self.links.iter().flatten().for_each(|row| lines[usize::from(row.kind)] += 1);

@@ -198,7 +198,8 @@ impl WordKey {
         }
     }
 
-    /// Value of this annotation of a word, if it has one; `first` is the index of its first column for rules.
+    /// Value of the annotation `self` of a word; `None` if it is missing. `first` is the index of the word's first column for
+    /// rules.
     fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
         let annotation = &word.annotation;
         match self {
