@@ -1,4 +1,4 @@
-//! Annotations of a word beside its place in the tree: word class, lemma, features, entities.
+//! Annotations of a word besides its syntactic head and relation: part of speech, lemma, features, entities, class.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ pub struct Annotation {
     pub lemma: Option<Box<str>>,
     /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
     pub features: Option<Box<str>>,
-    /// The beginnings and ends of entity mentions: the value of `Entity=` in MISC
+    /// Beginnings and ends of entity mentions: the value of `Entity=` in MISC
     /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
     pub entity: Option<Box<str>>,
-    /// User-defined class of the word, if any: the element of an atom, the kind of a token of a program.
+    /// User-defined class of the word, if any: the element of an atom, or the category of a program token.
     pub class: Option<Arc<WordClass>>,
-    /// Values of the columns or keys requested by [`Corpus::keeping`](super::Corpus::keeping), in that order.
+    /// Values of the columns or keys requested by [`Corpus::keeping`](super::Corpus::keeping), in the order of the request.
     pub requested: Box<[Option<Box<str>>]>,
 }
 
 /// A user-defined class of words (docs/methodology/classes.md).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WordClass {
-    /// The kind of class: `element`.
+    /// Name of the classification that the class belongs to: `element`.
     pub key: Arc<str>,
     pub name: Box<str>,
 }
@@ -51,7 +51,7 @@ impl WordClass {
     }
 }
 
-/// Looks up an entry of a list: `Number` in `Case=Nom|Number=Sing` gives `Sing`.
+/// Looks up an entry in a list of `name=value` pairs: `Number` in `Case=Nom|Number=Sing` gives `Sing`.
 pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
     let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
     entries.split('|').find_map(of_entry)
@@ -69,12 +69,12 @@ macro_rules! upos {
             /// All parts of speech, sorted by tag.
             pub const ALL: [Self; [$($tag),*].len()] = [$(Self::$name),*];
 
-            /// The tag: `NOUN`.
+            /// Tag of the part of speech in Universal Dependencies: `NOUN`.
             pub fn tag(self) -> &'static str {
                 match self { $(Self::$name => $tag,)* }
             }
 
-            /// Parses a tag; `None` unless Universal Dependencies has it.
+            /// Parses a tag of a part of speech; `None` unless Universal Dependencies has it.
             pub fn of(tag: &str) -> Option<Self> {
                 match tag { $($tag => Some(Self::$name),)* _ => None }
             }

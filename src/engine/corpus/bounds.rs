@@ -8,40 +8,41 @@ use crate::system::errors::Facts;
 /// memory. The longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Most bytes of a sentence's words with annotations, and of running text tokenized at once. A tokenizer takes up to 500 bytes of
-/// memory per byte of text (measured on dots). No encoder takes more than some ten kilobytes.
+/// Maximum bytes of a sentence's words with annotations, and of running text tokenized at once. A tokenizer takes up to 500 bytes
+/// of memory per byte of text (measured on a text of dots). No encoder takes more than some ten kilobytes of text.
 pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 
-/// The most words of a sentence: no encoder takes more than some thousand tokens.
+/// Maximum number of words in a sentence: no encoder takes more than some thousand tokens.
 pub const MAX_WORDS: usize = 100_000;
 
-/// The most different relations of a corpus; each takes up to 16 bytes per head in every block of the sums, and some
-/// kilobytes of the report. Universal Dependencies has 37, and some hundred with the subtypes of all its languages.
+/// Maximum number of distinct dependency relations in a corpus. Each takes up to 16 bytes per attention head in every block of
+/// the sums, and kilobytes of the report. Universal Dependencies has 37, some hundred with all subtypes.
 pub const MAX_RELATIONS: usize = 1000;
 
-/// The longest name of a relation, in bytes; names stand in the report and in its tables.
+/// Maximum length of the name of a relation, link type or word class, in bytes; names stand in the report and in its tables.
 pub const MAX_RELATION_BYTES: usize = 256;
 
-/// The most different types of links of a corpus: each takes up to 90 bytes per head in every block of the sums.
+/// Maximum number of link types in a corpus: each takes up to 90 bytes per attention head in every block of the sums.
 pub const MAX_LINK_TYPES: usize = 100;
 
-/// The most links of a sentence: a protein of 1,000 residues has some 3,000 contacts.
+/// Maximum number of links in a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
-/// The most links of a file of links, which is held in memory, 16 bytes each: a training set of contacts has some 10 million.
+/// Maximum number of links in a file of links; memory holds 16 bytes per link. Training sets of protein contacts have some 10
+/// million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
-/// Most word pairs of a sentence that a link rule may test: a second's work.
+/// Maximum number of word pairs in a sentence that a link rule may test: a second's work.
 pub const MAX_RULE_PAIRS: usize = 10_000_000;
 
-/// Longest `# global.generated` (the name of a corpus generator), in bytes; it stands in the report.
+/// Maximum length of `# global.generated` (the name of a corpus generator), in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 
 /// Longest sentence id that is kept, in bytes. Longer ids are dropped: nothing depends on them.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
-/// Most entries, distinct sentences and family names, in the hash table that finds repeats. They fill 2^22 slots to 7/8, just
-/// before the table would grow: 71 MB at 17 bytes a slot, and half as much again during the last growth.
+/// Maximum number of entries (distinct sentences and family names) in the hash table that finds repeated sentences. They fill
+/// 2^22 slots to 7/8, just before the table would grow: 71 MB at 17 bytes a slot, and half as much again during the last growth.
 pub const MAX_REMEMBERED: usize = 7 << 19;
 
 const TOO_MUCH: &str = "no encoder takes that much";
@@ -53,7 +54,7 @@ pub(super) struct SentenceSize {
 }
 
 impl SentenceSize {
-    /// Counts one word, with the bytes of its kept `pieces`. Fails above the bounds.
+    /// Counts a word and the bytes of its form and annotations (`pieces`). Fails above [`MAX_WORDS`] or [`MAX_SENTENCE_BYTES`].
     pub(super) fn add<'a>(&mut self, pieces: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.words += 1;
         self.bytes += pieces.into_iter().map(str::len).sum::<usize>();
@@ -78,7 +79,7 @@ impl SentenceSize {
     }
 }
 
-/// Largest ratio of decompressed to compressed bytes. Text compresses to a tenth, and treebanks to a twentieth.
+/// Maximum ratio of decompressed to compressed bytes of a corpus file. Text compresses to a tenth, and treebanks to a twentieth.
 pub(super) const LARGEST_RATIO: u64 = 256;
 
 /// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked, 64 MiB: a second's work.

@@ -28,10 +28,10 @@ pub enum Compression {
 impl Compression {
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
-    /// The number of bytes that identify every format.
+    /// Number of first bytes of a file that suffice to recognise any compression.
     pub(super) const LONGEST_MAGIC: usize = 4;
 
-    /// First bytes of such a file: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
+    /// First bytes of every file with this compression: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
     const fn magic(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -40,12 +40,12 @@ impl Compression {
         }
     }
 
-    /// Whether `start`, perhaps too short to decide, may begin a file of this kind.
+    /// Whether a file that begins with `start` may have this compression; true if `start` is too short to decide.
     pub(super) fn may_begin(self, start: &[u8]) -> bool {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }
 
-    /// Whether a file with these first bytes is compressed in one of the known ways.
+    /// Whether a file that begins with `start` is compressed by gzip or Zstandard.
     pub(super) fn is_compressed(start: &[u8]) -> bool {
         Self::EXTENSIONS.iter().any(|(_, compression)| start.starts_with(compression.magic()))
     }
@@ -58,7 +58,7 @@ impl Compression {
         }
     }
 
-    /// Compression by the extension of a file, and the file's name without that extension.
+    /// Compression by the extension of a path, and the path without that extension.
     pub(super) fn of(path: &Path) -> (Self, PathBuf) {
         let extension = lower_extension(path);
         match Self::EXTENSIONS.iter().find(|(known, _)| *known == extension) {
@@ -80,7 +80,7 @@ struct StoredBytes {
     bytes: u64,
     /// Whether reading the stored bytes failed: a decoder's error then does not mean damaged data.
     failed: bool,
-    /// First bytes, enough to recognise a compression.
+    /// First bytes of the file, enough to recognise its compression.
     start: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl Read for Decoder {
     }
 }
 
-/// The lines of a file, numbered from 1, without their line ends.
+/// Reader of the lines of a file, numbered from 1, without their line ends.
 pub(super) struct Lines {
     file: usize,
     path: Arc<str>,
@@ -138,7 +138,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Reads `source`, file number `file` of its corpus, named `path` in messages; `read` counts the stored bytes.
+    /// Makes the reader of `source`, which is file number `file` of its corpus and has the name `path` in messages. The reader
+    /// adds the number of stored bytes read to `read`.
     pub(super) fn new(
         file: usize,
         path: Arc<str>,
@@ -156,19 +157,19 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
     }
 
-    /// Numbers lines as if `lines` lines came before.
+    /// Numbers the lines as if `lines` lines preceded the first one.
     pub(super) fn after(mut self, lines: u64) -> Self {
         self.number = lines;
         self
     }
 
-    /// Starts a digest. Returns the decompressed bytes and the lines read before.
+    /// Starts a digest of the following lines. Returns the numbers of decompressed bytes and of lines read so far.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
         self.piece = Some((self.place, Sha256::new()));
         (self.place, self.number)
     }
 
-    /// Ends the digest of [`Lines::begin_piece`]: the number of decompressed bytes since then, and their SHA-256.
+    /// Ends the digest begun by [`Lines::begin_piece`]. Returns the number of decompressed bytes since then, and their SHA-256.
     pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
         (self.place - start, hash.finalize().into())
@@ -198,7 +199,9 @@ impl Lines {
         }
     }
 
-    /// The next line, without `\n` or `\r\n` and without a byte order mark; `None` at the end.
+    /// Reads the next line, without
+    /// ` or `\r
+    /// ` and without a byte order mark; `None at the end. Fails if it is too long or not UTF-8.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();
         // One byte more than the longest line distinguishes a line that is too long from one that just fits.
@@ -234,7 +237,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Decodes the line in the buffer, `read` bytes with its end. Fails if it is too long, not UTF-8 or a pointer of git LFS.
+    /// Decodes the line in the buffer, of `read` bytes with its end. Fails if it is too long, not UTF-8 or a git LFS pointer.
     fn line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,
@@ -280,7 +283,7 @@ impl Lines {
         error.in_line(*number).about(path)
     }
 
-    /// SHA-256 of all stored bytes of the file; unread bytes are read now.
+    /// SHA-256 of all stored bytes of the file, in lower-case hexadecimal; reads the bytes that are still unread.
     pub(super) fn into_sha256(mut self) -> Result<String> {
         let stored = self.source.get_mut().stored();
         io::copy(stored, &mut io::sink()).cannot("read", &self.path)?;

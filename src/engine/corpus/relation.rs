@@ -1,4 +1,4 @@
-//! The names of dependency relations: their synonyms, and how many there may be.
+//! Names of dependency relations: the names under which a relation is scored, and checks of their length and number.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::sentence::TreeHead;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// The relation that pools all others but `punct`.
+/// Name of the pooled relation: all dependency relations but `punct`.
 pub const ALL: &str = "all";
 
 /// The relation of punctuation marks: scored separately, left out of [`ALL`] and of trees.
@@ -20,7 +20,8 @@ pub fn base(relation: &str) -> &str {
     relation.split_once(':').map_or(relation, |(base, _)| base)
 }
 
-/// The names under which an arc of `relation` is scored: `all` unless punctuation, the base name, the full name.
+/// Names under which a dependency arc of this relation is scored: `all` (unless punctuation), the base name, and the full name if
+/// it has a subtype.
 pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
     let base = base(relation);
     let all = (base != PUNCT).then_some(ALL);
@@ -32,7 +33,8 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
-    /// Checks the relation of a word with this head. An error reads as a predicate, to follow the place: "is empty".
+    /// Checks the relation of a word with this syntactic head. Fails if it is empty, missing, reserved, too long or one relation
+    /// too many. The error is a predicate (`is empty`), to follow the location.
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");
         if self.0.contains(relation) {

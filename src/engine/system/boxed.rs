@@ -6,18 +6,19 @@ use anyhow::{Error, Result, anyhow};
 
 use crate::system::errors::{Facts, similar};
 
-/// Prefix of all names in the box. No Hub id has a colon, and a file or folder of such a name can be given as `./box:...`.
+/// Prefix of the names of embedded models and corpora. No Hub id has a colon, and `./box:...` names a file or folder of such a
+/// name.
 pub const PREFIX: &str = "box:";
 
-/// Default model.
+/// Name of the default model.
 pub const MODEL: &str = "box:small";
 
-/// Default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
+/// Name of the default corpus, in CoNLL-U; fixtures/corpus/README.md describes it.
 pub const CORPUS: &str = "box:gold";
 
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
-/// A sentence on the overlap of the boxed corpus with a boxed model's training data, if there is any.
+/// Sentence about the overlap of an embedded corpus with the training data of an embedded model; `None` if there is none.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "box:small was trained on text like 629 of the 700 sentences of box:gold, so its loss there says nothing about new text (its labels hold on the \
@@ -25,7 +26,7 @@ pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     )
 }
 
-/// Name and content of each file of a boxed model.
+/// Files of an embedded model, each as `(name, content)`.
 pub type BoxedFiles = [(&'static str, &'static [u8]); 3];
 
 macro_rules! model {
@@ -37,11 +38,11 @@ macro_rules! model {
     };
 }
 
-/// The models in the binary, by their names.
+/// Embedded models, each as `(name, files)`.
 static MODELS: [(&str, BoxedFiles); 3] =
     [model!("box:small", "small"), model!("box:planted", "planted"), model!("box:causal", "causal")];
 
-/// Looks up the files of a boxed model. Fails if there is no such model; the error lists all names.
+/// Looks up the files of an embedded model. Fails if there is no such model; the error lists all names.
 pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
@@ -50,14 +51,14 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
     })
 }
 
-/// Name and bytes (CoNLL-U) of the boxed corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such corpus;
-/// the error lists all names.
+/// Name and bytes (CoNLL-U) of the embedded corpus at `path`; `None` if `path` lacks [`PREFIX`]. Fails if there is no such
+/// corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
     Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
 }
 
-/// The boxed model whose name equals `name` except for letter case or a missing [`PREFIX`].
+/// Embedded model whose name equals `name` except for letter case or a missing [`PREFIX`].
 pub fn suggestion(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);

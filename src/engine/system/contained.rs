@@ -12,11 +12,10 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Most characters of a panic message, whose text may come from the file.
+/// Maximum number of characters shown of a panic message, whose text may come from the file.
 const LONGEST_REASON: usize = 200;
 
-/// Runs `work` and returns its result. The values that `work` was changing must not be used after a panic.
-/// Fails if it panics.
+/// Runs `work` and returns its result. Fails if it panics. The values that `work` was changing must not be used after a panic.
 pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -14,7 +14,7 @@ use super::terminal::say;
 /// Time limit of the final message: standard error may be a pipe that nobody reads.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// The remains of an interrupted run, and the hint, if the command says more than [`OUTPUTS_ARE_REMOVED`].
+/// Message of an interrupted run, as `(what it leaves, hint)`, if the command says more than [`OUTPUTS_ARE_REMOVED`].
 static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
@@ -41,7 +41,7 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
     watch(format).context("cannot watch for Ctrl-C")
 }
 
-/// Removes temporary files, calls `last_word` with whether all outputs were complete, and ends the process.
+/// Removes temporary files, calls `last_word` with whether all outputs were complete, and exits with `status`.
 pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
@@ -74,7 +74,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     })
 }
 
-/// The error of a run that `what` ended; `are_whole` says whether its outputs were complete.
+/// Makes the error of a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
     let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
     if are_whole && left.is_none() {
@@ -124,7 +124,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
     Ok(())
 }
 
-/// The signals that this process ignores, signal `n` as bit `n - 1`. If the set is unknown, it is `SIGHUP` alone, because `nohup`
+/// Signals that this process ignores, signal `n` as bit `n - 1`. If the set is unknown, it is `SIGHUP` alone, because `nohup`
 /// must work; the next run then cleans up.
 #[cfg(unix)]
 fn ignored_signals() -> u64 {
@@ -137,23 +137,23 @@ fn ignored_signals() -> u64 {
 
 #[cfg(not(unix))]
 fn watch(format: ErrorFormat) -> Result<()> {
-    /// The number of SIGINT on Unix.
+    /// Number of `SIGINT` on Unix.
     const INTERRUPT: u8 = 2;
     Ok(ctrlc::set_handler(move || end_by(INTERRUPT, "Ctrl-C", format))?)
 }
 
-/// Locks the list of temporary files: an interrupt waits as long as this is held.
+/// Locks the list of temporary files. An interrupt waits until the lock is released.
 pub fn lock() -> MutexGuard<'static, TemporaryFiles> {
     OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TemporaryFiles {
-    /// An interrupt removes `path` from now on.
+    /// Adds `path` to the files that an interrupt removes.
     pub fn add(&mut self, path: &Path) {
         self.paths.push(path.to_owned());
     }
 
-    /// An interrupt leaves `path` alone from now on.
+    /// Takes `path` from the files that an interrupt removes.
     pub fn forget(&mut self, path: &Path) {
         self.paths.retain(|other| other != path);
     }

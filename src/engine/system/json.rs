@@ -9,8 +9,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 
 use super::printable::shortened;
 
-/// Reads the value of one key and nothing after it: the first keys of a long report identify it. `None` if the object lacks the
-/// key, or is malformed before it.
+/// Reads the value of one key of a JSON object, and nothing after it: the first keys of a long report identify it. `None` if the
+/// object lacks the key, or is malformed before it.
 pub fn value_of<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
     let mut found = None;
     // Ending before the object does is an error to serde_json, so the result does not say whether there was a value.
@@ -76,14 +76,14 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for UniqueKeysOf<T> {
     }
 }
 
-/// Rust types in serde's errors, and plain words for them.
+/// Rust types in serde's errors, each list with plain words for them.
 const TYPES: [(&[&str], &str); 3] = [
     (&["usize", "u64", "u32", "u16", "u8"], "a whole number of 0 or more"),
     (&["i64"], "a whole number"),
     (&["f64", "f32"], "a number"),
 ];
 
-/// An error of serde in plain words, with the place at its end.
+/// Rewords an error of `serde_json` in plain words, with line and column at its end.
 pub fn problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };
@@ -96,7 +96,7 @@ pub fn problem(error: &serde_json::Error) -> String {
     expected.or_else(object).map_or_else(|| text.clone(), |(words, place)| format!("{before}expected {words}{place}"))
 }
 
-/// As [`problem`], with only the column at its end: the line is named before.
+/// Rewords an error as [`problem`], with only the column at its end, for a message that names the line before it.
 pub fn problem_in_line(error: &serde_json::Error) -> String {
     problem(error).replace(&format!(" at line {} column ", error.line()), " at column ")
 }

@@ -8,7 +8,7 @@ pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Maps `work` over the items on several threads; results in the items' order.
+/// Maps `work` over the items on several threads. Results are in the order of the items.
 pub fn in_parallel<T: Send, R: Send>(
     threads: NonZeroUsize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
@@ -28,9 +28,8 @@ pub fn in_parallel<T: Send, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Runs `work` on several threads, the current one being the first, and returns their results. The system may start
-/// fewer threads (`ulimit -u`), so callers let each thread take the next piece of work. A panic on any thread continues
-/// here.
+/// Runs `work` on several threads, the current one being the first, and returns their results. The system may start fewer threads
+/// (`ulimit -u`), so callers let each thread take the next piece of work. A panic on any thread continues here.
 pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
@@ -44,7 +43,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
     })
 }
 
-/// Runs two pieces of work, in parallel if the system has a thread left. A panic of either continues here.
+/// Runs two closures, in parallel if the system has a thread left, and returns both results. A panic of either continues here.
 pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));

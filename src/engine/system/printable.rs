@@ -7,7 +7,7 @@ pub fn printable(text: &str) -> String {
     escaped(text, |c| is_unprintable(c) && c != '\n')
 }
 
-/// As [`printable`], line ends included, for text on one line such as a foreign name.
+/// Escapes the characters that a terminal would obey, line ends included, for text on one line such as a foreign name.
 pub fn one_line(text: &str) -> String {
     escaped(text, is_unprintable)
 }
@@ -24,7 +24,7 @@ fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Replaces user and password in every address: `https://ada:secret@host/` has them before its host (RFC 3986, section 3.2.1).
+/// Replaces user and password, as in `https://ada:secret@host/` (RFC 3986, section 3.2.1), by `***` in every URL.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     const SCHEME_END: &str = "://";
     let mut shown = String::new();
@@ -58,14 +58,14 @@ pub fn is_unprintable(c: char) -> bool {
         )
 }
 
-/// A value for a message, cut after its beginning if it is long.
+/// Shortens a value for a message: only the beginning of a long value is kept.
 pub fn shortened(text: &str) -> String {
-    /// Names of models, relations and tensors are shorter.
+    /// Maximum number of characters kept: names of models, relations and tensors are shorter.
     const LONGEST: usize = 100;
     ellipsis(text, LONGEST, 0)
 }
 
-/// Cuts out the middle of a text with more than `first + last` characters.
+/// Replaces the middle of a text with more than `first + last` characters by `...`.
 pub fn ellipsis(text: &str, first: usize, last: usize) -> String {
     let mut starts = text.char_indices().map(|(start, _)| start);
     let Some(cut) = starts.clone().nth(first).filter(|_| text.chars().count() > first + last) else {

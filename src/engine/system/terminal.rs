@@ -7,14 +7,13 @@ use anyhow::{Context, Error, Result};
 use super::errors::{Class, Described, ErrorFormat, Facts};
 use super::printable::{ellipsis, printable, without_passwords};
 
-/// Writes `bytes` to standard output; if its reader has left, as `head` does, the output ends without an error. Fails if they
-/// cannot be written.
+/// Writes `bytes` to standard output. Ends without an error if its reader has left, as `head` does. Fails at any other error.
 pub fn to_stdout(bytes: &[u8]) -> Result<()> {
     finish(io::stdout().lock(), bytes)
 }
 
-/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset; else as [`to_stdout`].
-/// Fails if it cannot be written.
+/// Prints `text` to standard output, in colour if it is a terminal and `NO_COLOR` is unset; else as [`to_stdout`]. Fails if it
+/// cannot be written.
 pub fn print(text: &str) -> Result<()> {
     finish(anstream::stdout().lock(), text.as_bytes())
 }
@@ -34,7 +33,7 @@ pub fn say(text: &str) {
 /// Prints an error. Later lines are indented, so that a name with line ends cannot pass for another error. A very long message
 /// loses its middle: the reason stands before the value that makes it long, the hint after it.
 pub fn say_error(error: &Error) {
-    /// Longer than any message with values of ordinary length.
+    /// Number of characters kept at either end: no message with values of ordinary length is longer.
     const END: usize = 3000;
     say(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
 }

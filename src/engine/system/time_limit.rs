@@ -1,5 +1,5 @@
-//! Time limits for libraries that process untrusted files. A library that calls back is aborted there ([`check`]). Any other
-//! cannot be interrupted: after `GRACE` the process ends with the error of the work, and leaves no half-written output.
+//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`check`]). For
+//! any other, the process ends `GRACE` after the limit with an error, and leaves no half-written output.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -14,29 +14,29 @@ use super::contained::break_off;
 use super::errors::Class;
 use super::{interrupt, terminal};
 
-/// Interval of the watching thread. An interval counts as the processor time that the process used in it, but at most as this
-/// long. Time stands still while the process is stopped, the machine asleep, or the processor busy with other programs.
+/// Interval at which the watching thread wakes. It adds the processor time that the process used meanwhile, at most one interval.
+/// Time stands still while the process is stopped, the machine asleep, or the processor busy with other programs.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Time after the limit in which work may still abort by itself.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Base of the time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
+/// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
 const AT_LEAST: Duration = Duration::from_secs(4);
 
 /// Bytes of input for each further second of the limit. The slowest tokenizers need a hundredth of that time.
 const BYTES_A_SECOND: u64 = 1 << 16;
 
-/// Prints an error and gives the exit status.
+/// Function that prints an error and returns the exit status.
 static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
-/// Sets how the error is reported when the process has to end; the default is text.
+/// Sets the function that reports the error if a time limit ends the process. The default prints text.
 pub fn report_by(report: fn(&Error) -> u8) {
     let _ = REPORT.set(report);
 }
 
 struct Work {
-    /// Counted time since the work began.
+    /// Time counted against the limit since the work began.
     spent: Duration,
     limit: Duration,
     error: Box<dyn Fn() -> Error + Send>,
@@ -48,7 +48,7 @@ struct Slot {
     over: AtomicBool,
 }
 
-/// The slots of all threads. The watching thread starts with the first slot.
+/// Slots for the time-limited work of each thread. The watching thread starts with the first slot.
 static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
     // Without a thread to watch, the library takes as long as it takes.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
@@ -76,16 +76,16 @@ fn own_slot() -> Arc<Slot> {
     })
 }
 
-/// Runs work over `bytes` bytes within a time limit: four seconds, and one for each 64 KiB. `place` adds the location to the
-/// error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return in
-/// time, the process ends.
+/// Runs `work` on `bytes` bytes of input within a time limit: four seconds, and one more per 64 KiB. `place` adds the location to
+/// the error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return
+/// in time, the process ends.
 pub fn within<T>(bytes: u64, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
     let limit = AT_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
     within_limit(limit, place, work)
 }
 
 fn within_limit<T>(limit: Duration, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
-    /// Ends the watch over the work, also where it panics.
+    /// Guard that ends the time limit when the work returns or panics.
     struct Watched(Arc<Slot>);
     impl Drop for Watched {
         fn drop(&mut self) {
@@ -147,7 +147,7 @@ fn look(slot: &Slot, passed: Duration) {
     }
 }
 
-/// The processor time of all threads of this process; `None` where the system does not say it.
+/// Processor time of all threads of this process; `None` where the system does not tell it.
 fn processor_time() -> Option<Duration> {
     /// Clock ticks of `/proc` a second, on every architecture that Rust runs on (`USER_HZ`, proc(5)).
     const TICKS_A_SECOND: u64 = 100;

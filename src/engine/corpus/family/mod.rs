@@ -13,18 +13,18 @@ use super::sentence::{Content, SentenceFamily};
 #[cfg(test)]
 mod tests;
 
-/// Counts of repeated sentences; sentences that are skipped later are counted too.
+/// Counts of sentences, repeated sentences and families; sentences that are skipped later are counted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeats {
     pub read: u64,
     pub different: u64,
-    /// Sentences that share all their words with another sentence, first copies included.
+    /// Number of sentences whose words equal the words of another sentence, first copies included.
     pub repeated: u64,
     pub families: u64,
-    /// Distinct sampling units: families, or documents in which a family begins.
+    /// Number of distinct sampling units: families, or documents in which a family begins.
     #[serde(default)]
     pub units: u64,
-    /// Sentences beyond [`MAX_REMEMBERED`]; each repeat of such a sentence counts as distinct, and as a family.
+    /// Number of sentences beyond [`MAX_REMEMBERED`]; each repeat of such a sentence counts as distinct, and as a family.
     pub not_remembered: u64,
 }
 
@@ -36,15 +36,16 @@ pub(super) struct Families {
     last_document: Option<u64>,
 }
 
-/// Eight bytes, so that a map entry has sixteen.
+/// Family number of a digest, and whether a sentence with the digest was read again. Eight bytes, so that a map entry has
+/// sixteen.
 struct KnownFamily {
     family: u32,
     again: bool,
 }
 
 impl Families {
-    /// Assigns the next sentence to a family; `name` is the corpus's name of the family, if any. Where documents are the units,
-    /// `name` is ignored, and a new family takes the number of its `document`.
+    /// Assigns the next sentence to a family; `name` is the family name in the corpus, if any. If `document` is given, documents
+    /// are the sampling unit: `name` is ignored, and a new family takes the document's number.
     pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
@@ -80,7 +81,7 @@ impl Families {
         if family.is_first { SentenceFamily::alone(document.or(name).unwrap_or(words)) } else { family }
     }
 
-    /// Records the family of a new digest; false if the table is full.
+    /// Records the family number of a digest, unless it has one. False if the table is full or the number exceeds 32 bits.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
         let room = self.known.len() < MAX_REMEMBERED;
         let Some(family) = u32::try_from(family).ok().filter(|_| room) else { return false };
@@ -93,7 +94,7 @@ impl Families {
     }
 }
 
-/// Digest kinds: running text never equals a list of words.
+/// First byte of a digest's input (text, words, family name), so that running text never equals a list of words.
 const TEXT: u8 = 0;
 const WORDS: u8 = 1;
 const NAME: u8 = 2;
@@ -106,7 +107,7 @@ fn digest_of(content: &Content) -> u64 {
     }
 }
 
-/// 64 bits of SHA-256: any two remembered digests collide with a probability below one in a million (`n² / 2^65`).
+/// First 64 bits of a SHA-256. Among `n` remembered digests, two collide with a probability below one in a million (`n² / 2^65`).
 fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = Sha256::new();
     hash.update([kind]);
@@ -118,21 +119,21 @@ fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| hash[byte]))
 }
 
-/// The sampling unit: its number decides the block of a sentence. Intervals and tests describe sampling over these units.
+/// Sampling unit: sentences of one unit fall into one jackknife block. Intervals and tests describe sampling over units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Documents: sentences of one document are alike.
+    /// Documents, since sentences of one document are alike.
     Documents,
     /// Sentences, equal ones counted once: the corpus marks no documents, can be read only once, or `--unit` asks for them.
     #[default]
     Sentences,
-    /// Families of sentences, which the corpus names.
+    /// Families of sentences, as the corpus names them.
     Families,
 }
 
 impl Unit {
-    /// Singular and plural of the unit; `piece` is the word for a sentence of this corpus: `sentence`, `protein`.
+    /// Name of the unit, `[singular, plural]`; `piece` is the word for a sentence of this corpus: `sentence`, `protein`.
     pub fn words(self, piece: &str) -> [String; 2] {
         match self {
             Self::Documents => ["document".to_owned(), "documents".to_owned()],
@@ -149,7 +150,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Fewest documents marked by file ends alone that serve as units: fewer give too few blocks for a test.
+/// Minimum number of documents, marked by file ends alone, that serve as sampling units: fewer give too few blocks for a test.
 pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
 
 /// Marks in the files that decide the sampling unit, gathered up to the [`ENOUGH_DOCUMENTS`]th document.
@@ -162,7 +163,8 @@ pub(in crate::corpus) struct UnitMarks {
 }
 
 impl UnitMarks {
-    /// Families if the corpus names them; documents if there are enough, or the corpus marks at least two; else sentences.
+    /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`ENOUGH_DOCUMENTS`], or if
+    /// the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
         let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
         match (self.names_families, has_documents) {

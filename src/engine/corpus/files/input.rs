@@ -36,14 +36,14 @@ pub enum Input {
     /// Standard input, uncompressed.
     Stdin(Format),
     File(PathBuf, FileKind),
-    /// The corpus files of a folder; only those in the given format, if any.
+    /// Corpus files of a folder; if a format is given, only the files of that format.
     Folder(PathBuf, Option<Format>),
     Embedded(&'static str, &'static [u8], FileKind),
 }
 
 impl Input {
-    /// Reads a path: `-` is standard input, `box:...` a corpus in the box; `format` overrides the file's extension. A missing file
-    /// is an error of [`Corpus::open`](crate::corpus::Corpus::open).
+    /// Parses a corpus argument: `-` is standard input, `box:...` an embedded corpus; `format` overrides the file's extension.
+    /// Fails if the format is unknown. A missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self> {
         if let Some(found) = boxed::corpus(path) {
             let (name, bytes) = found?;
@@ -85,7 +85,7 @@ impl Input {
         }
     }
 
-    /// Whether the input may hold running text, which alone can be cut (`--truncate`).
+    /// Whether the input may hold running text. Only running text can be truncated (`--truncate`).
     pub fn may_have_text(&self) -> bool {
         let format = match self {
             Self::Stdin(format)
@@ -120,7 +120,7 @@ impl Input {
     }
 }
 
-/// Explains why opening the file at `path` gave `error`.
+/// Makes the message of `error`, with which opening a corpus file at `path` failed: broken link, missing file, or another cause.
 pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {

@@ -21,15 +21,15 @@ pub(super) struct CorpusFile {
     pub name: String,
     pub path: Arc<str>,
     pub kind: FileKind,
-    /// Stored size, if it is known before reading.
+    /// Stored size in bytes, if it is known before reading.
     pub bytes: Option<u64>,
     pub source: Source,
 }
 
 pub(super) enum Source {
-    /// Opened when its turn comes, so that a thousand files are not open at once.
+    /// File that is opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
-    /// A stream that can be opened only once: standard input, a pipe.
+    /// Stream that can be read only once: standard input, a pipe.
     Stream(Box<dyn Read + Send>),
     Bytes(Cow<'static, [u8]>),
 }
@@ -81,7 +81,7 @@ impl Source {
 enum Identity {
     Stdin,
     Embedded(&'static str),
-    /// Device and inode: hard links are one file.
+    /// Device and inode, so that hard links count as one file.
     #[cfg(unix)]
     Inode(u64, u64),
     #[cfg(not(unix))]
@@ -103,7 +103,7 @@ impl Identity {
 }
 
 /// Lists the files of all inputs in reading order, and counts the skipped entries of folders: subfolders, hidden files, pipes,
-/// and files without an extension of the requested format (or of any format).
+/// and files without an extension of the requested format (or of any format). Fails if a file is given twice or cannot be opened.
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;

@@ -46,12 +46,13 @@ struct Line {
     id: Option<Value>,
     document: Option<Name>,
     family: Option<Name>,
-    /// Other programs' names for `heads` and `relations`: an error on a line with words, which would lose its tree.
+    /// Key that other programs use for `heads` (`deprel`: for `relations`). A line with words, this key and no key of ours is an
+    /// error, since its tree would be lost.
     head: Option<IgnoredAny>,
     deprel: Option<IgnoredAny>,
 }
 
-/// The target or targets after the source of a link.
+/// One target of a link source, or several, as word numbers counted from 1.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a link is `[from, to]` or `[from, [to, to]]`, words counted from 1")]
 enum Targets {
@@ -91,7 +92,7 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
     Ok(Parsed { sentence, begins_document, family })
 }
 
-/// The id of a sentence: a string or a whole number. Any other value is ignored.
+/// Id of a sentence: a string or a whole number. `None` for any other value, and for an empty or too long id.
 fn sentence_id(id: Value) -> Option<Arc<str>> {
     let id = match id {
         Value::String(id) => id,
@@ -101,7 +102,7 @@ fn sentence_id(id: Value) -> Option<Arc<str>> {
     Some(id.into()).filter(|id: &Arc<str>| (1..=MAX_ID_BYTES).contains(&id.len()))
 }
 
-/// Other programs' names for our keys (spaCy, Stanza, Hugging Face's datasets).
+/// Keys of JSON lines, each with its names in other programs (spaCy, Stanza, Hugging Face's datasets).
 const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("words", &["tokens", "token", "forms", "form", "word"]),
     ("text", &["sentence", "sent"]),
@@ -128,7 +129,7 @@ fn renamed(json: &str, error: Error) -> Error {
 }
 
 impl Line {
-    /// Takes the text of a line without words. Fails if the line has a key that needs words.
+    /// Takes the `text` of a line without `words`. Fails if there is no `text`, or if the line has a key that needs `words`.
     fn only_text(&mut self, json: &str) -> Result<String> {
         let of_no_words = |name: &str| anyhow!("`{name}` is of `words`, and there are none");
         let first = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name);
@@ -280,7 +281,7 @@ impl Line {
 
 struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
 
-/// A key, the line's list under it, and the entry to take from each value (`Number` in `feats.Number`).
+/// Requested key, the line's list of values under it, and the entry to take from each value (`Number` for `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 impl<'a> RequestedKeys<'a> {
@@ -308,7 +309,7 @@ impl<'a> RequestedKeys<'a> {
         Ok(())
     }
 
-    /// The value of a word under each requested key; numbers and booleans are written as JSON.
+    /// Values of a word under the requested keys, in their order; numbers and booleans are written as JSON.
     fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
         let value = |(_, list, entry): &AlignedList<'_>| {
             let value = match &list.as_ref()?[word] {
@@ -325,7 +326,8 @@ impl<'a> RequestedKeys<'a> {
     }
 }
 
-/// The class of each word, from the key `wanted` of `classes`, or from its only key.
+/// Class of each word, from the key `wanted` of the line's `classes`, or from its only key; empty without classes. Fails if there
+/// are several keys, or not one class or null per word.
 fn given_classes(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
@@ -349,7 +351,7 @@ fn of_other_length(name: &str, length: usize, words: usize) -> String {
     format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
 }
 
-/// The name of a word in messages, counted from 1 as in `heads`.
+/// Names a word in messages by its number, counted from 1 as in `heads`: `word 3`.
 fn nth(position: usize) -> String {
     format!("word {}", position + 1)
 }

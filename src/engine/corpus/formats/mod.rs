@@ -15,15 +15,15 @@ use super::lines::Lines;
 use super::sentence::{Content, Sentence};
 use reader::{Context, FormatReader, Parsed, next_line};
 
-/// A corpus file format.
+/// File format of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// CoNLL-U, Universal Dependencies' ten columns.
     Conllu,
-    /// One sentence per line, a blank line between documents.
+    /// Plain text: one sentence per line, a blank line between documents.
     Text,
-    /// One JSON object per line: words, with or without heads and relations, or text.
+    /// JSON lines: one sentence per line, as words with or without a dependency tree, or as running text.
     Jsonl,
     /// FASTA: proteins, one record each.
     Fasta,
@@ -65,7 +65,7 @@ static READERS: [FormatReader; Format::ALL.len()] = [
     FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: pairs::next },
 ];
 
-/// Reads the next sentence of plain text, where a blank line separates documents.
+/// Reads the next sentence of plain text, which is a line; a blank line separates documents.
 fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
     let before = lines.number();
     let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;

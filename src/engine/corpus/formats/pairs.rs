@@ -23,7 +23,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
     })
 }
 
-/// Parses a line: the words of both texts, the number of words in the first, and the links.
+/// Parses a line into the words of both texts, the number of words in the first text, and the links. Fails if it is malformed.
 fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
     let tokens: Vec<&str> = line.split_whitespace().collect();
     let fields: Vec<&[&str]> = tokens.split(|&token| token == BETWEEN).collect();

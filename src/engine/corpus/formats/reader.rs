@@ -13,9 +13,9 @@ use crate::system::errors::Facts;
 
 pub(in crate::corpus) struct FormatReader {
     pub name: &'static str,
-    /// Extensions of files, in lower case.
+    /// File extensions of the format, in lower case.
     pub extensions: &'static [&'static str],
-    /// Whether a file may hold running text, which alone can be cut (`--truncate`).
+    /// Whether a file may hold running text. Only running text can be truncated (`--truncate`).
     pub may_have_text: bool,
     /// Reads the next sentence of a file, or `None` at its end; errors name the file, the line and the value.
     pub read: fn(&mut Lines, &mut Context) -> Result<Option<Parsed>>,
@@ -56,7 +56,7 @@ pub(in crate::corpus) struct Context {
     pub links: LinkTypes,
     pub requested: Arc<[String]>,
     pub links_from: Option<LinksFrom>,
-    /// Whether word classes are read. If a line has several kinds of classes, the run must name one.
+    /// Whether word classes are read. If a line has classes under several keys, the run must name one key.
     pub reads_classes: bool,
     /// Column or key of the word classes, if the run names one.
     pub classes: Option<Arc<str>>,
@@ -65,17 +65,17 @@ pub(in crate::corpus) struct Context {
 
 #[derive(Default)]
 pub(in crate::corpus) struct FileContext {
-    /// The fields of [`Annotation::entity`](crate::corpus::Annotation::entity) in the order that the file declares.
+    /// Field names of [`Annotation::entity`](crate::corpus::Annotation::entity), in the order that the file declares.
     pub entity_fields: Option<Arc<str>>,
-    /// Document of the preceding sentence, in files that name it on each sentence.
+    /// Name of the preceding sentence's document, in formats that name the document of each sentence.
     pub document: Option<DocumentName>,
     pub generated: Option<Box<str>>,
     pub is_glued: bool,
 }
 
 impl FileContext {
-    /// Adds the index and the file's state to a sentence. The first sentence of a segment is never glued: a shard may not read
-    /// the one before.
+    /// Sets a sentence's index, its entity fields, and whether it is glued: no white space separates it from the sentence before.
+    /// The first sentence of a segment is never glued, since a shard may not read the one before.
     pub(in crate::corpus) fn placed(&mut self, sentence: Sentence, index: u64, begins_segment: bool) -> Sentence {
         let is_glued = self.is_glued && !begins_segment;
         self.is_glued = sentence.written.as_ref().is_some_and(|written| !written.space_after);
@@ -83,7 +83,7 @@ impl FileContext {
     }
 }
 
-/// The name of a document or of a family in JSON.
+/// Name of a document, or of a family of sentences, in JSON lines.
 ///
 /// Consecutive sentences with one document name form a document. All sentences with one family name form a family.
 #[derive(Deserialize)]
@@ -102,7 +102,7 @@ impl Name {
     }
 }
 
-/// A document's [`Name`], tagged by its kind for the binary index.
+/// Name of a document as the binary index stores it: a [`Name`] with a tag for text or number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) enum DocumentName {
     Text(Box<str>),

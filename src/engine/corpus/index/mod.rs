@@ -33,33 +33,33 @@ use crate::system::files::input;
 #[cfg(test)]
 mod tests;
 
-/// The number of sentences in a segment. Packs, windows, pairs and documents end at each multiple of it, so that a segment is
+/// Number of sentences in a segment. Packs, windows, pairs and documents end at each multiple of it, so that a segment is
 /// computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
 const MAGIC: &str = "headscope index ";
 
-/// Raised when the bytes, or the rules for finding sentences and families, change after a release with this version.
+/// Version of the index format, raised when the bytes, or the rules for finding sentences and families, change after a release.
 const FORMAT_VERSION: u32 = 2;
 
 const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 8;
 
-/// Most bytes of a number in postcard, which stores seven bits a byte.
+/// Maximum bytes of a 64-bit number in postcard, which stores seven bits a byte.
 const NUMBER_BYTES: u64 = 10;
 
-/// The fewest bytes of a record: three numbers of one byte, and the digest.
+/// Minimum length of a segment's record, in bytes: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// Longest contents, in bytes: enough for 4 billion sentences or half a million files. A segment takes at most 4 bytes (its
-/// record is below 256 MiB), a file some hundred.
+/// Maximum length of the contents of an index, in bytes: enough for 4 billion sentences or half a million files. A segment takes
+/// at most 4 bytes (its record is below 256 MiB), a file some hundred.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
-/// Fewest bytes of a file's entry in the contents: its digest with the digest's length, and five more fields.
+/// Minimum length of a file's entry in the contents, in bytes: its digest with the digest's length, and five more fields.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// Most bytes of a record in a corpus of this many files: one piece more than files, and three more numbers. Only two pieces
-/// begin within a file and carry entity fields or a document name, each from one line.
+/// Maximum length of a segment's record in a corpus of `files` files, in bytes. A segment has at most one piece more than there
+/// are files. Only two pieces begin within a file and carry entity fields or a document name, each from one line.
 fn longest_record(files: u64) -> u64 {
     const OF_KIN: u64 = 1 + NUMBER_BYTES;
     const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -68,7 +68,7 @@ fn longest_record(files: u64) -> u64 {
         .saturating_add(pieces)
 }
 
-/// A bound on every count of an index, so that later additions cannot overflow.
+/// Bound on every count in an index, so that later additions cannot overflow.
 const COUNTABLE: u64 = 1 << 62;
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub(super) struct IndexedFile {
     pub generated: Option<String>,
 }
 
-/// Consecutive sentences: [`SEGMENT_SENTENCES`], or fewer in the last segment.
+/// Segment of consecutive sentences: [`SEGMENT_SENTENCES`], or fewer in the last segment.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
     families_before: u64,
@@ -89,34 +89,34 @@ pub(super) struct Segment {
     pub pieces: Vec<Piece>,
 }
 
-/// The family of a sentence, in a single byte if it is the next new family.
+/// Family of a sentence as the index stores it: a single byte if the sentence begins a family with the next number.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FamilyId {
     /// The family begins with this sentence and has the next number.
     Next,
-    /// The family begins with this sentence and has another number.
+    /// The family begins with this sentence and has this number.
     Begins(u64),
-    /// The family began earlier.
+    /// The family with this number began with an earlier sentence.
     Of(u64),
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
-    /// The file, counted from 0.
+    /// Number of the file in the corpus, counted from 0.
     pub file: usize,
     pub sentences: u64,
     pub before: u64,
-    /// Decompressed bytes of the file before the piece.
+    /// Number of decompressed bytes of the file before the piece.
     pub start: u64,
     pub bytes: u64,
     pub lines_before: u64,
     pub sha256: [u8; DIGEST_BYTES],
-    /// Document that the piece begins in, by the index of its first sentence.
+    /// Document in which the piece begins: the index of the document's first sentence.
     pub document: u64,
     pub documents_before: u64,
-    /// Entity fields that the file declared before the piece.
+    /// Field names of entity annotations that the file declared before the piece.
     pub entity_fields: Option<Box<str>>,
-    /// Document of the preceding sentence, in files that name it on each sentence.
+    /// Name of the document of the sentence before the piece, in formats that name the document of each sentence.
     pub document_name: Option<DocumentName>,
 }
 
@@ -129,7 +129,7 @@ impl Segment {
         self.kin.len() as u64 == SEGMENT_SENTENCES
     }
 
-    /// Adds a piece with the families of its sentences. Returns the number of families that have begun.
+    /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families begun in it.
     pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.kin.push(match family {
@@ -196,7 +196,7 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
         (self.write)(&record)
     }
 
-    /// Writes the contents. Returns the number of segments.
+    /// Writes the contents, which end the index. Returns the number of segments. Fails if the contents are too long.
     pub(super) fn finish(mut self, files: &[IndexedFile], repeats: Repeats, marks: UnitMarks) -> Result<usize> {
         let segments = self.lengths.len();
         let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
@@ -229,7 +229,7 @@ fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     Ok(value)
 }
 
-/// Reads a postcard sequence, and returns the remaining bytes. Fails on more than `most` items before allocating any.
+/// Parses a postcard sequence. Returns its items and the remaining bytes. Fails on more than `most` items before allocating any.
 fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
     let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| damaged())?;
     ensure!(count <= most, damaged());
@@ -255,7 +255,7 @@ pub struct Index {
     pub(super) files: Vec<IndexedFile>,
     pub(super) repeats: Repeats,
     pub(super) marks: UnitMarks,
-    /// Start of each record, and the end of the last.
+    /// Byte offset of each segment's record in the file, and the end of the last record.
     bounds: Vec<u64>,
 }
 

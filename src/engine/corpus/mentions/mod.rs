@@ -1,4 +1,4 @@
-//! Mentions of entities, as `Entity=` in MISC has them (<https://universaldependencies.org/coref-format.html>).
+//! Entity mentions in the `Entity=` entries of MISC (<https://universaldependencies.org/coref-format.html>).
 //!
 //! `(e1-person-2` opens a mention of `e1` and `e1)` closes it, `(e1-person-1)` is a mention of a single word; `e1[1/2]` is the
 //! first part of a mention in two parts. `# global.Entity` names the fields after the entity.
@@ -13,19 +13,19 @@ mod tests;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
-    /// The entity, by its name in the document.
+    /// Name of the mentioned entity in its document.
     pub entity: &'a str,
     /// Word ranges of the mention, first to last: one, or several if it is discontinuous; none is empty.
     pub parts: Vec<Range<usize>>,
-    /// Head that the annotation names, if it is a single word of the mention.
+    /// Syntactic head that the annotation names; `None` if it names no single word of the mention.
     pub named_head: Option<usize>,
 }
 
-/// The mentions of a text, in the order in which they end.
+/// Entity mentions of a text, in the order in which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
     pub mentions: Vec<Mention<'a>>,
-    /// Brackets and parts without a counterpart.
+    /// Number of mention brackets, and of parts of discontinuous mentions, without a counterpart.
     pub unmatched: u64,
 }
 
@@ -36,7 +36,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// The declared fields; the entity alone if none are declared.
+    /// Finds the entity and head fields in a declaration (`eid-etype-head`); without one, the entity is the only field.
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
@@ -44,7 +44,7 @@ impl Fields {
         Self { count: names.len(), entity: place(&["eid", "GRP"]).unwrap_or(0), head: place(&["head", "minspan"]) }
     }
 
-    /// The entity (with its part, if any) and the head field of an opening bracket.
+    /// Splits the label of an opening bracket into the entity (with its part, as in `e1[1/2]`) and the head field, if any.
     fn of<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
         // The last field may contain hyphens.
         let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
@@ -53,14 +53,14 @@ impl Fields {
     }
 }
 
-/// The head field, and the parts so far.
+/// Discontinuous mention that still lacks parts: its head field, and the word ranges so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
 struct Finder<'a> {
     fields: Fields,
     /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
-    /// The discontinuous mentions that still lack parts, by the entity and its number of parts.
+    /// Discontinuous mentions that still lack parts, keyed by entity and number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     found: Mentions<'a>,
 }
@@ -135,7 +135,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Parses `e1[1/2]`: the entity, the number of the part, and the number of parts.
+/// Parses `e1[1/2]` into entity, number of the part, and number of parts; `None` for a name without a part.
 fn part(name: &str) -> Option<(&str, u32, u32)> {
     let (entity, part) = name.strip_suffix(']')?.rsplit_once('[')?;
     let (part, of) = part.split_once('/')?;
@@ -144,7 +144,7 @@ fn part(name: &str) -> Option<(&str, u32, u32)> {
 }
 
 impl<'a> Mention<'a> {
-    /// `head` is the head word's place within the mention, counted from 1. Values other than one number are ignored.
+    /// Makes a mention; `head` is its syntactic head among its words, counted from 1. Other values than a number are ignored.
     fn new(entity: &'a str, parts: Vec<Range<usize>>, head: Option<&str>) -> Self {
         let mut place = head.and_then(|head| head.parse::<usize>().ok()?.checked_sub(1));
         let named_head = parts.iter().find_map(|part| {
@@ -155,7 +155,7 @@ impl<'a> Mention<'a> {
         Self { entity, parts, named_head }
     }
 
-    /// The head word: the one that the annotation names, else the first one whose syntactic head is outside, if any.
+    /// Syntactic head of the mention: the annotated word, else the first word whose head is outside the mention, if any.
     pub fn head(&self, tree_head: impl Fn(usize) -> TreeHead) -> Option<usize> {
         let is_outside = |word: &usize| match tree_head(*word) {
             TreeHead::Root => true,

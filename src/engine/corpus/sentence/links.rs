@@ -16,10 +16,10 @@ use crate::system::printable::excerpt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSet {
-    /// The type, shared by all sentences of the corpus.
+    /// Type of the links, shared by all sentences of the corpus.
     pub kind: Arc<LinkType>,
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
-    /// Words among which targets are sought, if the corpus names them.
+    /// Words that can be targets, if the corpus names them.
     pub candidates: Option<BTreeSet<usize>>,
     /// Number of links dropped because a word is missing: it has no token, or is an empty node.
     pub lost: u64,
@@ -29,7 +29,7 @@ pub struct LinkSet {
 pub struct LinkType {
     pub name: Box<str>,
     pub is_undirected: bool,
-    /// Words that are closer to each other than this are neither targets nor candidates.
+    /// Minimum distance of a scored link, in words. Closer words are neither targets nor candidates.
     pub min_distance: usize,
 }
 
@@ -46,7 +46,7 @@ impl LinkSet {
         }
     }
 
-    /// Adds a link between two words by their numbers, counted from 1. Fails if a number is above `words`, or both are equal.
+    /// Adds a link between two words by their numbers, counted from 1. Fails if one is 0 or above `words`, or both are equal.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
         let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
         ensure!(from != to, loose());
@@ -54,7 +54,7 @@ impl LinkSet {
         Ok(())
     }
 
-    /// Finds a sentence's set of a type; adds an empty set if there is none.
+    /// Finds the set with links of type `kind` among a sentence's `sets`; adds an empty one if there is none.
     pub(in crate::corpus) fn of_type<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
         let place = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
             sets.push(Self::new(Arc::clone(kind)));
@@ -63,13 +63,13 @@ impl LinkSet {
         &mut sets[place]
     }
 
-    /// Whether some link spans at least the minimum distance of its type.
+    /// Whether any link spans at least the minimum distance of its type.
     pub fn has_scored_link(&self) -> bool {
         let mut links = self.targets.iter().flat_map(|(&from, targets)| targets.iter().map(move |&to| (from, to)));
         links.any(|(from, to)| from.abs_diff(to) >= self.kind.min_distance)
     }
 
-    /// Maps each word by `place`; links that lose a word are dropped and counted.
+    /// Maps each word position by `place`. Links to or from a word without a new position are dropped and counted in `lost`.
     #[must_use]
     pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
         let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };
@@ -89,21 +89,21 @@ impl LinkSet {
     }
 }
 
-/// Position of a word by its number, counted from 1. Fails above `words`.
+/// Converts a word number, counted from 1, to a position, counted from 0. Fails if the number is 0 or above `words`.
 pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
     let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
     let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
     place.ok_or_else(outside)
 }
 
-/// Where CoNLL-U has links.
+/// Column of CoNLL-U from which links are read: `deps`, or `misc:KEY` for an entry of MISC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(into = "String", try_from = "String")]
 #[schemars(with = "String")]
 pub enum LinksFrom {
-    /// In DEPS: from each word to its heads in the enhanced graph, by the base names of relations.
+    /// DEPS: links from each word to its syntactic heads in the enhanced graph. The link type is the base name of the relation.
     Deps,
-    /// Under a key of MISC: from each word to the words of these numbers.
+    /// Entry of MISC with this key: links from each word to the words whose numbers the entry lists.
     Misc(Box<str>),
 }
 
@@ -142,13 +142,13 @@ impl FromStr for LinksFrom {
     }
 }
 
-/// Properties of types that a run sets by options, whatever the corpus says of them.
+/// Properties of link types that a run sets by options. They override the properties in the corpus.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkTypeOptions {
-    /// Types whose links count in both directions.
+    /// Link types whose links count in both directions.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub undirected: BTreeSet<String>,
-    /// The least distance between linked words, by type.
+    /// Minimum distance of linked words, in words, by link type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub min_distance: BTreeMap<String, usize>,
 }
@@ -160,12 +160,12 @@ pub(in crate::corpus) struct LinkTypes {
 }
 
 impl LinkTypes {
-    /// No types yet; `options` override the properties that the corpus gives a type.
+    /// Starts without link types; `options` override the properties that the corpus gives a type.
     pub(in crate::corpus) fn new(options: LinkTypeOptions) -> Self {
         Self { known: BTreeMap::new(), options }
     }
 
-    /// Gets the directed type of this name, without a minimum distance.
+    /// Gets the link type `name`, directed and without a minimum distance unless options set them. Fails as [`LinkTypes::get`].
     pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
@@ -185,8 +185,8 @@ impl LinkTypes {
         Ok(())
     }
 
-    /// Gets the shared type, or adds it. Fails if its properties differ from earlier, no label can name it, or there are too
-    /// many.
+    /// Gets the shared link type, or adds it. Fails if its properties differ from the known type's, if its name is empty or too
+    /// long, or if there are too many types.
     pub(in crate::corpus) fn get(&mut self, mut found: LinkType) -> anyhow::Result<Arc<LinkType>> {
         found.is_undirected |= self.options.undirected.contains(&*found.name);
         found.min_distance = self.options.min_distance.get(&*found.name).copied().unwrap_or(found.min_distance);

@@ -16,23 +16,23 @@ use written::Written;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence {
-    /// 0-based position in the corpus, over all its files, skipped sentences counted.
+    /// Position among the sentences read from all files, counted from 0; sentences that are skipped later count too.
     pub index: u64,
     pub origin: Origin,
-    /// Index of the first sentence of its document; a document ends with its file.
+    /// Index of the first sentence of this sentence's document. The end of a file ends its document.
     pub document: u64,
-    /// Number of its document, counted from 0 among the documents read; `None` where documents are not the sampling unit.
+    /// Number of the sentence's document among those read, from 0; `None` where documents are not the sampling unit.
     pub document_number: Option<u64>,
-    /// The group of sentences that count as one observation together with this one.
+    /// Family of this sentence: the sentences that count as one observation with it.
     pub family: SentenceFamily,
     /// Id in the corpus (`# sent_id` in CoNLL-U), at most 256 bytes.
     pub id: Option<Arc<str>>,
-    /// Fields of [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
+    /// Field names of [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
     pub entity_fields: Option<Arc<str>>,
     pub content: Content,
-    /// Links between its words, one set for each type.
+    /// Links between words of the sentence, one set per link type.
     pub links: Vec<LinkSet>,
-    /// Written text with the place of each word; `None` for running text, and if the corpus does not give it.
+    /// Text as written, with the byte range of each word; `None` for running text, and if the corpus does not give it.
     pub written: Option<Written>,
     /// Number of words in the first text of a pair; `None` for a single text.
     pub first_text: Option<usize>,
@@ -40,7 +40,7 @@ pub struct Sentence {
 }
 
 impl Sentence {
-    /// A sentence from outside a file; messages give `name` as its file.
+    /// Makes a sentence that comes from no file; messages give `name` as its file.
     pub fn single(name: &str, content: Content) -> Self {
         Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
     }
@@ -50,12 +50,12 @@ impl Sentence {
     }
 }
 
-/// A group of sentences that count as one observation. A sentence joins the family of an earlier one with equal words, else of an
-/// earlier one with its family name, else begins a family.
+/// Family of a sentence: a group of sentences that count as one observation. A sentence joins the family of an earlier sentence
+/// with equal words, or else of an earlier sentence with an equal family name. Otherwise it begins a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Number that decides the jackknife block. Families count from 0 as they begin. Where documents are the units, a family has
-    /// the number of the document that it begins in.
+    /// Number of the family, which decides the jackknife block. Families are counted from 0 in the order of their first
+    /// sentences. Where documents are the sampling unit, it is the number of the document in which the family begins.
     pub number: u64,
     pub is_first: bool,
 }
@@ -72,7 +72,7 @@ impl Default for SentenceFamily {
     }
 }
 
-/// The place of a sentence; displayed as `FILE:LINE`, as compilers print it.
+/// File and line of a sentence; displayed as `FILE:LINE`, as compilers print it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     pub file: usize,
@@ -115,7 +115,7 @@ impl Content {
 pub struct Word {
     pub form: String,
     pub head: TreeHead,
-    /// Universal Dependencies relation to the head, with subtype if there is one (`nsubj:pass`).
+    /// Universal Dependencies relation to the syntactic head, with its subtype if any (`nsubj:pass`).
     pub relation: String,
     pub annotation: Annotation,
 }
@@ -128,11 +128,11 @@ impl Word {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeHead {
-    /// Head 0 in CoNLL-U: the word is a root.
+    /// No syntactic head: the word is a root (HEAD 0 in CoNLL-U).
     Root,
-    /// The 0-based position of the head word in the sentence.
+    /// Position of the syntactic head in the sentence, counted from 0.
     Word(usize),
-    /// `_` in CoNLL-U: not annotated.
+    /// Syntactic head not annotated (`_` in CoNLL-U).
     Unknown,
 }
 
@@ -141,14 +141,14 @@ impl TreeHead {
         if let Self::Word(word) = self { Some(word) } else { None }
     }
 
-    /// Maps the position of a head word by `to`.
+    /// Maps the position of a syntactic head by `to`; a root and an unknown head stay.
     #[must_use]
     pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
         self.word().map_or(self, |word| Self::Word(to(word)))
     }
 }
 
-/// Checks that heads are in range and lead to a root; the error names the word, counted from 0, and the problem.
+/// Checks that syntactic heads are in range and lead to a root. The error is `(word, problem)`, the word counted from 0.
 pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     let next = |word: usize| words[word].head.word();
     for word in 0..words.len() {
@@ -179,7 +179,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     Ok(())
 }
 
-/// A cycle of heads through `word` as text, `2 -> 5 -> 2`, at most a dozen words.
+/// Formats the cycle of syntactic heads through `word`, as in `2 -> 5 -> 2`, with at most a dozen words.
 fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
     const SHOWN: usize = 12;
     let mut shown = vec![(word + 1).to_string()];

@@ -1,23 +1,23 @@
-//! The text of a sentence as it was written, and the place of each word in it (docs/CORPORA.md, "The text as it was written").
+//! Text of a sentence as written, with the byte range of each word (docs/CORPORA.md, "The text as it was written").
 //!
-//! The tokenizer gets this text whole, as in the model's training. The places of the words assign tokens to words.
+//! The tokenizer gets this text unsplit, as in the model's training. The byte ranges assign tokens to words.
 
 use std::ops::Range;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The text, without white space around it.
+    /// Text of the sentence as written, without leading or trailing white space.
     pub text: String,
-    /// Byte range of each word in the text, ascending and disjoint; empty for a word without characters.
+    /// Byte range of each word in `text`, ascending and disjoint; empty for a word without characters.
     pub words: Vec<Range<usize>>,
     /// Whether white space stands between this sentence and the next.
     pub space_after: bool,
 }
 
-/// A piece of text without white space around it: one word, or a multiword token with the words that it stands for.
+/// Unit that is located in the written text: one word, or a multiword token of CoNLL-U with its words.
 #[derive(Clone, Debug)]
 pub(in crate::corpus) struct WrittenPiece {
-    /// The multiword token as written; `None` for a single word, which is written as its form.
+    /// Multiword token as written (`zum`); `None` for a single word, which is written as its form.
     pub surface: Option<String>,
     pub words: usize,
     pub space_after: bool,
@@ -31,20 +31,21 @@ impl WrittenPiece {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::corpus) struct Misfit {
-    /// The first word of the piece, counted from 0; the number of words if the text goes on after the last.
+    /// First word that was not found in the text, counted from 0; the number of words if text follows the last word.
     pub word: usize,
-    /// The byte of the text at which the piece was looked for.
+    /// Byte offset in the text at which the word was expected, or at which the text after the last word begins.
     pub at: usize,
 }
 
 impl Written {
-    /// The forms joined by single spaces, the fallback for an unknown text.
+    /// Joins word forms by single spaces, for a sentence whose written text is unknown.
     pub fn spaced<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<&str> = forms.into_iter().collect();
         Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
     }
 
-    /// Locates the words in `text`, with any white space between pieces. Fails if a piece is missing, or text follows the last.
+    /// Locates the words (`forms`) in `text`; white space may stand between pieces. Fails if a piece is missing, or if text
+    /// follows the last piece.
     pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
         let text = text.trim();
         let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
@@ -89,12 +90,12 @@ impl WrittenPiece {
     }
 }
 
-/// Most cells of the table of common subsequences: two strings of a thousand characters. Multiword tokens have some dozen.
+/// Maximum number of cells in the table of [`common`]: two strings of a thousand characters. Multiword tokens have about a dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// Divides a surface among its words, by a longest common subsequence with the forms in lower case. On a tie, a later word takes
-/// the character. An unmatched character joins the one before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and
-/// à takes all of `au`.
+/// Divides a multiword token as written (`surface`) among its words; returns the byte range of each. It follows a longest common
+/// subsequence with the lower-cased forms. On a tie, the later word takes the character. An unmatched character joins the one
+/// before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and à takes all of `au`.
 fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
     let mut ends = vec![0; forms.len()];
     if forms.concat() == surface {
@@ -119,7 +120,8 @@ fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> 
     (0..ends.len()).map(move |word| if word == 0 { 0..ends[0] } else { ends[word - 1]..ends[word] })
 }
 
-/// A longest common subsequence of `surface` and the forms: for each character its byte in `surface`, and the form's number.
+/// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Returns the byte offset of each
+/// character in `surface`, and the index of its form. Empty if the table would exceed [`MAX_CELLS`].
 fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     let own: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();

@@ -12,7 +12,7 @@ use crate::corpus::formats::Format;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
 
-/// The identity of a corpus in a report, without any path.
+/// Identity of a corpus in a report: its files by name and SHA-256, and its sampling unit. It holds no path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusIdentity {
     /// Names of the input files and folders, joined by ` + `; `-` is standard input.
@@ -20,13 +20,13 @@ pub struct CorpusIdentity {
     pub files: Vec<FileIdentity>,
     pub repeats: Repeats,
     pub unit: Unit,
-    /// Documents that a limit took; absent without such a limit.
+    /// Numbers of documents under a sentence limit; absent without a limit, or if documents are not the sampling unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documents: Option<TakenDocuments>,
 }
 
 impl CorpusIdentity {
-    /// Fails if a second reading gave another identity, since the corpus changed meanwhile.
+    /// Fails if `again`, the identity after a second reading, differs: the corpus changed meanwhile.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || anyhow!("corpus `{}` changed while it was analysed, which reads it several times", self.name);
         ensure!(self == again, changed().hint("run again when nothing writes to it").class(Class::Input));
@@ -58,11 +58,11 @@ pub struct FileIdentity {
     pub generated: Option<String>,
 }
 
-/// The documents that a limit takes.
+/// Numbers of documents where a sentence limit takes only some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct TakenDocuments {
-    /// Documents that were read, each whole.
+    /// Number of documents read, each to its end.
     pub taken: u64,
-    /// Documents of the corpus.
+    /// Number of documents in the corpus.
     pub of: u64,
 }

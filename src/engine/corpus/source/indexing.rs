@@ -17,14 +17,14 @@ pub struct IndexCounts {
     pub segments: usize,
 }
 
-/// Indexes a corpus of files that can be read again; `write` receives the parts of the index in order.
+/// Indexes a corpus; `write` receives the parts of the index in order. Fails if an input can be read only once.
 pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     ensure_files(inputs).class(Class::Input)?;
     let corpus = Corpus::open(inputs)?;
     index(corpus, write).class(Class::Input)
 }
 
-/// Fails unless all inputs are files. Called before any is opened: opening a pipe waits for somebody to write to it.
+/// Fails unless all inputs can be read again. Called before any input is opened: opening a pipe waits for a writer.
 pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
     let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
@@ -65,7 +65,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 }
 
 impl Corpus {
-    /// Reads the open file up to its end or the segment's: the piece, and its families. `None` at the end of the file.
+    /// Reads the open file up to its end or the end of the segment. Returns the piece read and the family of each sentence in it;
+    /// `None` if the file has ended.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
         let (file, documents_before) = (self.done.len(), self.documents);
         // A file begins a document.

@@ -34,7 +34,7 @@ use selected::SelectedSegments;
 pub struct Corpus {
     name: String,
     files: vec::IntoIter<CorpusFile>,
-    /// The open file, whose hash is not known yet.
+    /// Name, format and lines of the open file.
     current: Option<(String, Format, Lines)>,
     done: Vec<FileIdentity>,
     passed_over: u64,
@@ -45,11 +45,11 @@ pub struct Corpus {
     first_index: u64,
     /// Index of the first sentence of the current document.
     document: u64,
-    /// Number of documents begun, among those that are read.
+    /// Number of documents begun so far, without skipped ones.
     documents: u64,
-    /// Number of documents begun, skipped ones included.
+    /// Number of documents begun so far, skipped ones included.
     met_documents: u64,
-    /// Number of sentences met, skipped ones included.
+    /// Number of sentences parsed so far, skipped ones included.
     met_sentences: u64,
     links: LinksBeside,
     begins_file: bool,
@@ -63,7 +63,7 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// Further inputs of a run beside words and trees: annotation columns, links, word classes.
+/// Inputs of a run in addition to words and trees: annotation columns, links, word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FurtherColumns<'a> {
     pub requested: &'a [String],
@@ -79,8 +79,8 @@ impl Corpus {
         Ok(Self::of(name, files, passed_over))
     }
 
-    /// Opens the inputs with a scope, columns and an index. Fails as these steps do, or if there is an index and an input is no
-    /// file.
+    /// Opens the inputs with a scope, columns and an index. Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an
+    /// index and an input can be read only once.
     pub fn open_with(
         inputs: &[Input],
         scope: &scope::Scope,
@@ -105,14 +105,14 @@ impl Corpus {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Adds columns of CoNLL-U, their entries (`feats.Number`), or per-word keys of JSON lines to
+    /// Requests columns of CoNLL-U, their entries (`feats.Number`), or per-word keys of JSON lines; their values become
     /// [`Annotation::requested`](super::Annotation::requested).
     pub fn keeping(mut self, requested: &[String]) -> Self {
         self.context.requested = requested.into();
         self
     }
 
-    /// Reads by the index, if any; it is ignored under a limit or another unit. Fails if it is of other files.
+    /// Reads by `index`, if given; a limit or another sampling unit disables it. Fails if it is the index of other files.
     pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
@@ -124,7 +124,7 @@ impl Corpus {
         Ok(self)
     }
 
-    /// Fails if the index was made of other bytes than `read`, the identity of the files read to their ends.
+    /// Fails if the index was made of other bytes than `read`, the corpus identity after reading all files to their ends.
     pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);
@@ -134,7 +134,7 @@ impl Corpus {
         }
     }
 
-    /// The types of rules that made no link.
+    /// Link types of the rules (`--link-rules`) that have made no link.
     pub fn idle_rules(&self) -> Vec<&str> {
         self.links.idle_rules()
     }
@@ -161,7 +161,7 @@ impl Corpus {
         self
     }
 
-    /// A corpus of one file that is in memory; `name` stands in the report and in error messages.
+    /// Makes a corpus of one file in memory; `name` stands in the report and in error messages.
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
         let file = CorpusFile::of_bytes(name, bytes.into(), FileKind::plain(format));
         Self::of(name.to_owned(), vec![file], 0)
@@ -176,7 +176,7 @@ impl Corpus {
         &self.name
     }
 
-    /// Number of entries of the input folders that are no corpus files, counted at opening: others may be written there later.
+    /// Number of entries in the input folders that are not corpus files, counted when the corpus is opened.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
@@ -189,8 +189,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads the rest of the corpus, so that the hashes cover all of it. After [`Corpus::only`] it reads the rest of the
-    /// segments, and the index gives the identity.
+    /// Reads on to the end of the corpus, so that the hashes cover all of it, and returns the identity. After [`Corpus::only`]
+    /// with an index, it reads only the remaining selected segments, and the index gives the identity.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
             while self.read().class(Class::Input)?.is_some() {}
@@ -223,7 +223,7 @@ impl Corpus {
         &self.scope
     }
 
-    /// The sampling unit, decided once, before the first file is opened.
+    /// Sampling unit, decided once, before the first file is opened.
     pub fn unit(&mut self) -> Unit {
         self.decided().unit
     }
@@ -303,7 +303,7 @@ impl Corpus {
         }
     }
 
-    /// The next sentence of the open file; `None` at its end.
+    /// Reads the next sentence of the open file, with its index in the corpus; `None` at the end of the file.
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
         while self.left > 0 {

@@ -1,7 +1,7 @@
-//! The scope of a run: which sentences are read, and their sampling unit, decided once by reading the files ahead.
+//! Scope of a run: which sentences are read, and their sampling unit, decided once by reading the files ahead.
 //!
-//! Where documents are the unit, a limit takes whole documents spread over the corpus, since neighbours are often alike.
-//! Otherwise it takes the first sentences, shared evenly among files.
+//! Where documents are the sampling unit, a limit takes complete documents spread over the corpus, since neighbours are often
+//! alike. Otherwise it takes the first sentences, shared equally among files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Scope {
     pub(super) decided: Option<Arc<Decided>>,
 }
 
-/// The sampling units with even or with odd numbers. A half renumbers its units, so that they fill all blocks.
+/// Half of the sampling units: the even or the odd numbers. A half renumbers its units, so that they fill all jackknife blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,
@@ -42,7 +42,7 @@ impl UnitHalf {
         unit % 2 == self as u64
     }
 
-    /// How many of the first `units` units are in this half.
+    /// Number of units in this half among the first `units` units.
     pub fn count(self, units: u64) -> u64 {
         (units + 1 - self as u64) / 2
     }
@@ -58,9 +58,10 @@ pub(super) struct Decided {
 pub(super) enum ReadPart {
     All,
     First(u64),
-    /// The number of sentences from the beginning of each file.
+    /// First sentences of each file: their number, per file.
     OfFiles(Vec<u64>),
-    /// Whole documents, by their numbers in ascending order.
+    /// Complete documents: their ascending numbers (`taken`), the number of documents in the corpus (`of`), and the number of
+    /// sentences in `taken`.
     Documents {
         taken: Vec<u64>,
         of: u64,
@@ -69,7 +70,7 @@ pub(super) enum ReadPart {
 }
 
 impl Scope {
-    /// About `limit` sentences, or all; `unit` overrides the unit that the corpus marks.
+    /// Makes a scope of about `limit` sentences, or of all; `unit` overrides the sampling unit that the corpus marks.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
         Self { limit, unit, half: None, decided: None }
     }
@@ -78,7 +79,7 @@ impl Scope {
         Self { half, ..self }
     }
 
-    /// Single sentences outside any block: nothing is read ahead.
+    /// Scope of all sentences, with the sentence as sampling unit, so that no file is read ahead.
     pub fn sentences() -> Self {
         Self::new(None, Some(Unit::Sentences))
     }
@@ -96,13 +97,13 @@ impl Scope {
         Some(&self.decided.as_deref()?.part)
     }
 
-    /// The whole corpus; its unit is `own` unless the run asks for another.
+    /// Scope of the complete corpus; its sampling unit is `own` unless the run asks for another.
     pub(super) fn whole(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
         Self { decided: Some(Arc::new(Decided { unit, part: ReadPart::All })), ..self.clone() }
     }
 
-    /// Whether sentences are the unit, whatever the corpus marks.
+    /// Whether the run asks for sentences as the sampling unit, whatever the corpus marks.
     pub(super) fn asks_for_sentences(&self) -> bool {
         self.unit == Some(Unit::Sentences)
     }
@@ -111,8 +112,8 @@ impl Scope {
         self.limit.is_some()
     }
 
-    /// Decides unit and part by the files. If a file can be read only once, no marks are found, and a limit takes the first
-    /// sentences. A broken file counts up to its error, which the reader reports later.
+    /// Decides the sampling unit and the part to read by reading the files ahead. If a file can be read only once, no marks are
+    /// found, and a limit takes the first sentences. A broken file counts up to its error, which the reader reports later.
     pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
         let ahead = if self.asks_for_sentences() { Ahead::default() } else { Ahead::of(files, self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
@@ -132,7 +133,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Reads until the marks decide, or with `to_the_end` to the last document; nothing if a file can be read only once.
+    /// Reads the files ahead until the sampling unit is decided. With `to_the_end` it reads on, unless families are the unit.
+    /// Reads nothing if a file can be read only once.
     pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
         let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
         let Some(again) = again else { return Self::default() };
@@ -154,8 +156,9 @@ impl Ahead {
     }
 }
 
-/// Takes whole documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935).
-/// Any number of documents is about evenly spaced, and a larger limit keeps all documents of a smaller one.
+/// Takes complete documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935);
+/// `documents` holds the number of sentences in each. The documents taken are about evenly spaced, and a larger limit keeps all
+/// documents of a smaller one.
 fn spread(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
@@ -172,8 +175,8 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// Number of sentences to take from each file; `None` for a single file, or if one can be read only once. Files are read ahead up
-/// to their shares. A broken file counts up to its error, which the reader reports later.
+/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once. Files
+/// are read ahead up to their shares. A broken file counts up to its error, which the reader reports later.
 fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 {
         return None;
@@ -187,8 +190,8 @@ fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     }))
 }
 
-/// Divides `limit` into equal shares. A file with fewer sentences (`count(file, most)`) gives all it has; remainders go to the
-/// first of the other files.
+/// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all it has;
+/// `count(file, most)` counts them up to `most`. The remainder goes to the first of the other files.
 fn even(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
     let mut shares = vec![0; files];
     let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());

@@ -1,4 +1,5 @@
-//! Reads selected segments of a corpus by its index: only their bytes are read, and checked against the index.
+//! Reads selected segments of a corpus by its index, and checks the bytes read against the index. From an uncompressed file it
+//! reads only the selected bytes; it reads a compressed file from beginning to end.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,14 +31,14 @@ pub(super) struct SelectedSegments {
     bytes_read: Arc<AtomicU64>,
 }
 
-/// The open piece, or the open compressed file, which is read from its beginning to its end.
+/// Open stretch of an uncompressed file, or open compressed file, which is read from beginning to end.
 struct OpenPiece {
     file: usize,
     lines: Lines,
     sha256: String,
-    /// Sentences of the file before the next one.
+    /// Number of sentences in the file before the next one to read.
     passed: u64,
-    /// Sentences of the piece still to read.
+    /// Number of sentences of the current piece still to read.
     left: u64,
 }
 
@@ -64,7 +65,8 @@ impl SelectedSegments {
         }
     }
 
-    /// The next sentence, with the format of its file; after the last, all bytes read are checked against the index.
+    /// Reads the next sentence, with the format of its file; `None` after the last. Fails if the bytes read differ from the
+    /// indexed ones.
     pub(super) fn next(&mut self, context: &mut Context) -> Result<Option<(Sentence, Format)>> {
         while self.current.as_ref().is_none_or(|open| open.left == 0) {
             if !self.begin_piece(context)? {
@@ -86,7 +88,7 @@ impl SelectedSegments {
         Ok(Some((Sentence { document: self.document, document_number, family, ..sentence }, format)))
     }
 
-    /// Reads a sentence of the open file. If that fails, a change of the file is reported before any other error.
+    /// Reads a sentence of the open file. If that fails, a change of the file since indexing is reported before other errors.
     fn read(&mut self, context: &mut Context) -> Result<Parsed> {
         let open = self.current.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;

@@ -1,24 +1,24 @@
-//! The cost of a forward pass: known from the sizes alone, before anything is allocated (docs/BOUNDS.md).
+//! Cost of a forward pass: known from the sizes alone, before anything is allocated (docs/BOUNDS.md).
 
 use super::Config;
 
-/// The cost of a forward pass.
+/// Cost of a forward pass, in memory and attention weights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes of memory that one worker takes, with what the statistics make of one head's attention at a time.
+    /// Bytes of memory that one worker takes, including the statistics of one attention head's weights at a time.
     pub bytes: u64,
-    /// Weights of attention: pairs of tokens of one sequence, times heads.
+    /// Number of attention weights: pairs of tokens within a sequence, times attention heads of all layers.
     pub weights: u64,
 }
 
 const VALUE: u64 = size_of::<f32>() as u64;
 
-/// Bytes for each pair of tokens of the longest sequence: one head's attention, as f32, and what statistics make of it, which is that
-/// between words, twice, and its factors, as f64. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
+/// Bytes per pair of tokens of the longest sequence: one attention head's weights as f32, and as f64 the attention between words
+/// (twice) and its factors. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
 const PAIR: u64 = 32;
 
-/// Bytes that derivatives take beyond a pass, for each pair of tokens of the longest sequence: one head's derivatives by its scores,
-/// and its bounded scores.
+/// Bytes that derivatives take in addition to a pass, per pair of tokens of the longest sequence: one attention head's
+/// derivatives by its scores, and its bounded scores.
 const DIFFERENTIATED_PAIR: u64 = 2 * VALUE;
 
 fn product(factors: &[usize]) -> u64 {
@@ -26,15 +26,15 @@ fn product(factors: &[usize]) -> u64 {
 }
 
 impl Config {
-    /// The bytes of the weights in memory, of an encoder that stores so many layers and loads each head's keys and values: with the
-    /// Gram matrices of the heads' output projections.
+    /// Bytes of the weights in memory, and of the Gram matrices of the attention heads' output projections, for an encoder that
+    /// stores `stored` layers. Keys and values count once per attention head.
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
         self.parameters(stored).saturating_add(grams).saturating_mul(VALUE)
     }
 
-    /// The cost of a pass over sequences of these lengths side by side.
+    /// Cost of a pass over sequences of these lengths, in tokens, side by side.
     pub fn pass_cost(&self, lengths: &[usize]) -> Cost {
         let (hidden, heads) = (self.hidden_size, self.heads_width());
         let (states, wide) = (hidden.max(self.embedding_width()), self.feed_forward_width());
@@ -50,15 +50,15 @@ impl Config {
         Cost { bytes, weights }
     }
 
-    /// The bytes that a pass over so many tokens leaves for its derivatives: of each layer its input, queries, keys and values, what
-    /// is between its linear layers, and what its two blocks write.
+    /// Bytes that a pass over `tokens` tokens keeps for its derivatives. Per layer, they are its input, queries, keys and values,
+    /// the state between its linear layers, and the outputs of its two blocks.
     pub fn kept_bytes(&self, tokens: usize) -> u64 {
         let of_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
         product(&[self.num_hidden_layers, of_layer]).saturating_mul(product(&[tokens])).saturating_mul(VALUE)
     }
 
-    /// The cost of derivatives over sequences of these lengths side by side, in parts that leave no more than `most` bytes or are of
-    /// one sequence.
+    /// Cost of derivatives over sequences of these lengths, in tokens, in parts. A part keeps at most `most` bytes or is one
+    /// sequence.
     pub fn gradient_cost(&self, lengths: &[usize], most: u64) -> Cost {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
         let kept = self.kept_bytes(tokens).min(most.max(self.kept_bytes(longest)));

@@ -24,7 +24,7 @@ pub(super) use spelling::ConfigKey;
 pub struct Config {
     /// Rows of the token embedding.
     pub vocab_size: usize,
-    /// Width of the embeddings where a linear layer leads from them to `hidden_size`; `None`: they have that width.
+    /// Width of the input embeddings, if a linear layer leads from them to `hidden_size`; `None`: they have that width.
     #[serde(skip)]
     pub embedding_size: Option<usize>,
     /// Width of the embeddings by which the masked-LM head predicts; `None`: as wide as the input embeddings.
@@ -34,83 +34,83 @@ pub struct Config {
     pub hidden_size: usize,
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
-    /// Width of one head's queries, keys and values where the heads are not as wide as the hidden states together.
+    /// Width of one attention head's queries, keys and values; `None`: `hidden_size / num_attention_heads`.
     #[serde(default)]
     pub head_size: Option<usize>,
-    /// The heads that have keys and values of their own, which others share (Ainslie et al. 2023); `None`: every one.
+    /// Number of distinct keys and values per layer, which groups of attention heads share (Ainslie et al. 2023); `None`: one per
+    /// head.
     #[serde(default)]
     pub key_value_heads: Option<usize>,
-    /// The factor of the scores; `None`: `1 / sqrt(head_dim)`.
+    /// Factor of the attention scores; `None`: `1 / sqrt(head_dim)`.
     #[serde(skip)]
     pub score_scale: Option<f64>,
-    /// The bound `c` of the scores, each of which becomes `c tanh(score / c)`; `None`: they have none.
+    /// Bound `c` of the attention scores, which become `c tanh(score / c)`; `None`: no bound.
     #[serde(skip)]
     pub score_cap: Option<f32>,
-    /// The order of blocks and normalisations in a layer.
+    /// Order of blocks and normalisations in a layer.
     #[serde(skip)]
     pub blocks: BlockPlan,
-    /// The function of all normalisations.
+    /// Function of all normalisations.
     #[serde(skip)]
     pub norm: NormKind,
     /// Whether a feed-forward block is a gated linear unit (Shazeer 2020).
     #[serde(skip)]
     pub gated: bool,
-    /// The factor of the embeddings, before all else.
+    /// Factor of the token embeddings, applied before all else.
     #[serde(skip)]
     pub embedding_scale: EmbeddingScale,
     /// Width between the two linear layers of a feed-forward block.
     pub intermediate_size: usize,
     /// Activation of the feed-forward blocks.
     pub hidden_act: Activation,
-    /// Rows of the position embedding; without one, the longest sequence that the model was made for.
+    /// Number of rows of the position embedding; without one, the length in tokens of the longest sequence that the model was
+    /// made for.
     pub max_position_embeddings: usize,
-    /// The way positions enter.
+    /// Way in which positions are encoded.
     #[serde(default)]
     pub position_embedding_type: PositionEmbedding,
-    /// The id of the padding token where positions are counted from it, as in RoBERTa: the first token has the one
-    /// after it. `None`: positions are counted from 0, where `first_position` says no other.
+    /// Id of the padding token, if positions are counted from it as in RoBERTa: the first token then has the position after that
+    /// id. `None`: the first token has `first_position`.
     #[serde(skip)]
     pub padding: Option<u32>,
-    /// The position of the first token, where padding does not say it.
+    /// Position of the first token if `padding` is `None`.
     #[serde(skip)]
     pub first_position: usize,
-    /// The rotation of queries and keys by their positions in each layer; empty: there is none.
+    /// Rotation of queries and keys by their positions, per layer (`None`: no rotation in it); empty: there is none.
     #[serde(skip)]
     pub rotary: Vec<Option<Rotary>>,
-    /// The keys that queries see in each layer.
+    /// Keys that queries see in each layer.
     #[serde(skip)]
     pub visibility: LayerClasses,
-    /// The heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
+    /// Attention heads that were pruned before the checkpoint was saved, ascending: it has no weights for them.
     #[serde(skip)]
     pub absent: Vec<HeadPlace>,
-    /// Whether `max_position_embeddings` is nominal, as nothing in the model depends on a position alone.
+    /// Whether `max_position_embeddings` is no limit, since nothing in the model depends on an absolute position.
     #[serde(skip)]
     pub is_unbounded: bool,
-    /// The longest sequence in which every token attends to all: longer ones, over which attention is sparse, do not
-    /// run. `None`: there is no limit.
+    /// Length in tokens of the longest sequence with full attention. Longer ones have sparse attention and do not run. `None`: no
+    /// limit.
     #[serde(skip)]
     pub full_attention: Option<usize>,
-    /// Rows of the segment embedding; 0: there is none, and segments do not matter. Where left out it is 2,
-    /// transformers' `BertConfig` default.
+    /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
     #[serde(default = "number::<_, 2>")]
     pub type_vocab_size: usize,
-    /// Added to the variance in layer normalisation. Where left out it is 1e-12, transformers' `BertConfig` default.
+    /// Epsilon, added to the variance in layer normalisation. Default 1e-12, as in transformers' `BertConfig`.
     #[serde(default = "ten_to_minus::<12>")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training.
     #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
     pub initializer_range: f64,
-    /// Whether the head predicts tokens by their input embeddings: true where left out, transformers' default in most
-    /// families.
+    /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
     #[serde(default = "yes")]
     pub tie_word_embeddings: bool,
-    /// The bound of the logits, which are `cap tanh(logits / cap)` (Gemma Team 2024). `None`: there is none.
+    /// Bound `cap` of the logits, each becoming `cap tanh(logit / cap)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
     pub logit_cap: Option<f32>,
 }
 
-/// The keys of a family: `field: name | other_name = default`. A field without a name has its own; one with the name
-/// `_` is not read from the file.
+/// Makes the list of a family's config keys: `field: name | other_name = default`. A field without a name has its own; one with
+/// the name `_` is not read from the file.
 macro_rules! keys {
     ($($field:ident $(: $($name:tt)|+)? $(= $default:literal)?),+ $(,)?) => {
         &[$($crate::model::config::ConfigKey {
@@ -122,21 +122,21 @@ macro_rules! keys {
 }
 pub(super) use keys;
 
-/// The fields of every family, under BERT's names unless its own list has others.
+/// Config fields of every family, under BERT's names unless the family's own list has others.
 const SHARED: &[ConfigKey] = keys! {
     vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
     hidden_act, type_vocab_size: _ = 0, initializer_range, tie_word_embeddings
 };
 
-/// No size of any model comes near: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023).
-/// The product of two sizes and a small number then fits into 64 bits.
+/// Maximum of any size in a config: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023). The product
+/// of two sizes and a small number then fits into 64 bits.
 pub(super) const LARGEST_SIZE: usize = 1 << 24;
 
-/// No encoder comes near: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
+/// Maximum number of layers: DeepNet (Wang et al. 2022) was trained with 1000 layers to show that it can be done.
 const MOST_LAYERS: usize = 1 << 10;
 
-/// A bound above any model that a machine runs: Llama 70B (Touvron et al. 2023) has 80 layers of 64 heads. The sums of each head
-/// take about 100 KB in each worker.
+/// Maximum number of attention heads in a model: Llama 70B (Touvron et al. 2023) has 80 layers of 64. The sums of each head take
+/// about 100 KB in each worker.
 pub const MOST_HEADS: usize = 1 << 13;
 
 impl Config {
@@ -146,16 +146,14 @@ impl Config {
         spelling::read(text, lists.iter().chain([&SHARED]).copied().flatten())
     }
 
-    /// Reads the text of a `config.json` that has BERT's names.
-    /// Fails if a field is missing or has a value that is not supported.
+    /// Parses the text of a `config.json` with BERT's names. Fails if a field is missing or has an unsupported value.
     pub fn parse(text: &str) -> Result<Self> {
         let config = Self::read(text, &[keys! { type_vocab_size, layer_norm_eps, position_embedding_type }])?;
         ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));
         Ok(config)
     }
 
-    /// This config with its sizes checked.
-    /// Fails if they fit no encoder.
+    /// Checks the sizes, and returns the config. Fails if a size fits no encoder.
     pub fn checked(self) -> Result<Self> {
         let sizes = [
             ("vocab_size", self.vocab_size, LARGEST_SIZE),
@@ -203,32 +201,32 @@ impl Config {
         Ok(self)
     }
 
-    /// Width of one head's queries, keys and values.
+    /// Width of one attention head's queries, keys and values.
     pub fn head_dim(&self) -> usize {
         self.head_size.unwrap_or(self.hidden_size / self.num_attention_heads)
     }
 
-    /// Width of all heads together: that of the contexts before the output projection.
+    /// Width of a layer's attention heads together: the width of the contexts before the output projection.
     pub fn heads_width(&self) -> usize {
         self.num_attention_heads * self.head_dim()
     }
 
-    /// The heads of a layer that are there, ascending.
+    /// Attention heads of a layer that were not pruned, ascending.
     pub fn present_heads(&self, layer: usize) -> Vec<usize> {
         (0..self.num_attention_heads).filter(|&head| !self.absent.contains(&HeadPlace { layer, head })).collect()
     }
 
-    /// The factor of the scores.
+    /// Factor of the attention scores.
     pub fn score_scale(&self) -> f64 {
         self.score_scale.unwrap_or(1.0 / (self.head_dim() as f64).sqrt())
     }
 
-    /// Outputs of the first linear layer of a feed-forward block.
+    /// Number of outputs of the first linear layer of a feed-forward block.
     pub fn feed_forward_width(&self) -> usize {
         if self.gated { 2 * self.intermediate_size } else { self.intermediate_size }
     }
 
-    /// Width of the embeddings.
+    /// Width of the input embeddings.
     pub fn embedding_width(&self) -> usize {
         self.embedding_size.unwrap_or(self.hidden_size)
     }
@@ -247,18 +245,18 @@ impl Config {
         (rows * self.embedding_width() + layers * layer) as u64
     }
 
-    /// The longest sequence that can run: there are positions for it, and attention over it is full.
+    /// Length in tokens of the longest sequence that has positions, and over which attention is full.
     pub fn positions(&self) -> usize {
         let embedded = self.max_position_embeddings.saturating_sub(self.start());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
-    /// The longest sequence that can run at all: [`Config::positions`], unless those are nominal.
+    /// Length in tokens of the longest sequence that can run: [`Config::positions`], or more if [`Config::is_unbounded`].
     pub fn longest(&self) -> usize {
         if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.positions() }
     }
 
-    /// The number that [`Config::positions`] is, in words for messages.
+    /// Phrase for messages that follows the number [`Config::positions`] and says what limits it.
     pub fn bound(&self) -> &'static str {
         match self.full_attention {
             Some(longest) if longest == self.positions() => {
@@ -268,13 +266,13 @@ impl Config {
         }
     }
 
-    /// The row of the position embedding for the first token.
+    /// Row of the position embedding for the first token.
     fn start(&self) -> usize {
         self.padding.map_or(self.first_position, |padding| padding as usize + 1)
     }
 
-    /// The row of the position embedding for each token of a sentence. If positions are counted from the padding index, a
-    /// padding token in the text has that index for its position and does not count.
+    /// Row of the position embedding for each token of a sentence. If positions are counted from the padding index, a padding
+    /// token in the text has that index for its position and does not count.
     pub fn position_rows<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + 'a {
         let padding = self.padding;
         let mut next = self.start();

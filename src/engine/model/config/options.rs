@@ -1,4 +1,4 @@
-//! The choices among an encoder's parts: activation, positions, order of blocks, normalisation, factor of embeddings.
+//! Options of an encoder's parts: activation, positions, order of blocks, normalisation, factor of embeddings.
 
 use anyhow::{Result, anyhow, bail};
 use serde::Deserialize;
@@ -6,14 +6,14 @@ use serde::Deserialize;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// The activation between the two linear layers of a feed-forward block.
+/// Activation between the two linear layers of a feed-forward block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Activation {
     /// `x Phi(x)` by the error function, as transformers' `gelu` and `gelu_python`; the default of most families.
     #[default]
     Gelu,
-    /// The tanh approximation of Hendrycks & Gimpel 2016; its names differ in how transformers computes it.
+    /// Tanh approximation of GELU (Hendrycks & Gimpel 2016); its names differ in how transformers computes it.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
@@ -21,12 +21,12 @@ pub enum Activation {
     Silu,
     /// `x / (1 + e^(-1.702 x))`, transformers' `quick_gelu`.
     QuickGelu,
-    /// `tanh x`, of poolers.
+    /// `tanh x`, as in poolers.
     Tanh,
 }
 
 impl Activation {
-    /// All activations by the names that `config.json` has for them.
+    /// All activations, by their names in `config.json`.
     pub const ALL: &[(&str, Self)] = &[
         ("gelu", Self::Gelu),
         ("gelu_python", Self::Gelu),
@@ -50,7 +50,7 @@ impl TryFrom<String> for Activation {
     }
 }
 
-/// How a model knows where its tokens are.
+/// Way in which a model encodes the positions of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum PositionEmbedding {
@@ -59,7 +59,7 @@ pub enum PositionEmbedding {
     Absolute,
     /// An embedding of each distance, whose product with the query is added to the score (Shaw et al. 2018).
     RelativeKey,
-    /// As the one above, and its product with the key is added too (Huang et al. 2020, method 4).
+    /// As `RelativeKey`, and the embedding's product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
     /// No embedding: the scores alone depend on positions, if anything does.
     #[serde(skip)]
@@ -94,55 +94,56 @@ impl TryFrom<String> for PositionEmbedding {
     }
 }
 
-/// The order of the two blocks of a layer, its heads and its feed-forward block, and of their normalisations.
+/// Order of a layer's attention and feed-forward blocks, and of their normalisations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockPlan {
-    /// Over the sum of each block and the residual stream (Vaswani et al. 2017).
+    /// Post-norm: over the sum of each block and the residual stream (Vaswani et al. 2017).
     #[default]
     Post,
-    /// Over what goes into each block, and once more after the last layer (Xiong et al. 2020).
+    /// Pre-norm: over the input of each block, and once more after the last layer (Xiong et al. 2020).
     Pre,
-    /// As `Pre`, with both blocks reading what goes into the layer, side by side (Wang & Komatsuzaki 2021).
+    /// Pre-norm with both blocks side by side: each reads the input of the layer (Wang & Komatsuzaki 2021).
     Parallel,
 }
 
 impl BlockPlan {
-    /// Whether what goes into blocks is normalised, and not the sums that come out.
+    /// Whether the inputs of blocks are normalised, and not the sums that come out.
     pub fn normalises_first(self) -> bool {
         self != Self::Post
     }
 }
 
-/// The function by which rows are normalised.
+/// Function by which hidden states are normalised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NormKind {
-    /// Less the mean, over the standard deviation (Ba et al. 2016).
+    /// Layer normalisation: less the mean, divided by the standard deviation (Ba et al. 2016).
     #[default]
     Layer,
-    /// Over the root of the mean square (Zhang & Sennrich 2019).
+    /// Divided by the root of the mean square (Zhang & Sennrich 2019).
     RootMeanSquare,
 }
 
-/// The factor of the embeddings.
+/// Factor by which token embeddings are multiplied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum EmbeddingScale {
-    /// None.
+    /// Factor 1.
     #[default]
     One,
-    /// A factor that is equal in every sequence.
+    /// Constant factor.
     Constant(f32),
-    /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and those of the others are multiplied by
-    /// `(1 - 0.15 * 0.8) / (1 - r)`, `r` the share of masks among the tokens, as many as there were in training.
+    /// ESM's `token_dropout` (Rives et al. 2021): a mask has no embedding, and other embeddings are multiplied by
+    /// `(1 - 0.15 * 0.8) / (1 - r)`. `r` is the share of masks in the sequence; the factor is 1 at the share of masks in
+    /// training.
     WithoutMasks {
-        /// The id of the mask.
+        /// Token id of the mask.
         mask: u32,
     },
 }
 
 impl EmbeddingScale {
-    /// The factor of each embedding of a sequence; 0 of a mask where masks have none.
+    /// Returns the factor of an embedding in the sequence `ids` as a function of its token id; 0 for a mask under `WithoutMasks`.
     pub fn of(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
-        /// The share of tokens that were masked in training: 15 %, eight in ten of which by the mask.
+        /// Share of masks in training: 15 % of the tokens were selected, and eight in ten of these became masks.
         const MASKED: f32 = 0.15 * 0.8;
         let (factor, mask) = match self {
             Self::One => (1.0, None),
@@ -156,7 +157,7 @@ impl EmbeddingScale {
     }
 }
 
-/// The entry of `all` under `name`; the error lists all names.
+/// Looks up `name` in `all`. Fails if it is missing; the error begins with `what`, the kind of name, and lists all names.
 pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
@@ -166,20 +167,21 @@ pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     Ok(*found)
 }
 
-/// The places of distances, query less key, in DeBERTa's tables of twice `span` rows (He et al. 2021).
+/// Mapping from distances (query position less key position) to rows of DeBERTa's tables, which have `2 * span` rows (He et al.
+/// 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Places {
-    /// Half of the rows.
+    /// Half of the number of rows.
     pub span: usize,
-    /// Distances of more than half of this many share a place with others, the more the longer they are; `None`: every
-    /// distance has its own.
+    /// Number of buckets. Distances above half of it share rows, longer ones with more others; `None`: each distance has its own
+    /// row.
     pub buckets: Option<usize>,
-    /// The longest distance that the places were made for.
+    /// Longest distance, in tokens, that the rows were made for.
     pub furthest: usize,
 }
 
 impl Places {
-    /// The row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
+    /// Row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded up from a number above 0")]
     pub fn of(self, distance: isize) -> usize {
         let n = distance.unsigned_abs();
@@ -194,7 +196,7 @@ impl Places {
         (if distance < 0 { span - place } else { span + place }).clamp(0, 2 * span - 1).cast_unsigned()
     }
 
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub fn rows(self) -> usize {
         2 * self.span
     }

@@ -1,5 +1,5 @@
-//! Rotary positions: how far each pair of dimensions of a head turns from one token to the next (Su et al. 2021), and how a
-//! `config.json` says it.
+//! Rotary positions (Su et al. 2021): the angle by which each pair of an attention head's dimensions rotates from one token to
+//! the next, and how a `config.json` gives it.
 
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
@@ -12,53 +12,52 @@ use super::fields::fields;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// The rotation of one layer's queries and keys by their positions.
-/// Dimension `i` of the first half of those that turn makes a pair with dimension `i` of the second half.
+/// Rotation of one layer's queries and keys by their positions. Dimension `i` of the first half of the rotating dimensions makes
+/// a pair with dimension `i` of the second half.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rotary {
-    /// The base of the frequencies.
+    /// Base of the rotary frequencies.
     pub theta: f64,
-    /// The dimensions of a head that turn, its first ones: an even number.
+    /// Number of dimensions of an attention head that rotate, its first ones; even.
     pub dims: usize,
-    /// How frequencies differ from those of the base.
+    /// Change of the frequencies that the base gives.
     pub scaling: RotaryScaling,
 }
 
-/// The change of frequencies by which a model was made to read longer texts than it was trained on first.
+/// Change of the rotary frequencies by which a model reads longer texts than in its first training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RotaryScaling {
-    /// None.
+    /// No change.
     Default,
-    /// All are divided by `factor`.
+    /// All frequencies are divided by `factor`.
     Linear { factor: f64 },
-    /// Long waves are divided by `factor`, short ones stay, those between are mixed (Grattafiori et al. 2024).
+    /// Frequencies of long waves are divided by `factor`, of short waves stay, and are mixed between (Grattafiori et al. 2024).
     Llama3 {
         factor: f64,
-        /// Waves longer than `original` over this are long.
+        /// Waves longer than `original / low` tokens are long.
         low: f64,
-        /// Waves shorter than `original` over this are short.
+        /// Waves shorter than `original / high` tokens are short.
         high: f64,
-        /// The length of text of the first training.
+        /// Length of text in the first training, in tokens.
         original: f64,
     },
-    /// Dimensions that turn seldom are divided by `factor`, those that turn often stay, those between are mixed; cosines and
-    /// sines are multiplied by `attention` (Peng et al. 2024).
+    /// Frequencies of slow dimensions are divided by `factor`, of fast ones stay, and are mixed between; cosines and sines are
+    /// multiplied by `attention` (Peng et al. 2024).
     Yarn {
         factor: f64,
         attention: f64,
-        /// Dimensions that turn more often than this within `original` stay.
+        /// Dimensions with more rotations than this within `original` tokens are fast.
         fast: f64,
-        /// Dimensions that turn less often than this are divided.
+        /// Dimensions with fewer rotations than this within `original` tokens are slow.
         slow: f64,
         original: f64,
-        /// Whether the bounds between dimensions are rounded to whole ones.
+        /// Whether the bounds of the mixed dimensions are rounded to whole dimensions.
         truncate: bool,
     },
 }
 
 impl Rotary {
-    /// The angle from one position to the next, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of
-    /// cosines and sines.
+    /// Angle per position, in radians, of each pair of dimensions, `[dims / 2]`; and the factor of cosines and sines.
     #[expect(clippy::cast_possible_truncation, reason = "models compute angles in f32")]
     pub fn frequencies(&self) -> (Vec<f32>, f32) {
         let of_base = |pair: usize| self.theta.powf(-((2 * pair) as f64) / self.dims as f64);
@@ -83,7 +82,7 @@ impl Rotary {
         ((0..self.dims / 2).map(|pair| scaled(pair) as f32).collect(), attention as f32)
     }
 
-    /// The last pair of dimensions that stays as it is under YaRN, and the first that is divided whole.
+    /// Bounds of the mixed dimensions under YaRN: `[last pair that stays, first pair whose frequency is fully divided]`.
     fn yarn_bounds(&self) -> [f64; 2] {
         let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
         let dims = self.dims as f64;
@@ -99,8 +98,7 @@ impl Rotary {
     }
 }
 
-/// The keys of a `config.json` that are about rotary positions. transformers 5 writes `rope_parameters` in place of
-/// `rope_theta` and `rope_scaling`.
+/// Keys of a `config.json` about rotary positions. transformers 5 replaces `rope_theta` and `rope_scaling` by `rope_parameters`.
 #[derive(Deserialize)]
 struct Keys {
     rope_scaling: Option<Value>,
@@ -110,7 +108,7 @@ struct Keys {
     others: BTreeMap<String, Value>,
 }
 
-/// The scaling of frequencies as `rope_scaling` and `rope_parameters` have it.
+/// Base and scaling of rotary frequencies, as in `rope_scaling` and `rope_parameters`.
 #[derive(Deserialize)]
 struct Parameters {
     rope_type: Option<String>,
@@ -131,11 +129,11 @@ struct Parameters {
     truncate: Option<bool>,
 }
 
-/// The rotation that the text of a `config.json` describes, in layers of `layer_type` where it distinguishes types, by the
-/// order of precedence of transformers (`modeling_rope_utils.py`, `convert_rope_params_to_dict`); of heads of `head_dim` values in a
-/// model of so many positions. Where no key says it, `theta` is the base of the frequencies, beside its key, and `share` the share of a
-/// head's dimensions that turn.
-/// Fails if it names a type that is not supported, lacks a key of its type, or has a value that no rotation has.
+/// Parses the rotation in a `config.json`, for layers of `layer_type` where it distinguishes types, by transformers' order of
+/// precedence (`modeling_rope_utils.py`, `convert_rope_params_to_dict`). `head_dim` is the width of an attention head,
+/// `positions` the model's number of positions. Where no key says it, `theta` is the base of the frequencies, which `key` names,
+/// and `share` the share of an attention head's dimensions that rotate. Fails if the file names an unsupported type, lacks a key
+/// of its type, or has a value that no rotation has.
 pub fn rotary(
     text: &str,
     layer_type: Option<&str>,

@@ -1,4 +1,4 @@
-//! The spelling of a `config.json`: the fields of a config under the names that the files of a family have for them.
+//! Reads the fields of a config from a `config.json`, under the names that the files of a family have for them.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -11,17 +11,17 @@ use serde_json::{Map, Value};
 use super::fields::{fields, wrong_field};
 use crate::system::json::problem;
 
-/// A field of `Config` in the files of a family.
+/// Field of `Config`, with its names and default in the files of a family.
 pub(in crate::model) struct ConfigKey {
     pub field: &'static str,
-    /// Names in the file: the first one with a value counts. Empty: the field's own.
+    /// Names of the field in the file: the first one with a value counts. Empty: the field's own name.
     pub names: &'static [&'static str],
     /// JSON that replaces null and a missing key. Empty: `Config` decides about both.
     pub default: &'static str,
 }
 
-/// Reads the text of a `config.json` by its keys; of two for one field, the earlier one wins.
-/// Fails if a field is missing or has a value of another type; the error has its name in the file, line and column.
+/// Parses the text of a `config.json` by `keys`; of two for one field, the earlier one wins. Fails if a field is missing or has a
+/// value of another type; the error has its name in the file, line and column.
 pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
     let mut file: Map<String, Value> = fields(text)?;
     file.remove("_");
@@ -53,8 +53,8 @@ pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item
     })
 }
 
-/// Line and column of a key's value, or of the object's end where it has no such key: as in `serde_json`'s errors, of
-/// the end of a scalar and the beginning of a list or an object.
+/// `[line, column]` of a key's value, or of the object's end if the key is missing. As in `serde_json`'s errors, it is the end of
+/// a scalar and the beginning of a list or an object.
 fn place(text: &str, name: &str) -> [usize; 2] {
     let values: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     // A value is borrowed from the text.

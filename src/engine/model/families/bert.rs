@@ -24,7 +24,7 @@ pub(super) const BERT: Family = Family {
     read,
 };
 
-/// The masked-LM head.
+/// Tensor names of BERT's masked-LM head.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")),
     decoder: "cls.predictions.decoder.weight",
@@ -32,7 +32,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     activation: None,
 };
 
-/// The parts of a layer; RoBERTa and ELECTRA were made from the same source.
+/// Tensor names of a BERT layer, which RoBERTa and ELECTRA share.
 pub(super) const LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
     query_key_norms: None,
@@ -45,11 +45,10 @@ pub(super) const LAYER: LayerNames = LayerNames {
     output_norm: "output.LayerNorm",
 };
 
-/// The names in families whose positions are absolute.
+/// Tensor names of a BERT layer in families whose positions are absolute.
 pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
-/// A config that is checked, and BERT's names without embeddings of distances.
-/// Fails if its sizes fit no encoder.
+/// Checks the config, and makes BERT's tensor names without embeddings of distances. Fails if a size fits no encoder.
 pub(super) fn absolute(config: Config) -> Result<(Config, Names)> {
     Names::checked(config, &ABSOLUTE, "encoder.layer")
 }
@@ -75,28 +74,28 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
     hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
 };
 
-/// The keys by which BERTs with ALiBi are told from others.
+/// Config keys by which JinaBERT is told from MosaicBERT.
 #[derive(Deserialize)]
 struct AlibiConfig {
     position_embedding_type: Option<String>,
-    /// MosaicBERT's, the length of a table in its code.
+    /// Length of a table in MosaicBERT's code; JinaBERT has no such key.
     alibi_starting_size: Option<usize>,
-    /// JinaBERT's.
+    /// Type of JinaBERT's feed-forward block: `original`, `geglu` or `reglu`.
     feed_forward_type: Option<String>,
 }
 
-/// A BERT whose heads subtract a multiple of the distance from their scores (ALiBi, Press et al. 2022), in both directions, if a
-/// `config.json` is of one: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
-/// Fails if a field has a value that is not supported.
+/// Reads the config of a BERT whose attention heads subtract a multiple of the distance from their scores (ALiBi, Press et al.
+/// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
+/// `None` for other models. Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
-    /// The keys by which they are told: a BERT's other keys may be anything.
+    /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
     #[derive(Deserialize)]
     struct Told {
         #[serde(default)]
         position_embedding_type: Value,
         #[serde(default)]
         alibi_starting_size: Value,
-        /// The places of a model's own code.
+        /// Files and classes of the model's own code.
         #[serde(default)]
         auto_map: Value,
     }
@@ -134,7 +133,7 @@ pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
     absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
-/// The keys that transformers' `BigBirdConfig` has beside BERT's names, with its defaults.
+/// Keys of transformers' `BigBirdConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct BigBirdConfig {
     #[serde(default = "block_sparse")]
@@ -154,9 +153,9 @@ fn block_sparse() -> String {
 }
 
 impl BigBirdConfig {
-    /// The longest sequence over which every token attends to all; `None` if there is no limit.
-    /// `BigBirdModel` computes full attention up to the blocks that block-sparse attention needs at least: two that are
-    /// global, three of the window, and the random ones twice.
+    /// Length in tokens of the longest sequence with full attention; `None` if there is no limit. `BigBirdModel` computes full
+    /// attention up to the minimum number of blocks for block-sparse attention: two global ones, three of the window, and twice
+    /// the random ones. Fails if `attention_type` is unknown or `block_size` is 0.
     fn full_attention(&self) -> Result<Option<usize>> {
         match self.attention_type.as_str() {
             "original_full" => Ok(None),
@@ -181,7 +180,7 @@ pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
     absolute(Config { full_attention: found.full_attention()?, ..Config::parse(text)? })
 }
 
-/// The keys that transformers' `ErnieConfig` has beside BERT's names, with its defaults.
+/// Keys of transformers' `ErnieConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct ErnieConfig {
     #[serde(default)]
@@ -197,14 +196,14 @@ pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
 }
 
-/// The key that transformers' `LayoutLMConfig` has beside BERT's names, with its default.
+/// Key of transformers' `LayoutLMConfig` that [`Config`] lacks, with its default.
 #[derive(Deserialize)]
 struct LayoutLmConfig {
     #[serde(default = "number::<_, 1024>")]
     max_2d_position_embeddings: usize,
 }
 
-/// Left and right, top and bottom, height and width.
+/// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
 const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
@@ -214,7 +213,7 @@ pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: Some(PlainText::Rows(BOX.map(zero).into())), ..names }))
 }
 
-/// The keys that transformers' `MarkupLMConfig` has beside BERT's names, with its defaults.
+/// Keys of transformers' `MarkupLMConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct MarkupLmConfig {
     #[serde(default)]
@@ -233,7 +232,7 @@ struct MarkupLmConfig {
     subs_pad_id: usize,
 }
 
-/// No tree of markup is that deep: the published models have 50 levels.
+/// Maximum depth of a tree of markup; the published models have 50 levels.
 const DEEPEST: usize = 1 << 10;
 
 pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {

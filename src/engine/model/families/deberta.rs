@@ -1,5 +1,5 @@
-//! DeBERTa (He et al. 2021), its versions 2 and 3 (He et al. 2023) among them: BERT whose scores have terms between content and
-//! distance.
+//! DeBERTa (He et al. 2021) and its versions 2 and 3 (He et al. 2023): BERT with attention scores that also have terms between
+//! the content of one token and the distance of two.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -9,8 +9,8 @@ use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, fields,
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// The masked-LM head is that of models that were trained in transformers. Microsoft's checkpoints have another, which was trained
-/// behind two more passes through the last layer.
+/// DeBERTa versions 2 and 3. The masked-LM head is the one that models trained in transformers have. Microsoft's checkpoints have
+/// another, which was trained behind two more passes through the last layer.
 pub(super) const DEBERTA_V2: Family =
     Family { model_type: "deberta-v2", class: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
@@ -33,7 +33,7 @@ const LAYER: LayerNames = LayerNames {
 
 const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
 
-/// The other keys of transformers' `DebertaConfig` and `DebertaV2Config`, with their defaults.
+/// Keys of transformers' `DebertaConfig` and `DebertaV2Config` that [`Config`] lacks, with their defaults.
 #[derive(Deserialize)]
 struct DebertaConfig {
     #[serde(default)]
@@ -56,7 +56,7 @@ struct DebertaConfig {
     embedding_size: Option<usize>,
 }
 
-/// The kinds of terms, as a list or with bars between them.
+/// Terms of the scores (`c2p`, `p2c`) in `pos_att_type`: a list, or a text with bars between them.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Kinds {
@@ -133,7 +133,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
     found.with_terms(config, names, disentangled)
 }
 
-/// Whether there are terms between queries and distances, and between keys and distances.
+/// Whether scores have a term of queries and distances (`c2p`), and one of keys and distances (`p2c`), as `[c2p, p2c]`.
 fn terms(kinds: &[String]) -> [bool; 2] {
     ["c2p", "p2c"].map(|kind| kinds.iter().any(|known| known == kind))
 }
@@ -143,7 +143,7 @@ fn positive(value: i64) -> Option<usize> {
 }
 
 impl DebertaConfig {
-    /// The kinds of terms, as transformers reads them.
+    /// Terms of the scores in `pos_att_type`, as transformers reads them; empty without the key.
     fn kinds(&self) -> Vec<String> {
         match &self.pos_att_type {
             Some(Kinds::List(kinds)) => kinds.clone(),
@@ -152,8 +152,9 @@ impl DebertaConfig {
         }
     }
 
-    /// The config and the names that the versions share, for a family's layer, with the factor of the scores by which so many
-    /// terms together have the variance of one.
+    /// Makes the parts of config and tensor names that all versions share. The score scale is `1 / sqrt(head size * terms)`, so
+    /// that the sum of `terms` terms has the variance of one. Fails if embeddings are narrower than hidden states, or a size fits
+    /// no encoder.
     fn layout(
         &self,
         config: Config,
@@ -177,12 +178,13 @@ impl DebertaConfig {
         Names::checked(config, layer, "encoder.layer")
     }
 
-    /// The longest distance with a place of its own, or in the last bucket.
+    /// Longest distance, in tokens, that the table of distances covers: `max_relative_positions`, or else the number of
+    /// positions.
     fn furthest(&self, config: &Config) -> usize {
         positive(self.max_relative_positions).unwrap_or(config.max_position_embeddings)
     }
 
-    /// Adds the names of the distance terms, if there are any.
+    /// Adds the tensor names of the distance terms, if the config has them. Fails if their tables would be too large.
     fn with_terms(&self, config: Config, names: Names, disentangled: DisentangledNames) -> Result<(Config, Names)> {
         if !self.relative_attention {
             return Ok((config, names));
@@ -196,8 +198,8 @@ impl DebertaConfig {
     }
 }
 
-/// Each layer keeps two vectors for each place of either direction. Models have 256 or 512.
+/// Maximum of [`Places::span`]: each layer keeps two vectors per place of a distance in either direction. Models have 256 or 512.
 const MOST_PLACES: usize = 1 << 12;
 
-/// The place of each distance is kept. Models have 512 positions.
+/// Maximum number of positions, since the place of each distance is kept. Models have 512.
 const MOST_POSITIONS: usize = 1 << 16;

@@ -1,5 +1,6 @@
-//! Gemma 2 and 3 (Gemma Team 2024, 2025), decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3 with attention
-//! in both directions: Llama's body with windows, whose blocks also normalise what they write, and whose heads share keys.
+//! Gemma 2 and 3 (Gemma Team 2024, 2025), which are decoders, and EmbeddingGemma (Schechter Vera et al. 2025), which is Gemma 3
+//! with attention in both directions. They have Llama's body, with windows in some layers. Their blocks also normalise what they
+//! write, and their attention heads share keys and values.
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -10,7 +11,8 @@ use crate::model::config::{Config, ConfigKey, EmbeddingScale, fields, keys, numb
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
-/// EmbeddingGemma, which is the one in both directions, was trained to embed texts, and has no head.
+/// Text models of Gemma 3, EmbeddingGemma among them. EmbeddingGemma alone attends in both directions; it was trained to embed
+/// texts, and has no head that predicts tokens.
 pub(super) const GEMMA_3_TEXT: Family =
     Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama::LLAMA };
 
@@ -28,7 +30,7 @@ const KEYS: &[ConfigKey] = keys! {
     key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true
 };
 
-/// The other keys of transformers' `Gemma3TextConfig`, with its defaults.
+/// Keys of transformers' `Gemma3TextConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct GemmaConfig {
     use_bidirectional_attention: Option<bool>,
@@ -39,14 +41,14 @@ struct GemmaConfig {
     sliding_window_pattern: Option<usize>,
     layer_types: Option<Vec<String>>,
     attn_logit_softcapping: Option<f64>,
-    /// The bound of the logits, null or missing in Gemma 3.
+    /// Bound of the logits; null or missing in Gemma 3.
     final_logit_softcapping: Option<f32>,
     #[serde(default)]
     attention_bias: bool,
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
-    /// transformers' default, for configs that leave the field out; null is no bound.
+    /// Bounds of attention scores and logits in Gemma 2. A missing key has transformers' default; null is no bound.
     #[derive(Deserialize)]
     struct Caps {
         #[serde(default = "some::<_, 50>")]
@@ -65,7 +67,7 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
-/// Fails if a bound of scores or logits is none.
+/// Fails if a bound of scores or logits is given and is no finite number above 0.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
         bail!(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap));
@@ -82,8 +84,8 @@ fn gemma3(text: &str) -> Result<(Config, Names)> {
     with_layers(text, &found, every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
-/// The config and the names of layers of which one in `every` has no window, and the key and the default of the frequencies'
-/// base of each type.
+/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `every` has no window. `theta`
+/// has, for layers without and with a window, the key and default of the base of the rotary frequencies.
 fn with_layers(
     text: &str,
     found: &GemmaConfig,

@@ -1,6 +1,6 @@
-//! Decoders with the body of GPT-2 (Radford et al. 2019), which is pre-norm: GPT-2 itself, GPT-Neo (Black et al. 2021), whose
-//! scores are not scaled and whose layers have windows, and GPT-NeoX (Black et al. 2022; Pythia has the same), whose positions
-//! are rotary and whose blocks stand side by side; OPT and the encoder of texts of CLIP.
+//! Decoders with the pre-norm body of GPT-2 (Radford et al. 2019): GPT-2, GPT-Neo (Black et al. 2021), GPT-NeoX (Black et al.
+//! 2022; also Pythia), OPT, and the text encoder of CLIP. GPT-Neo has unscaled scores, and layers with windows. GPT-NeoX has
+//! rotary positions, and its attention and feed-forward blocks read the same input.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
@@ -54,7 +54,7 @@ const GPT_NEOX_LAYER: LayerNames = LayerNames {
 
 const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "wte", positions: "wpe", segments: "" };
 
-/// The width between the linear layers of a feed-forward block, over that of the hidden states, where a config does not say.
+/// Default width between the linear layers of a feed-forward block, as a multiple of the hidden size.
 const WIDER: usize = 4;
 
 const GPT_2_KEYS: &[ConfigKey] = keys! {
@@ -63,7 +63,7 @@ const GPT_2_KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = true
 };
 
-/// The other keys of transformers' `GPT2Config`, with its defaults.
+/// Keys of transformers' `GPT2Config` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct Gpt2Config {
     n_inner: Option<usize>,
@@ -98,11 +98,11 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
     hidden_act: activation_function = "gelu_new", layer_norm_eps: layer_norm_epsilon = 1e-5, tie_word_embeddings = true
 };
 
-/// The other keys of transformers' `GPTNeoConfig`, with its defaults.
+/// Keys of transformers' `GPTNeoConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoConfig {
     intermediate_size: Option<usize>,
-    /// Types of attention that follow each other, each with how often they do.
+    /// Types of attention (`global`, `local`) by layer: lists of consecutive types, each with the number of times it is repeated.
     attention_types: Vec<(Vec<String>, usize)>,
     #[serde(default = "number::<_, 256>")]
     window_size: usize,
@@ -134,14 +134,14 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
 
-/// The keys that transformers' `GPTNeoXConfig` adds to [`Config`], with its defaults.
+/// Keys of transformers' `GPTNeoXConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct GptNeoxConfig {
     #[serde(default = "yes")]
     use_parallel_residual: bool,
     #[serde(default = "yes")]
     attention_bias: bool,
-    /// The share of a head's dimensions that turn, by the name that it has before transformers 5.
+    /// Share of an attention head's dimensions that rotate, under its name before transformers 5.
     rotary_pct: Option<f64>,
 }
 
@@ -163,13 +163,13 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// A pre-norm body in which a token sees those before it; not checked.
+/// Reads the config of a pre-norm body with causal attention. Sizes are not checked.
 fn body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     Ok(Config { blocks: BlockPlan::Pre, visibility, ..Config::read(text, &[keys])? })
 }
 
-/// The parts of a layer; BART's were made from the same source.
+/// Tensor names of an OPT layer, which BART shares.
 pub(super) const OPT_LAYER: LayerNames = LayerNames {
     attention_output: "self_attn.out_proj",
     attention_norm: "self_attn_layer_norm",
@@ -179,7 +179,7 @@ pub(super) const OPT_LAYER: LayerNames = LayerNames {
     ..llama::LAYER
 };
 
-/// The rows before that of the first position (`OPTLearnedPositionalEmbedding`, `BartLearnedPositionalEmbedding`).
+/// Row of the position embedding for the first token (`OPTLearnedPositionalEmbedding`, `BartLearnedPositionalEmbedding`).
 pub(super) const FIRST_POSITION: usize = 2;
 
 const OPT_KEYS: &[ConfigKey] = keys! {
@@ -188,7 +188,7 @@ const OPT_KEYS: &[ConfigKey] = keys! {
     layer_norm_eps: _ = 1e-5, tie_word_embeddings = true
 };
 
-/// The other keys of transformers' `OPTConfig`, with its defaults.
+/// Keys of transformers' `OPTConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct OptConfig {
     #[serde(default = "yes")]
@@ -229,7 +229,7 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// CLIP's encoder of texts (Radford et al. 2021), a decoder by its attention.
+/// CLIP's text encoder (Radford et al. 2021), whose attention is causal.
 pub(super) const CLIP_TEXT: Family = Family {
     model_type: "clip_text_model",
     class: "CLIPText",
@@ -247,7 +247,7 @@ const CLIP_LAYER: LayerNames = LayerNames {
     ..OPT_LAYER
 };
 
-/// transformers' `CLIPTextConfig`, with its defaults: the `text_config` of a file of both may leave anything out.
+/// Keys of transformers' `CLIPTextConfig`, with its defaults: the `text_config` of a CLIP model may leave any of them out.
 const CLIP_KEYS: &[ConfigKey] = keys! {
     vocab_size = 49408, hidden_size = 512, intermediate_size = 2048, num_hidden_layers = 12, num_attention_heads = 8,
     max_position_embeddings = 77, hidden_act = "quick_gelu", layer_norm_eps = 1e-5, tie_word_embeddings: _ = true

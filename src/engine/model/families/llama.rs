@@ -1,6 +1,6 @@
-//! The body of Llama (Touvron et al. 2023; SmolLM2 has the same), which is pre-norm by the root of the mean square, with rotary
-//! positions and gated linear units: the decoders Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al. 2025) and
-//! SmolLM3 (Bakouch et al. 2025), and the encoders EuroBERT (Boizard et al. 2025) and NeoBERT (Le Breton et al. 2025).
+//! The body of Llama (Touvron et al. 2023; also SmolLM2): pre-norm by the root of the mean square, with rotary positions and
+//! gated linear units. It is shared by the decoders Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al.
+//! 2025) and SmolLM3 (Bakouch et al. 2025), and the encoders EuroBERT (Boizard et al. 2025) and NeoBERT (Le Breton et al. 2025).
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -49,7 +49,7 @@ const NEO_BERT_LAYER: LayerNames = LayerNames {
     ..LAYER
 };
 
-/// The base of the frequencies, by its key and where a config does not say it.
+/// Config key and default of the base of the rotary frequencies.
 const THETA: (&str, f64) = ("rope_theta", 10_000.0);
 
 const KEYS: &[ConfigKey] = keys! {
@@ -57,7 +57,7 @@ const KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = false
 };
 
-/// The parts with biases.
+/// Keys that say whether the attention and feed-forward blocks have biases.
 #[derive(Deserialize)]
 struct BiasConfig {
     #[serde(default)]
@@ -66,32 +66,32 @@ struct BiasConfig {
     mlp_bias: bool,
 }
 
-/// The keys about layers with a window and layers without positions, with transformers' defaults.
+/// Keys about layers with a window and layers without positions, with transformers' defaults.
 #[derive(Deserialize)]
 struct LayerConfig {
-    /// The keys that a query of a layer with a window sees, itself among them.
+    /// Number of keys that a query sees in a layer with a window, its own position included.
     #[serde(default = "some::<_, 4096>")]
     sliding_window: Option<usize>,
-    /// Whether there are layers with a window, of Qwen and SmolLM3.
+    /// Whether any layer has a window (Qwen, SmolLM3).
     #[serde(default)]
     use_sliding_window: bool,
-    /// The first layer with a window, of Qwen.
+    /// First layer with a window (Qwen).
     #[serde(default = "number::<_, 28>")]
     max_window_layers: usize,
     layer_types: Option<Vec<String>>,
-    /// Whether queries and keys turn in each layer, of SmolLM3.
+    /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
     no_rope_layers: Option<Vec<u8>>,
-    /// One layer in so many does not turn them.
+    /// Without `no_rope_layers`, one layer in this number does not rotate queries and keys (SmolLM3).
     #[serde(default = "number::<_, 4>")]
     no_rope_layer_interval: usize,
 }
 
-/// Values and biases that a family has where its config says nothing.
+/// Defaults of a family for keys that its `config.json` lacks, and its biases.
 struct Defaults {
-    /// Those that differ from Llama's.
+    /// Config keys whose defaults differ from Llama's.
     keys: &'static [ConfigKey],
     theta: f64,
-    /// Whether queries, keys and values have biases, and what the heads write has none.
+    /// Whether queries, keys and values have biases, and the output projection has none.
     biased: bool,
     layer: &'static LayerNames,
 }
@@ -148,7 +148,7 @@ fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
-/// Llama's body, read by these keys; not checked.
+/// Reads the config of a model with Llama's body by lists of keys. Sizes are not checked.
 pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     Ok(Config {
         blocks: BlockPlan::Pre,
@@ -159,8 +159,7 @@ pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     })
 }
 
-/// A config that is checked, and Llama's names.
-/// Fails if its sizes fit no encoder.
+/// Checks the config, and makes tensor names as in Llama with the given layer and biases. Fails if a size fits no encoder.
 pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
     let (config, mut names) = Names::checked(config, layer, "layers")?;
     names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" };
@@ -170,14 +169,13 @@ pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) 
     Ok((config, names))
 }
 
-/// The keys that queries see in layers with a window.
+/// Visibility in a layer with a causal window of `window` tokens. Fails if it is 0.
 fn causal_window(window: usize) -> Result<Visibility> {
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
     Ok(Visibility::causal_window(window))
 }
 
-/// The config with the windows of its layers, where it has any: of those that `layer_types` names, or else from
-/// `max_window_layers` on.
+/// Adds windows to the layers that `layer_types` names, or else from `max_window_layers` on, if the config uses windows.
 fn with_windows(config: Config, found: &LayerConfig) -> Result<Config> {
     let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
     let is_full = |layer: usize| layer < found.max_window_layers;
@@ -193,7 +191,7 @@ pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
     Ok((turning(config, text, THETA, 1.0)?, names))
 }
 
-/// NeoBERT's own names, in files that come with code, with its defaults.
+/// Config keys of NeoBERT, whose code comes with its checkpoints, with their defaults.
 const NEO_BERT_KEYS: &[ConfigKey] = keys! {
     max_position_embeddings: max_length, layer_norm_eps: norm_eps = 1e-6, initializer_range: decoder_init_range,
     hidden_act: _ = "silu", tie_word_embeddings: _ = false
@@ -223,13 +221,12 @@ pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// The types of layers, by their names in `layer_types` and in `rope_parameters`. In one of the first type a token sees all
-/// tokens, of a decoder all before it; in one of the second those around it, of a decoder those just before it.
+/// Names of the layer types in `layer_types` and `rope_parameters`. With the first, a token sees all tokens (in a decoder, all
+/// before it); with the second, the tokens around it (in a decoder, just before it).
 const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
 
-/// The type of each layer, by its place in [`TYPES`]: as `layer_types` of the config has them, or else by the family's pattern,
-/// which says whether a layer sees every token.
-/// Fails if there are not as many as layers, or one is unknown.
+/// Type of each layer, as an index into [`TYPES`]: from the config's `layer_types` (`given`), or else by `is_full`, which says
+/// whether a layer sees every token. Fails if there are not as many types as layers, or one is unknown.
 pub(super) fn layer_types(
     given: Option<&[String]>,
     layers: usize,
@@ -245,20 +242,21 @@ pub(super) fn layer_types(
     names.iter().map(known).collect()
 }
 
-/// The keys that the queries of each layer see, by its type.
+/// Keys that the queries of each layer see; `types` has indices into `of_types`.
 fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
     LayerClasses::new(&types.iter().map(|layer_type| of_types[*layer_type]).collect::<Vec<_>>())
 }
 
-/// The config with the rotation of its layers, which all turn alike; `theta` has the key and the default of the base of the
-/// frequencies, `share` is the share of a head's dimensions that turn where no key says it.
+/// Adds one rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary frequencies;
+/// `share` is the default share of an attention head's dimensions that rotate.
 pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
     let rotary = rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
 
-/// The config with the rotation of each layer, and with the keys that its queries see, by its type; `theta` is as above, of each type.
+/// Adds to each layer, by its type, its rotation and the keys that its queries see. `theta` has, for each type, the key and
+/// default of the base of the rotary frequencies.
 pub(super) fn with_layer_types(
     mut config: Config,
     text: &str,

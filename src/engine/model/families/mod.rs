@@ -1,6 +1,6 @@
-//! The families of encoders and decoders that can be loaded, one file a body, and the one table that lists them.
-//! All of them are BERT's encoder with other names and with one or the other part changed. So a family is data:
-//! what its `config.json` says in the words of [`Config`], and what its tensors are called.
+//! Architecture families of encoders and decoders that can be loaded, one file per body, and one table that lists them. Each is
+//! BERT's encoder with other tensor names and some parts changed. So a family is data: how its `config.json` translates into
+//! [`Config`], and the names of its tensors.
 
 pub(super) mod bert;
 mod deberta;
@@ -30,30 +30,30 @@ pub use names::{
     LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames, TransformNames,
 };
 
-/// The families that can be loaded.
+/// All architecture families that can be loaded.
 pub const FAMILIES: &[Family] = table::FAMILIES;
 
-/// The endings of the classes of an encoder in transformers after the name of the family: `BertModel`,
-/// `BertForMaskedLM`, `BertGenerationEncoder`, `DPRContextEncoder`.
+/// Endings of encoder classes in transformers after the name of the family: `BertModel`, `BertForMaskedLM`,
+/// `BertGenerationEncoder`, `DPRContextEncoder`.
 const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "QuestionEncoder"];
 
-/// A family of encoders.
+/// Architecture family of encoders or decoders.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     pub model_type: &'static str,
-    /// The beginning of the names of its classes in transformers, before `Model`, `For...` or `Encoder`.
+    /// Beginning of the family's class names in transformers, before `Model`, `For...` or `Encoder`.
     pub class: &'static str,
-    /// The prefix of the names of the encoder's tensors in a model with a task head.
+    /// Prefix of the encoder's tensor names in a model with a task head.
     pub prefix: &'static str,
-    /// The prefixes of all names in a checkpoint, before `prefix`, where its encoders are parts of something larger.
+    /// Prefixes that may precede `prefix` in checkpoints where the encoder is part of a larger model.
     pub wrappers: &'static [&'static str],
-    /// Tensors of the encoder that text alone does not need: ends of names, or parts of names with all that is in them.
+    /// Encoder tensors that plain text does not need: dot-separated parts of their names.
     pub needless: &'static [&'static str],
-    /// The names of the parts of its masked-LM head, by all spellings that checkpoints have; none: it has no such head.
+    /// Tensor names of the head that predicts tokens, in each spelling that checkpoints have; empty: there is no such head.
     pub token_heads: &'static [TokenHeadNames],
-    /// The names of the parts of its discriminators' head, if it has discriminators.
+    /// Tensor names of the discriminator's head, if the family has discriminators.
     pub discriminator: Option<DiscriminatorNames>,
-    /// Reads the text of its `config.json`; the sizes are checked.
+    /// Parses the text of a `config.json` of the family into config and tensor names. Sizes are checked.
     read: fn(&str) -> Result<(Config, Names)>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// The contents of a `config.json`: the family, the sizes and the tensors' names.
+/// Contents of a `config.json`: the family, the sizes and the tensors' names.
 #[derive(Clone, Debug)]
 pub struct Architecture {
     pub family: Family,
@@ -72,13 +72,13 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// How many layers and heads there are.
+    /// Numbers of layers and of attention heads per layer.
     pub fn grid(&self) -> HeadGrid {
         HeadGrid { layers: self.config.num_hidden_layers, heads: self.config.num_attention_heads }
     }
 
-    /// Parses the text of a `config.json`.
-    /// Fails if it is not JSON, names a family that is not supported, lacks a field, or holds sizes that fit no encoder.
+    /// Parses the text of a `config.json`. Fails if it is not JSON, names a family that is not supported, lacks a field, or holds
+    /// sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
         refuse(&json)?;
@@ -108,7 +108,7 @@ impl Architecture {
     }
 }
 
-/// Architectures that cannot be analysed as these are, by their `model_type`, and why.
+/// Architectures that cannot be analysed, by their `model_type`, and why.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
     (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
@@ -125,7 +125,7 @@ const REFUSED: &[(&[&str], &str)] = &[
 
 const DECODER: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
 
-/// Fails if a `config.json` is of something that cannot be analysed, whatever else it says.
+/// Fails if a `config.json` is of a refused architecture, of quantised weights, or of a model of text and something else.
 fn refuse(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
         && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused.contains(&model_type))
@@ -143,7 +143,7 @@ fn refuse(json: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The family that a `config.json` names, by its `model_type` or, where there is none, by a class in `architectures`.
+/// Finds the family of a `config.json` by `model_type` or else by a class in `architectures`. Fails if it is not supported.
 fn family(json: &Value) -> Result<Family> {
     let supported = || FAMILIES.iter().map(|family| family.model_type).collect::<Vec<_>>().join(", ");
     match json.get("model_type") {

@@ -1,5 +1,5 @@
-//! ModernBERT (Warner et al. 2024), and what has its `model_type`: Ettin's encoders, gte-modernbert, mmBERT, granite-embedding.
-//! Layers are pre-norm, with gated linear units and rotary positions, and without biases.
+//! ModernBERT (Warner et al. 2024), and models with its `model_type`: Ettin's encoders, gte-modernbert, mmBERT,
+//! granite-embedding. Layers are pre-norm, with gated linear units and rotary positions, and without biases.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -44,11 +44,12 @@ const LAYER: LayerNames = LayerNames {
 const DECODER_LAYER: LayerNames =
     LayerNames { query_key_value: QueryKeyValue::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
 
-/// `ModernBertModel` reads `norm_eps`; configs may hold another under BERT's name, which is read where this is missing.
+/// Config keys of ModernBERT. `ModernBertModel` reads `norm_eps`; BERT's name, under which files may hold another value, counts
+/// only without it.
 const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
-/// The other keys of transformers' `ModernBertConfig`, with its defaults.
+/// Keys of transformers' `ModernBertConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct ModernBertConfig {
     #[serde(default)]
@@ -68,7 +69,7 @@ struct ModernBertConfig {
     #[serde(default = "number::<_, 3>")]
     global_attn_every_n_layers: usize,
     layer_types: Option<Vec<String>>,
-    /// How many standard deviations from 0 there are no fresh weights; null stands for 3.
+    /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
     #[serde(default = "some::<_, 2>")]
     initializer_cutoff_factor: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! The names of a family's tensors, and the parts of its layout that its `config.json` decides.
+//! Tensor names of an architecture family, and the parts of its layout that its `config.json` decides.
 
 use std::iter;
 
@@ -6,41 +6,39 @@ use anyhow::Result;
 
 use crate::model::config::{Activation, Config, Places};
 
-/// The names of a family's tensors, without the prefix of a model with a task head.
+/// Tensor names of an architecture family, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Names {
     pub embeddings: &'static EmbeddingNames,
-    /// The layer normalisation over the sum of the embeddings.
+    /// Layer normalisation over the sum of the embeddings, if there is one.
     pub embedding_norm: Option<&'static str>,
-    /// The parts that the embeddings of plain text get beside word, position and segment.
+    /// Embeddings that plain text gets besides word, position and segment, if any.
     pub plain_text: Option<PlainText>,
-    /// The linear layer from the embeddings to the hidden states.
+    /// Linear layer from the embeddings to the hidden states, if there is one.
     pub projection: Option<&'static str>,
     pub parts: &'static LayerNames,
-    /// The prefix of the parts of each layer, bottom-up. Layers of the same name share their parameters.
+    /// Name prefix of each layer, first to last. Layers with equal prefixes share their parameters.
     pub layers: Vec<String>,
     pub biases: Biases,
     /// Whether the weights of linear layers are stored as `[inputs, outputs]`.
     pub transposed: bool,
-    /// Whether normalisations multiply by one more than their weight.
+    /// Whether normalisations multiply by `1 + weight` instead of `weight`.
     pub norms_add_one: bool,
     pub fresh: FreshWeights,
-    /// Whether what goes to the heads of the first layer is normalised, in families whose layers normalise what goes into
-    /// their blocks.
+    /// Whether the input of the first layer's attention block is normalised, in pre-norm families.
     pub first_norm: bool,
     pub convolutions: Option<Groups>,
     pub position_bias: Option<PositionBiasNames>,
     pub disentangled: Option<DisentangledNames>,
-    /// The names of the frequencies of rotary positions, of which the first that a checkpoint has is read; where it has none,
-    /// they are computed.
+    /// Names of the tensor of rotary frequencies. The first that a checkpoint has is read; without any, frequencies are computed.
     pub frequencies: &'static [&'static str],
-    /// The layer normalisation after the last layer, in families whose layers normalise what goes into their blocks.
+    /// Normalisation after the last layer, if there is one, in pre-norm families.
     pub final_norm: Option<&'static str>,
-    /// The names that other checkpoints of the family have.
+    /// Alternative names, which other checkpoints of the family have.
     pub other: Option<Box<Names>>,
 }
 
-/// The names of the embeddings; empty where there are none.
+/// Tensor names of the embeddings; empty where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmbeddingNames {
     pub words: &'static str,
@@ -48,14 +46,14 @@ pub struct EmbeddingNames {
     pub segments: &'static str,
 }
 
-/// The parts of a layer, as in [`LayerNames`], that have biases; the others have none in any checkpoint.
+/// Whether each part of a layer, named as in [`LayerNames`], has biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Biases {
     pub query_key_value: bool,
     pub attention_output: bool,
     pub intermediate: bool,
     pub output: bool,
-    /// All normalisations, those outside of layers as well.
+    /// Whether all normalisations have biases, also outside the layers.
     pub norms: bool,
 }
 
@@ -66,21 +64,21 @@ impl Biases {
     pub const NONE: Self =
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
-    /// Linear layers have those that a config says for each of the two blocks, normalisations have none.
+    /// Sets the biases of linear layers per block (`attention`, `feed_forward`), as a config has them; normalisations have none.
     pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
         Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
     }
 }
 
-/// The weights of a family before training: of its matrices, embeddings among them, and of its normalisations.
+/// Weights of an architecture family before training: matrices (embeddings among them) and normalisations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreshWeights {
-    /// The distribution of matrices, around 0.
+    /// Distribution of the weights of matrices, around 0.
     pub distribution: Distribution,
-    /// The scales of matrices whose name has a part; that of the others is `initializer_range`.
+    /// Scale of matrices whose name contains the given part; other matrices have the scale `initializer_range`.
     pub scales: Vec<(&'static str, f64)>,
-    /// The weights of normalisations where the model does not add 1 to them; those are 0.
+    /// Weight of normalisations; where the model adds 1 to it, it is 0 instead.
     pub norms: f64,
 }
 
@@ -90,160 +88,159 @@ impl Default for FreshWeights {
     }
 }
 
-/// The distribution of a matrix before training, by its scale.
+/// Distribution of a matrix's weights before training, for a given scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Normal; the scale is its standard deviation.
+    /// Normal; the scale is the standard deviation.
     Normal,
-    /// A normal distribution without values that are more than so many standard deviations from 0.
+    /// Normal, truncated at this number of standard deviations from 0; the scale is the standard deviation.
     CutNormal(f64),
     /// Uniform from the negative of the scale to the scale.
     Uniform,
 }
 
-/// The term that each head adds to the scores by the distance of two tokens.
+/// Term that each attention head adds to its scores by the distance of query and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionBiasNames {
-    /// An embedding of buckets of distances (Raffel et al. 2020, section 2.1).
+    /// Embedding of buckets of distances (Raffel et al. 2020, section 2.1).
     Buckets {
         table: &'static str,
-        /// Whether each layer has its own, under this name within the layer.
+        /// Whether each layer has its own table, under the name `table` within the layer.
         in_each_layer: bool,
-        /// The rows of the table, which may be more than there are buckets.
+        /// Number of rows of the table, which may exceed `buckets`.
         rows: usize,
-        /// The buckets, half of them for each direction.
+        /// Number of buckets, half of them for each direction.
         buckets: usize,
-        /// The distance from which on all are in the last bucket.
+        /// Distance, in tokens, from which on all distances are in the last bucket.
         furthest: usize,
     },
-    /// A slope of each head (Press et al. 2022), in both directions.
+    /// Multiple of the distance, by a slope of each attention head (ALiBi, Press et al. 2022), in both directions.
     Slopes,
 }
 
-/// The terms of the scores between the content of one token and the distance of two (He et al. 2021).
+/// Tensor names of the score terms between the content of one token and the distance of two (DeBERTa, He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DisentangledNames {
-    /// The embeddings of places.
+    /// Embedding of distances, with a row for each of [`Places`].
     pub table: &'static str,
-    /// The normalisation over each of them.
+    /// Normalisation over each row of `table`, if there is one.
     pub norm: Option<&'static str>,
-    /// The layer's projection of places to what queries are multiplied by.
+    /// The layer's projection of `table` that queries are multiplied by; `None`: there is no such term.
     pub keys: Option<&'static str>,
-    /// Whether that has a bias; the one to what keys are multiplied by has.
+    /// Whether the projection `keys` has a bias; the projection `queries` always has one.
     pub keys_biased: bool,
-    /// The layer's projection of places to what keys are multiplied by.
+    /// The layer's projection of `table` that keys are multiplied by; `None`: there is no such term.
     pub queries: Option<&'static str>,
     pub places: Places,
 }
 
-/// The names of the linear layers to queries, keys and values.
+/// Tensor names of the linear layers to queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKeyValue {
-    /// Three of them.
+    /// Three linear layers: `[queries, keys, values]`.
     Apart([&'static str; 3]),
-    /// One, whose outputs are all queries, then all keys, then all values.
+    /// One linear layer, whose outputs are all queries, then all keys, then all values.
     Blocks(&'static str),
-    /// One, whose outputs are those of each head in turn: its query, its key and its value. The dimensions of queries and
-    /// keys that turn together are neighbours.
+    /// One linear layer, whose outputs are query, key and value of the first attention head, then of the next. The dimensions of
+    /// queries and keys that rotate together are neighbours.
     HeadByHead(&'static str),
-    /// As `HeadByHead`, with the dimensions that turn together in the two halves of those that turn.
+    /// As `HeadByHead`, but dimensions that rotate together are in the two halves of the rotating dimensions.
     HeadByHeadInHalves(&'static str),
-    /// Head by head, without rotation and without a bias; the biases of queries and of values are vectors beside it.
+    /// One linear layer with outputs as in `HeadByHead`, without rotation and bias; queries and values have separate biases.
     HeadByHeadBiased {
         part: &'static str,
-        /// The biases of queries and of values.
+        /// Names of the biases, `[queries, values]`.
         biases: [&'static str; 2],
     },
 }
 
-/// The names of the linear layers before the activation.
+/// Tensor names of the linear layers before the activation of a feed-forward block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intermediate {
-    /// One, all of whose outputs the activation is of.
+    /// One linear layer; the activation is applied to all its outputs.
     Plain(&'static str),
-    /// Two of a gated linear unit: what the activation is of, and what it is multiplied by.
+    /// Two linear layers of a gated linear unit: the activation is applied to the first, whose result multiplies the second.
     Gated([&'static str; 2]),
-    /// Both in one tensor, the activation's half first.
+    /// Both linear layers of a gated linear unit in one tensor; the first half gets the activation.
     GateFirst(&'static str),
-    /// Both in one tensor, the activation's half second.
+    /// Both linear layers of a gated linear unit in one tensor; the second half gets the activation.
     GateSecond(&'static str),
 }
 
-/// The names of the parts of a layer.
+/// Tensor names of the parts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerNames {
     pub query_key_value: QueryKeyValue,
-    /// The normalisations of the queries and of the keys of each head, where there are any.
+    /// Normalisations of each attention head's `[queries, keys]`, if there are any.
     pub query_key_norms: Option<[&'static str; 2]>,
-    /// The normalisations of what the two blocks write, before it is added to the residual stream, where there are any.
+    /// Normalisations of what the `[attention, feed-forward]` blocks add to the residual stream, if there are any.
     pub write_norms: Option<[&'static str; 2]>,
-    /// The embedding of distances, in families whose positions can be relative.
+    /// Embedding of distances, in families whose positions can be relative.
     pub distances: Option<&'static str>,
-    /// The linear layer after the heads.
+    /// Output projection of the attention block.
     pub attention_output: &'static str,
-    /// The layer normalisation of the attention block: over its sum with the residual, or before it.
+    /// Normalisation of the attention block: over its sum with the residual stream (post-norm), or over its input (pre-norm).
     pub attention_norm: &'static str,
     pub intermediate: Intermediate,
-    /// The linear layer after the activation.
+    /// Linear layer after the activation of the feed-forward block.
     pub output: &'static str,
-    /// The layer normalisation of the feed-forward block: over its sum with the residual, or before it.
+    /// Normalisation of the feed-forward block: over its sum with the residual stream (post-norm), or over its input (pre-norm).
     pub output_norm: &'static str,
 }
 
-/// The names of the parts of a masked-LM head, the prefix of the encoder left out.
-/// It is a linear layer from the hidden states to the width of the embeddings, an activation, a normalisation, and the
-/// product with an embedding of each token, plus a bias; some families have the product alone.
+/// Tensor names of a head that predicts tokens, without the prefix of the encoder. It is a linear layer from the hidden states to
+/// the width of the embeddings, an activation, a normalisation, and the product with an embedding of each token, plus a bias.
+/// Some families have the product alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHeadNames {
-    /// The linear layer and the normalisation after the activation.
+    /// Linear layer and normalisation before the product with the tokens' embeddings, if the head has them.
     pub transform: Option<TransformNames>,
-    /// The tokens' embeddings, `[vocab, embedding width]`: the input embeddings, if they are tied.
+    /// Embeddings of the predicted tokens, `[vocab, embedding width]`: the input embeddings, if they are tied.
     pub decoder: &'static str,
-    /// The bias of each token. transformers has it twice, as a vector of its own and as the bias of the last linear
-    /// layer; tied heads run the former, others the latter, and checkpoints hold either or both. `None`: there is none.
+    /// Bias of each token, `[separate vector, bias of the last linear layer]`; `None`: there is none. In transformers, tied heads
+    /// use the former, other heads the latter. Checkpoints hold either or both.
     pub bias: Option<[&'static str; 2]>,
-    /// The activation, where it is not that of the encoder's feed-forward blocks.
+    /// Activation of the head; `None`: the activation of the encoder's feed-forward blocks.
     pub activation: Option<Activation>,
 }
 
-/// The names of what comes before the product with the tokens' embeddings.
+/// Tensor names of the layers before the product with the tokens' embeddings, in a head that predicts tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransformNames {
     pub dense: &'static str,
-    /// The normalisation after the activation.
+    /// Normalisation after the activation that follows `dense`.
     pub norm: &'static str,
-    /// Whether each of the two has a bias.
+    /// Whether `[dense, norm]` have a bias.
     pub biases: [bool; 2],
 }
 
 impl TransformNames {
-    /// The names where both have biases.
+    /// Makes the names of a linear layer and a normalisation that both have biases.
     pub(super) const fn biased(dense: &'static str, norm: &'static str) -> Self {
         Self { dense, norm, biases: [true, true] }
     }
 }
 
 impl TokenHeadNames {
-    /// The product with an embedding of each token alone, as most families call it.
+    /// Head that is only the product with each token's embedding, under the name that most families give it.
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
-    /// The name of the transform's linear layer, or where there is none that of the tokens' embeddings: a checkpoint
-    /// that has it has such a head.
+    /// Tensor by which a checkpoint with this head is recognised: the transform's linear layer, or else the tokens' embeddings.
     pub fn sign(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)
     }
 }
 
-/// The names of the parts of a discriminator's head, the prefix of the encoder left out: a linear layer, an activation, and a
-/// linear layer to one logit, of the token being replaced.
+/// Tensor names of a discriminator's head, without the prefix of the encoder: a linear layer, an activation, and a linear layer
+/// to one logit, which predicts whether the token was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscriminatorNames {
-    /// The first linear layer; a checkpoint that has it is a discriminator.
+    /// First linear layer; a checkpoint that has it is a discriminator.
     pub dense: &'static str,
     pub output: &'static str,
 }
 
-/// How many groups each convolution of a layer has, in place of its linear layers. A convolution reads one token at a time, so
+/// Number of groups of each convolution that replaces a linear layer in SqueezeBERT. A convolution reads one token at a time, so
 /// it is a linear layer whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
@@ -253,56 +250,54 @@ pub struct Groups {
     pub output: usize,
 }
 
-/// The sum that a family adds to the embedding of every token of plain text: the embeddings of a feature at the default
-/// value of transformers.
+/// Constant that a family adds to each embedding of plain text: the embedding of a feature at its default in transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlainText {
-    /// The sum of rows of tables, as often as they are here.
+    /// Sum of the listed table rows; a row listed twice is added twice.
     Rows(Vec<TableRow>),
-    /// The embedding of a place in a tree of markup that there is none of, MarkupLM's.
+    /// MarkupLM's embedding of a token outside any tree of markup.
     Markup(Markup),
 }
 
-/// A row of an embedding.
+/// Row of an embedding table, by the table's tensor name and the row's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRow {
     pub table: String,
-    /// How many rows the table has.
+    /// Number of rows of the table.
     pub rows: usize,
     pub row: usize,
 }
 
-/// MarkupLM's embedding of a path of tags and subscripts (Li et al. 2022, 3.1): at each depth the row of a tag plus that
-/// of a subscript, one after the other, then a linear layer, ReLU and a linear layer.
+/// MarkupLM's embedding of a path of tags and subscripts (Li et al. 2022, 3.1). At each depth it adds the rows of a tag and a
+/// subscript; the sums of all depths go side by side through a linear layer, ReLU and a linear layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
-    /// The rows of the empty tag and the empty subscript at each depth.
+    /// Rows `[empty tag, empty subscript]` of each depth.
     pub none: Vec<[TableRow; 2]>,
-    /// Width of a row.
+    /// Width of each table row in `none`.
     pub width: usize,
-    /// The linear layer before the ReLU.
+    /// Linear layer before the ReLU.
     pub inner: &'static str,
-    /// Its outputs.
+    /// Number of outputs of `inner`.
     pub inner_width: usize,
-    /// The linear layer after the ReLU.
+    /// Linear layer after the ReLU.
     pub output: &'static str,
 }
 
 impl Names {
-    /// Names of layers that share nothing: `{stem}.0` to the last.
+    /// Makes names for layers that share no parameters, with the prefixes `{stem}.0` to the last layer's.
     pub(super) fn numbered(parts: &'static LayerNames, stem: &str, config: &Config) -> Self {
         Self::of(parts, (0..config.num_hidden_layers).map(|number| format!("{stem}.{number}")).collect())
     }
 
-    /// A config that is checked, and the names of its layers as above.
-    /// Fails if its sizes fit no encoder.
+    /// Checks the config, and makes its names by [`Names::numbered`]. Fails if a size fits no encoder.
     pub(super) fn checked(config: Config, parts: &'static LayerNames, stem: &str) -> Result<(Config, Self)> {
         let config = config.checked()?;
         let names = Self::numbered(parts, stem, &config);
         Ok((config, names))
     }
 
-    /// Names of layers, with all else as in BERT.
+    /// Makes names with the layer parts `parts` and the layer prefixes `layers`; all other names are BERT's.
     pub(super) fn of(parts: &'static LayerNames, layers: Vec<String>) -> Self {
         Self {
             embeddings: &EmbeddingNames {
@@ -329,12 +324,12 @@ impl Names {
         }
     }
 
-    /// These names and those that other checkpoints of the family have.
+    /// Iterates over these names and the alternatives in `other`.
     fn spellings(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |names| names.other.as_deref())
     }
 
-    /// The name of the output projection of the first layer, in each spelling.
+    /// Name of the attention output projection of the first layer, in each spelling of the family.
     pub fn signs(&self) -> Vec<String> {
         self.spellings().filter_map(Self::sign).collect()
     }
@@ -343,14 +338,14 @@ impl Names {
         self.layers.first().map(|stem| format!("{stem}.{}.weight", self.parts.attention_output))
     }
 
-    /// The number of the layer that a tensor is of, also beyond the last; `None` if it is of none.
+    /// Number of the layer that a tensor belongs to, also beyond the last; `None` if it belongs to no layer.
     pub fn layer_number(&self, tensor: &str) -> Option<usize> {
         let mut stems = self.spellings().filter_map(|names| names.layers.first()?.strip_suffix('0'));
         stems.find_map(|stem| tensor.strip_prefix(stem)?.split('.').next()?.parse().ok())
     }
 
-    /// The names that a checkpoint has: the first that name the output projection of its first layer, or else those that
-    /// the family has as a rule.
+    /// Selects the names that a checkpoint uses: the first spelling whose output projection of the first layer it `has`, or else
+    /// the family's usual names.
     pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }

@@ -14,7 +14,7 @@ use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, 
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// GTE's own name, in files that come with code.
+/// GTE under the `model_type` of the code that comes with its checkpoints.
 pub(super) const NEW: Family = Family {
     model_type: "new",
     class: "New",
@@ -29,7 +29,7 @@ pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform:
 const NOMIC_TRANSFORM: TransformNames =
     TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.layer_norm");
 
-/// nomic-bert-2048 has it without biases.
+/// Masked-LM head of nomic-bert-2048, whose linear layers have no biases.
 pub(super) const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames { biases: [false, true], ..NOMIC_TRANSFORM }),
     bias: None,
@@ -45,7 +45,8 @@ const GTE_HEAD: TokenHeadNames = TokenHeadNames {
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
-/// The parts of a layer as transformers has them in memory, of all three; it writes the names of their own code.
+/// Names of a layer's parts in transformers' memory for nomic-bert, GTE and jina-embeddings-v3. Files have their own code's
+/// names.
 const NATIVE: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
@@ -80,12 +81,12 @@ const JINA_LAYER: LayerNames = LayerNames {
 const NATIVE_JINA_LAYER: LayerNames =
     LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..NATIVE };
 
-/// A BERT with rotary positions in every layer; not checked.
+/// Reads the config of a BERT without position embeddings, to which the caller adds rotary positions. Sizes are not checked.
 fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     Ok(Config { position_embedding_type: PositionEmbedding::None, ..Config::read(text, &[keys])? })
 }
 
-/// transformers' names, and nomic-bert's own, in files that come with code. Newer files have both.
+/// Config keys of nomic-bert: transformers' names, and its own code's names. Newer files have both.
 const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_size: hidden_size | n_embd, num_hidden_layers: num_hidden_layers | n_layer,
     num_attention_heads: num_attention_heads | n_head, intermediate_size: intermediate_size | n_inner,
@@ -98,7 +99,7 @@ struct NomicBertConfig {
     max_trained_positions: Option<usize>,
 }
 
-/// The values of switches of nomic-bert's own code with which it is what is built here.
+/// Options of nomic-bert's own code, each with its only supported value.
 const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("prenorm", "false"),
     ("qkv_proj_bias", "false"),
@@ -135,7 +136,7 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// The keys of GTE's own code whose values are not those of what is built here, or lead to other frequencies.
+/// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
 #[derive(Deserialize)]
 struct GteConfig {
     #[serde(default)]
@@ -149,7 +150,7 @@ struct GteConfig {
     rope_theta: Option<f64>,
 }
 
-/// As its own code has it.
+/// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
 fn new(text: &str) -> Result<(Config, Names)> {
     let found: GteConfig = fields(text)?;
     for (key, value) in
@@ -195,7 +196,8 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { biases, other: Some(Box::new(native)), ..names }))
 }
 
-/// The factor of GTE's own scaling, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text.
+/// Factor of GTE's own scaling of frequencies, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text;
+/// `None` for another type. Fails if the factor is no number above 0.
 fn ntk(found: &GteConfig) -> Result<Option<f64>> {
     let scaling = &found.rope_scaling;
     let name = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str);

@@ -1,7 +1,7 @@
-//! `pruned_heads` of `config.json`: the heads that a checkpoint was saved without.
+//! `pruned_heads` of `config.json`: the attention heads that a checkpoint was saved without.
 //!
-//! `prune_heads` of transformers 4 cuts the rows of a head out of the projections to queries, keys and values, and its columns out
-//! of the output projection. The heads that stay keep their numbers, and embeddings of distances stay whole.
+//! `prune_heads` of transformers 4 cuts the rows of an attention head out of the projections to queries, keys and values, and its
+//! columns out of the output projection. Other heads keep their numbers, and embeddings of distances are not cut.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
-/// The families whose models transformers 4 runs without some heads, by their `model_type`.
+/// Families whose attention heads transformers 4 can prune, by their `model_type`.
 const PRUNABLE: [&str; 22] = [
     "bert",
     "roberta",
@@ -41,14 +41,14 @@ const PRUNABLE: [&str; 22] = [
     "gpt2",
 ];
 
-/// Whether transformers runs models of a family without some of their heads.
+/// Whether transformers can run models of a family with pruned attention heads.
 pub(in crate::model) fn is_prunable(family: &Family) -> bool {
     PRUNABLE.contains(&family.model_type)
 }
 
-/// The absent heads by `pruned_heads`, ascending. Its keys count the layers that have weights of their own, whose names begin with
-/// `stems`: layers that share weights lack the same heads.
-/// Fails if it names a layer or a head that the model does not have, or leaves a layer without any.
+/// Parses `pruned_heads` into the absent attention heads, ascending. Its keys count only layers with distinct weights, in the
+/// order of `stems`, the name prefixes of all layers; layers that share weights lack equal heads. Fails if it names a layer or a
+/// head that the model does not have, leaves a layer without heads, or if the family cannot be pruned.
 pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[String]) -> Result<Vec<HeadPlace>> {
     let layers = match json.get("pruned_heads") {
         None | Some(Value::Null) => return Ok(Vec::new()),

@@ -1,5 +1,5 @@
-//! RoBERTa (Liu et al. 2019), which is BERT with positions counted from the padding index, and what is built like it. Some
-//! normalise what goes into their blocks and not what comes out, and once more after the last layer (Xiong et al. 2020).
+//! RoBERTa (Liu et al. 2019), which is BERT with positions counted from the padding index, and models built like it. Some are
+//! pre-norm: they normalise the input of each block, and once more after the last layer (Xiong et al. 2020).
 
 use anyhow::{Result, anyhow, bail, ensure};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use crate::system::printable::shortened;
 pub(super) const ROBERTA: Family =
     Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
 
-/// The masked-LM head; MPNet was made from the same source.
+/// Tensor names of RoBERTa's masked-LM head, which MPNet shares.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     transform: Some(TransformNames::biased("lm_head.dense", "lm_head.layer_norm")),
     decoder: "lm_head.decoder.weight",
@@ -24,14 +24,14 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     activation: Some(Activation::Gelu),
 };
 
-/// The padding index, with transformers' `RobertaConfig` default.
+/// Id of the padding token, with transformers' `RobertaConfig` default.
 #[derive(Deserialize)]
 struct Padding {
     #[serde(default = "number::<_, 1>")]
     pad_token_id: u32,
 }
 
-/// A config of a family whose positions are counted from the padding index; not checked.
+/// Reads the config of a family whose positions are counted from the padding index. Sizes are not checked.
 fn parse(text: &str) -> Result<Config> {
     let Padding { pad_token_id } = fields(text)?;
     Ok(Config { padding: Some(pad_token_id), ..Config::parse(text)? })
@@ -63,11 +63,11 @@ const MPNET_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// `MPNetEncoder` always has this number of buckets, whatever the config says.
+/// Number of buckets of distances in `MPNetEncoder`, whatever the config says.
 const DISTANCE_BUCKETS: usize = 32;
 
-/// The rows of the embedding of distances, with transformers' `MPNetConfig` default. `MPNetEncoder` takes the first
-/// ones, so that there may be more.
+/// Number of rows in the embedding of distances, with transformers' `MPNetConfig` default. `MPNetEncoder` takes the first
+/// [`DISTANCE_BUCKETS`], so there may be more.
 #[derive(Deserialize)]
 struct Buckets {
     #[serde(default = "number::<_, 32>")]
@@ -109,7 +109,7 @@ struct LongformerConfig {
     attention_window: Windows,
 }
 
-/// Tokens that each token attends to, half of them on either side: one number, or one for each layer.
+/// Number of tokens around each token that it attends to, half of them before it: one number for all layers, or one per layer.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Windows {
@@ -117,7 +117,7 @@ enum Windows {
     OfEach(Vec<usize>),
 }
 
-/// The window of all layers, transformers' `LongformerConfig` default.
+/// Default of `attention_window` in transformers' `LongformerConfig`: one number for all layers.
 fn windows() -> Windows {
     Windows::OfAll(512)
 }
@@ -166,7 +166,7 @@ pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
 }
 
-/// Not [`Config`]'s: the default is another, that of transformers' `XLMRobertaXLConfig`.
+/// Epsilon of layer normalisation; its default, as in transformers' `XLMRobertaXLConfig`, differs from [`Config`]'s.
 #[derive(Deserialize)]
 struct Epsilon {
     #[serde(default = "ten_to_minus::<5>")]
@@ -176,16 +176,16 @@ struct Epsilon {
 const ESM_LAYER: LayerNames =
     LayerNames { attention_norm: "attention.LayerNorm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
 
-/// The frequencies of ESM: their name in transformers 5, in the files that it writes (5.23 leaves a star in it), and in older
-/// files. One layer's serve for all: they are read and not computed because they "may have been saved in float16"
-/// (transformers' `EsmModel.load_hook`).
+/// Names of the tensor of ESM's rotary frequencies: in transformers 5, in the files that it writes (5.23 leaves a star in it),
+/// and in older files. The frequencies of one layer serve for all. They are read and not computed because they "may have been
+/// saved in float16" (transformers' `EsmModel.load_hook`).
 const FREQUENCIES: &[&str] = &[
     "rotary_embeddings.inv_freq",
     "encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
     "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
 ];
 
-/// The keys that transformers' `EsmConfig` adds to [`Config`], with its defaults.
+/// Keys of transformers' `EsmConfig` that [`Config`] lacks or has other defaults for.
 #[derive(Deserialize)]
 struct EsmConfig {
     #[serde(default = "absolute")]

@@ -1,5 +1,5 @@
-//! The encoders of models that write a text by another one: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023),
-//! BART (Lewis et al. 2020) and mBART (Liu et al. 2020). Their decoders were trained through, so that there is no head of their own.
+//! Encoders of sequence-to-sequence models: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023), BART (Lewis
+//! et al. 2020) and mBART (Liu et al. 2020). They were trained through their decoders, so they have no head that predicts tokens.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use crate::model::config::{
 };
 use crate::system::errors::Facts;
 
-/// T5 is pre-norm by the root of the mean square, with a bias for buckets of distances, unscaled scores, and no biases.
+/// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
     model_type: "t5",
     class: "T5",
@@ -53,7 +53,7 @@ const T5_KEYS: &[ConfigKey] = keys! {
     hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true
 };
 
-/// The other keys of transformers' `T5Config`, with its defaults.
+/// Keys of transformers' `T5Config` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct T5Config {
     d_kv: usize,
@@ -66,7 +66,8 @@ struct T5Config {
     initializer_factor: f64,
 }
 
-/// Each matrix begins with the deviation that keeps its products as wide as what goes in (transformers' `T5PreTrainedModel`).
+/// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
+/// variance of its inputs (transformers' `T5PreTrainedModel`).
 fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
     let root = |size: usize| factor / (size as f64).sqrt();
     let of_model = root(config.hidden_size);
@@ -131,7 +132,7 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
     Ok((config, names))
 }
 
-/// The largest distance that may have a bucket of its own: a table of all distances up to it is kept. Models have 128.
+/// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.
 const FURTHEST: usize = 1 << 12;
 
 pub(super) const BART: Family = Family {
@@ -142,7 +143,7 @@ pub(super) const BART: Family = Family {
     ..T5
 };
 
-/// The part of transformers' `BartConfig` that is about the encoder.
+/// Keys of transformers' `BartConfig` that are about the encoder.
 const BART_KEYS: &[ConfigKey] = keys! {
     hidden_size: d_model, num_hidden_layers: encoder_layers, num_attention_heads: encoder_attention_heads,
     intermediate_size: encoder_ffn_dim, hidden_act: activation_function = "gelu", initializer_range: init_std,

@@ -1,4 +1,4 @@
-//! BERTs made smaller: DistilBERT, SqueezeBERT, and those with narrow embeddings, which a linear layer widens.
+//! Smaller BERTs: DistilBERT, SqueezeBERT, and ELECTRA, RemBERT and ALBERT, whose narrow embeddings a linear layer widens.
 
 use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
@@ -36,10 +36,10 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-/// The layer normalisations within layers of SqueezeBERT have no other, whatever the config says.
+/// Epsilon of the layer normalisations within SqueezeBERT's layers, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-/// The keys that transformers' `SqueezeBertConfig` has beside BERT's names, with its defaults.
+/// Keys of transformers' `SqueezeBertConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct SqueezeBertConfig {
     embedding_size: Option<usize>,
@@ -105,14 +105,14 @@ pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { projection, ..names }))
 }
 
-/// The linear layer that widens embeddings, of RemBERT and ALBERT.
+/// Name of the linear layer that widens embeddings in RemBERT and ALBERT.
 const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
 
 #[derive(Deserialize)]
 struct RemBertConfig {
     input_embedding_size: usize,
     output_embedding_size: usize,
-    /// Not [`Config`]'s: the default is another.
+    /// Whether input and output embeddings are tied; unlike in [`Config`], false by default.
     #[serde(default)]
     tie_word_embeddings: bool,
 }
@@ -139,7 +139,7 @@ const ALBERT_LAYER: LayerNames = LayerNames {
     ..SQUEEZEBERT_LAYER
 };
 
-/// The keys that transformers' `AlbertConfig` has beside BERT's names, with its defaults.
+/// Keys of transformers' `AlbertConfig` that [`Config`] lacks, with its defaults.
 #[derive(Deserialize)]
 struct AlbertConfig {
     embedding_size: usize,

@@ -1,4 +1,4 @@
-//! The one table of the families that can be loaded.
+//! Table of all architecture families that can be loaded.
 
 use super::{
     DiscriminatorNames, Family, TokenHeadNames, TransformNames, bert, deberta, gemma, gpt, llama, modernbert,

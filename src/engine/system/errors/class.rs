@@ -3,7 +3,7 @@
 /// The class of a failure. Each has its own exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Any other failure: there is no result.
+    /// Any other failure, without a result.
     Other,
     /// The command line, or a table in its place, is wrong.
     Usage,
@@ -21,9 +21,9 @@ pub enum Class {
 
 struct ClassFacts {
     status: u8,
-    /// Machine-readable name.
+    /// Machine-readable name of the class.
     code: &'static str,
-    /// The trouble in a word or two.
+    /// Description of the failure in a few words.
     about: &'static str,
 }
 
@@ -31,8 +31,8 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// The facts about a class. Temporary trouble has `EX_TEMPFAIL` of sysexits.h, which mailers and schedulers
-    /// understand.
+    /// Exit status, name and description of a class. `Temporary` has `EX_TEMPFAIL` of sysexits.h, known to mailers and
+    /// schedulers.
     const fn facts(self) -> ClassFacts {
         let (status, code, about) = match self {
             Self::Other => (1, "failed", "failed"),

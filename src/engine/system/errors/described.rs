@@ -20,13 +20,13 @@ pub struct Described {
     /// The [class](Class::code), or `interrupted` where a signal ended the run.
     pub code: &'static str,
     pub status: u8,
-    /// The whole message, as it is printed without the option.
+    /// Complete message, as it is printed without `--error-format json`.
     pub message: String,
     /// File that the error is about, if any.
     pub file: Option<String>,
-    /// The line of that file, counted from 1.
+    /// Line of `file`, counted from 1, if known.
     pub line: Option<u64>,
-    /// The unusable value as it was given, shortened if it is long.
+    /// Unusable value as given, if any, shortened if it is long.
     pub value: Option<String>,
     /// The hint that ends the message, if there is one.
     pub hint: Option<String>,

@@ -14,15 +14,15 @@ use crate::system::printable::shortened;
 #[derive(Debug, Default)]
 struct ErrorFact {
     class: Option<Class>,
-    /// The subject of the error: a file, a line, or a line of a file.
+    /// File that the error is about; with `line`, the line in that file.
     file: Option<String>,
     line: Option<u64>,
-    /// Separator before the hint, and the hint.
+    /// Hint for the user, as `(separator before it, text)`.
     hint: Option<(&'static str, String)>,
     /// Command-line option that the error is about.
     option: Option<String>,
     value: Option<String>,
-    /// The whole message with its causes, if it was reworded or got a hint at its end.
+    /// Complete message with its causes, if it was reworded or got a hint at its end.
     words: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl StdError for AnnotatedError {
 }
 
 impl Class {
-    /// The class of an error: the innermost one attached, else `Other`.
+    /// Class of an error: the innermost class attached, else `Other`.
     pub fn of(error: &Error) -> Self {
         facts(error.as_ref()).filter_map(|fact| fact.class).last().unwrap_or(Self::Other)
     }
@@ -57,7 +57,7 @@ impl Class {
 
 type Cause = dyn StdError + 'static;
 
-/// An error and its causes, from the outermost.
+/// Iterates over an error and its causes, from the outermost.
 pub fn causes(error: &Cause) -> impl Iterator<Item = &Cause> {
     let mut next = Some(error);
     iter::from_fn(move || {
@@ -77,8 +77,7 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
     causes(error).filter_map(|cause| Some(&cause.downcast_ref::<AnnotatedError>()?.fact))
 }
 
-/// The file and the line that an error is about: the outermost pair of both, else the outermost of each. JSON errors know their
-/// line.
+/// `(file, line)` that an error is about: the outermost fact with both, else the outermost of each. JSON errors know their line.
 pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
@@ -102,7 +101,7 @@ pub fn value(error: &Cause) -> Option<&str> {
     facts(error).find_map(|fact| fact.value.as_deref())
 }
 
-/// All hints of an error, joined.
+/// All hints of an error, joined; `None` if it has none.
 pub fn hint(error: &Cause) -> Option<String> {
     let hints = facts(error).filter_map(|fact| fact.hint.clone());
     hints.reduce(|(joint, rest), (after, hint)| (after, hint + joint + &rest)).map(|(_, hint)| hint)
@@ -147,12 +146,12 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Puts what cannot be done to a file before the message, and attaches the file.
+    /// Puts `cannot`, the action `what` and the file before the message, and attaches the file.
     fn cannot(self, what: &str, file: impl Display) -> Self::Annotated {
         self.annotate(|error| error.context(format!("cannot {what} `{file}`")).about(file))
     }
 
-    /// Replaces the whole message. Attached facts stay.
+    /// Replaces the complete message, to which `words` is applied. Attached facts stay.
     fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
@@ -181,7 +180,7 @@ pub trait Facts: Sized {
         })
     }
 
-    /// Attaches a hint that stands within the message, not at its end.
+    /// Attaches a hint that the message already contains; the message stays as it is.
     fn hinted(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }

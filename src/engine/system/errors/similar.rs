@@ -1,13 +1,14 @@
 //! The known name most similar to an unknown one, for "did you mean".
 
-/// Likeness below which two names have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
+/// Minimum similarity of a suggested name, from 0 to 1: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
 const ALIKE: f64 = 0.8;
 
-/// The shortest run of letters that two names share by more than chance.
+/// Minimum length of a common substring that is not taken for chance, in characters.
 const SHARED: usize = 3;
 
-/// The known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds typing
-/// slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of `nsubj`.
+/// Finds the known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds
+/// typing slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of
+/// `nsubj`.
 pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();

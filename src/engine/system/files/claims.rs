@@ -20,8 +20,7 @@ pub(super) struct FileId {
 }
 
 impl FileId {
-    /// The identity of a regular file; `None` for pipes and devices, which have no content to lose, and on systems without
-    /// inodes.
+    /// Identity of a regular file; `None` on systems without inodes, and for pipes and devices, which have no content to lose.
     fn of(metadata: &Metadata) -> Option<Self> {
         #[cfg(unix)]
         if metadata.is_file() {
@@ -36,7 +35,7 @@ impl FileId {
 #[derive(Default)]
 struct Claims {
     read: HashSet<FileId>,
-    /// Open outputs; finished outputs are removed.
+    /// Files that open outputs replace; the file of a finished output is removed.
     written: Vec<FileId>,
 }
 
@@ -57,7 +56,7 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Registration of a file that an open output replaces.
+/// Registration of a file that an open output replaces; it ends when dropped.
 #[derive(Debug)]
 pub(super) struct ReplacedFile(Option<FileId>);
 

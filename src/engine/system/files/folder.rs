@@ -1,4 +1,4 @@
-//! Output folders: written beside their place and renamed when complete, so that nobody finds half of one.
+//! Output folders: written under a temporary name beside their path and renamed when complete, so that nobody finds half of one.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -46,8 +46,7 @@ impl OutputFolder {
         Ok(Self { path, temporary })
     }
 
-    /// Writes a file by its path within the folder.
-    /// Fails if it cannot be written, or `write` fails.
+    /// Writes a file at the path `name` within the folder. Fails if it cannot be written, or `write` fails.
     pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
         let created = fs::create_dir_all(folder_of(&path)).and_then(|()| File::create(&path));
@@ -57,8 +56,7 @@ impl OutputFolder {
         whole.cannot("write", shown.display()).class(Class::Output)
     }
 
-    /// Copies a file to a path within the folder.
-    /// Fails if it cannot be read or written.
+    /// Copies a file to the path `name` within the folder. Fails if it cannot be read or written.
     pub fn copy(&self, from: &Path, name: &Path) -> Result<()> {
         self.file(name, |file| {
             let copied = File::open(from).and_then(|mut source| std::io::copy(&mut source, file));
@@ -86,8 +84,7 @@ impl OutputFolder {
     }
 }
 
-/// All files in a folder and its subfolders, by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be
-/// read.
+/// Lists all files below a folder by relative path, sorted; hidden entries are skipped. Fails if a folder cannot be read.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     add_files(folder, Path::new(""), &mut found).cannot("read", folder.display())?;

@@ -1,4 +1,4 @@
-//! Reports compressed by gzip (RFC 1952): whole texts in memory, decompressed within a bound.
+//! Compresses and decompresses reports by gzip (RFC 1952), in memory and within a bound.
 
 use std::io::{self, Read, Write};
 
@@ -13,10 +13,10 @@ use crate::system::errors::{Facts, io_error};
 /// First bytes of gzip data (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Largest ratio of decompressed to compressed bytes, as for partials. Reports have 5 to 10; deflate can reach 1032.
+/// Maximum ratio of decompressed to compressed bytes of a report. Reports have 5 to 10; deflate can reach 1032.
 const LARGEST_RATIO: u64 = 256;
 
-/// Decompressed bytes up to which the ratio is not checked: 1 MiB, which costs nothing.
+/// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked: 1 MiB, which costs nothing.
 const ALWAYS: u64 = 1 << 20;
 
 /// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
@@ -26,8 +26,8 @@ pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Decompresses bytes if they are compressed. Fails if they are damaged, or exceed `most` bytes or 256 times their size;
-/// decompression stops there.
+/// Decompresses gzip data; other bytes are returned unchanged. Fails if the data is damaged, or exceeds `most` bytes or
+/// [`LARGEST_RATIO`]; decompression stops there.
 pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);

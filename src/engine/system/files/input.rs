@@ -1,4 +1,4 @@
-//! Input files: opened in one place, so that no output can overwrite one, and read up to a bound.
+//! Input files: all are opened here, so that no output can overwrite one, and are read up to a bound.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -20,8 +20,8 @@ pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file for reading. No [`Output`](super::output::Output) of this process replaces it afterwards.
-/// Fails if it cannot be opened, is a folder, or is an output of this process; the error does not name the file.
+/// Opens a file for reading. No [`Output`](super::output::Output) of this process replaces it afterwards. Fails if it cannot be
+/// opened, is a folder, or is an output of this process; the error does not name the file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -40,8 +40,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path)
 }
 
-/// Standard input. If it is a file, no output of this process replaces it from now on.
-/// Fails if it is an output of this process.
+/// Returns standard input. If it is a file, no output of this process replaces it from now on. Fails if it is such an output.
 pub fn stdin() -> io::Result<io::Stdin> {
     let stdin = io::stdin();
     #[cfg(unix)]
@@ -55,8 +54,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
     Ok(stdin)
 }
 
-/// Reads a file of at most `most` bytes. Fails as [`open`], or if it cannot be read, is longer (at most `most` bytes are read
-/// then) or is a git LFS pointer.
+/// Reads at most `most` bytes of a file. Fails as [`open`], if it cannot be read or is longer, or if it is a git LFS pointer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
@@ -68,15 +66,13 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file that another program named; a pipe is refused, since nobody may ever write to it. Fails as [`read`], or if it is
-/// no regular file.
+/// Reads a file that another program named. Fails as [`read`], or if it is no regular file, such as a pipe without a writer.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     open_regular(path).map(drop)?;
     read(path, most)
 }
 
-/// As [`read`], for a file of UTF-8.
-/// Fails as [`read`], or if it is not UTF-8.
+/// Reads a UTF-8 file of at most `most` bytes. Fails as [`read`], or if it is not UTF-8.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
     text(read(path, most)?)
 }
@@ -88,7 +84,7 @@ pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
 }
 
-/// Decodes text. Fails if the bytes are not UTF-8; the error names the first wrong byte.
+/// Decodes UTF-8. Fails if the bytes are not UTF-8; the error names the first wrong byte.
 pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
@@ -99,7 +95,7 @@ pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     })
 }
 
-/// The error of a file of more than `most` bytes.
+/// Makes the error for a file of more than `most` bytes.
 pub fn too_long(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes, the most that is read of it"))
 }

@@ -1,6 +1,6 @@
-//! Output files: opened before the work begins, written beside their place and renamed when complete. An incomplete file has a
-//! temporary name ([`is_temporary`]), and is locked while its process lives. The leftover of a killed process is removed by the
-//! next process that writes to the folder.
+//! Output files: opened before the work begins, written in the folder of their path, and renamed when complete. An incomplete
+//! file has a temporary name ([`is_temporary`]), and is locked while its process lives. The leftover of a killed process is
+//! removed by the next process that writes to the folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -24,7 +24,7 @@ pub struct Output {
     file: BufWriter<File>,
     /// The temporary file and the final path; `None` for a device or a pipe, which is written directly.
     rename: Option<(TempPath, PathBuf)>,
-    /// The existing file, which may not be read meanwhile.
+    /// Registration of the existing file, which this process may not read meanwhile.
     _replaced: Option<ReplacedFile>,
 }
 
@@ -58,8 +58,7 @@ impl Output {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file), rename, _replaced: replaced })
     }
 
-    /// Writes all of `bytes`.
-    /// Fails if they cannot be written.
+    /// Writes all of `bytes`. Fails if they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).cannot("write", self.path.display()).class(Class::Output)
     }
@@ -71,7 +70,7 @@ impl Output {
     }
 
     /// Moves the written file to its path. Fails if it does not reach the disk, cannot be renamed, or the existing file was read
-    /// meanwhile; the existing file then stays.
+    /// meanwhile. On failure, the existing file stays.
     pub fn commit(self) -> Result<()> {
         let path = self.path.clone();
         self.committed().cannot("write", path.display()).class(Class::Output)
@@ -113,13 +112,13 @@ pub fn claim_stdout() {
     }
 }
 
-/// Text of an earlier output that will be overwritten, if it exists; it is no input. Fails if it cannot be read, is longer than
-/// `most` bytes or is not UTF-8.
+/// Reads the text of an earlier output that will be overwritten; `None` if it does not exist. It does not count as an input.
+/// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
 pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
     earlier_bytes(path, most)?.map(input::text).transpose()
 }
 
-/// Bytes of an earlier output, if it exists. Fails if it cannot be read or is longer than `most` bytes.
+/// Reads the bytes of an earlier output; `None` if it does not exist. Fails if it cannot be read or is longer than `most` bytes.
 pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     match open_earlier(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -127,7 +126,7 @@ pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Opens an earlier output, which is a regular file: opening a pipe would wait for a writer.
+/// Opens an earlier output. Fails if it is no regular file: opening a pipe would wait for a writer.
 fn open_earlier(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let error = anyhow!("it is no file").hint("remove it, or name another place");
@@ -149,7 +148,7 @@ pub fn earlier_sha256(path: &Path) -> Option<String> {
     }
 }
 
-/// The file that writing to `path` changes: one path for all spellings. A link stays, and its target is written.
+/// Resolves `path` to the file that writing to it changes: one path for all spellings. A link stays, and its target is written.
 pub fn destination(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
         let target = match (fs::read_link(path), path.parent()) {
@@ -174,7 +173,8 @@ pub fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(PREFIX.as_bytes()) && name.ends_with(SUFFIX.as_bytes())
 }
 
-/// Builder of files or folders with permissions `mode`, reduced by the umask; tempfile's own default is private to the user.
+/// Builder of temporary files or folders with permissions `mode`, reduced by the umask; tempfile's own default is private to the
+/// user.
 pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -184,7 +184,8 @@ pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// A new empty file in the folder of `target`, with the permissions that any new file would have.
+/// Creates an empty temporary file in the folder of `target`, with the permissions that any new file would have. Fails if the
+/// folder is missing or cannot be written to.
 fn beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = folder_of(target);
     if !folder.is_dir() {
@@ -206,7 +207,7 @@ fn beside(target: &Path) -> Result<(File, TempPath)> {
     }
 }
 
-/// The error of a folder in which no file can be created; it omits the temporary name.
+/// Makes the error for a folder in which no file can be created; it omits the temporary name that `error` has.
 pub(super) fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
     // `tempfile` ends its message with the path, and does not give the error without it.
     let words = error.to_string();
@@ -214,7 +215,7 @@ pub(super) fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("no file can be made in the folder `{}`: {cause}", folder.display())
 }
 
-/// Removes outputs of processes that have ended. A file that cannot be removed does not stop the writing.
+/// Removes the incomplete outputs of ended processes from a folder. A file that cannot be removed is ignored.
 fn remove_leftovers(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let regular = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());

@@ -1,5 +1,6 @@
-//! Available memory, so that larger needs are refused before allocation. On Linux it is the least of free memory and the rest of
-//! the limits of the container (cgroup) and of the process (`ulimit -v`). On other systems only `--memory` bounds it.
+//! Available memory, so that larger needs are refused before allocation. On Linux it is the minimum of free memory and of the
+//! bytes left under the limits of the container (cgroup) and of the process (`ulimit -v`). On other systems only `--memory`
+//! bounds it.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Error, Result, anyhow};
 
-/// Bytes that are never refused: a system with less free memory can swap them in.
+/// Memory need that is never refused, in bytes: a system with less free memory can swap.
 const SMALL: u64 = 64 << 20;
 
 /// Memory limit by `--memory`, in bytes; 0 without one.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// Limits the process to `bytes`, whatever the system says.
+/// Limits the memory of the process to `bytes`, whatever the system reports as free.
 pub fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// The bytes that the process may still take; `None` if unknown.
+/// Bytes of memory that the process may still take; `None` if unknown.
 pub fn available() -> Option<u64> {
     match LIMIT.load(Ordering::Relaxed) {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
@@ -36,12 +37,12 @@ pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
 }
 
-/// Whether `needed` bytes exceed `free`; small needs never do.
+/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most [`SMALL`] never is.
 pub fn is_too_much(needed: u64, free: u64) -> bool {
     needed > free && needed > SMALL
 }
 
-/// The error of a need that exceeds `free` bytes, without a hint.
+/// Makes the error that `what` needs `needed` bytes and only `free` are free, without a hint.
 pub fn too_much(needed: u64, free: u64, what: &str) -> Error {
     anyhow!("{what} needs about {} of memory, and {} are free", in_words(needed), in_words(free))
 }
@@ -56,14 +57,14 @@ pub fn in_words(bytes: u64) -> String {
     if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
-/// The bytes under a key of a `/proc` file, which has units of 1024.
+/// Value of a key in a `/proc` file, in bytes; the file has units of 1024. `None` if it lacks the key.
 fn kilobytes(file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// Bytes left under `ulimit -v` (`proc_pid_limits(5)`).
+/// Bytes of address space left under `ulimit -v` (`proc_pid_limits(5)`).
 fn left_of_address_space() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
@@ -71,13 +72,13 @@ fn left_of_address_space() -> Option<u64> {
     Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
 }
 
-/// Names in a control group: the files of its limit and its usage, and the key of reclaimable memory in `memory.stat`.
+/// Names in a control group: `[file of its limit, file of its usage, key of reclaimable memory in memory.stat]`.
 type GroupFiles = [&'static str; 3];
 
-/// cgroup version 2 (cgroups(7), `memory.max`).
+/// Names in cgroup version 2 (cgroups(7), `memory.max`).
 const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
 
-/// cgroup version 1.
+/// Names in cgroup version 1.
 const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Bytes left in the tightest control group of the process; a container is a control group.
@@ -97,7 +98,7 @@ fn left_of_groups() -> Option<u64> {
     left.min()
 }
 
-/// Bytes left in a group and its ancestors up to `root`.
+/// Bytes left in the tightest control group among `path` and its ancestors up to `root`; reclaimable memory counts as left.
 fn left_of(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();

@@ -1,6 +1,6 @@
-//! The instruction set of this machine, among those that the program is compiled for.
+//! Vector instruction set of this machine.
 
-/// The widest vector instructions for matrix products on this machine; `gemm` makes this choice at run time.
+/// Name of the widest vector instructions for matrix products on this machine; `gemm` makes this choice at run time.
 pub fn path() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {

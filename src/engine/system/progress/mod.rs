@@ -10,17 +10,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::printable::one_line;
 use super::terminal::say;
 
-/// Interval at which a bar moves without progress.
+/// Interval at which a progress bar is redrawn without progress.
 const TICK: Duration = Duration::from_millis(120);
 
-/// A spinner with a message, while something takes its time.
+/// Shows a spinner with a message, for a step of unknown duration.
 pub fn step(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
     keep_moving(&bar);
     bar
 }
 
-/// A thread redraws a visible bar between updates.
+/// Makes a thread redraw a visible bar between updates.
 fn keep_moving(bar: &ProgressBar) {
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
@@ -29,19 +29,19 @@ fn keep_moving(bar: &ProgressBar) {
 
 /// A listener for the progress of downloads, one file after the other. Methods do nothing by default.
 pub trait DownloadProgress {
-    /// A file of `bytes` bytes begins (0: the server did not say how many).
+    /// Called when a file of `bytes` bytes begins (0: the server did not tell the size).
     fn start(&self, _file: &str, _bytes: u64) {}
     fn advance(&self, _bytes: u64) {}
-    /// The download ended, complete or not.
+    /// Called when the download of a file ends, complete or not.
     fn finish(&self) {}
-    /// A note for the user meanwhile, such as the reason of a pause.
+    /// Called with a note for the user, such as the reason of a pause.
     fn note(&self, _text: &str) {}
 }
 
-/// No listener.
+/// Listener that ignores all progress.
 impl DownloadProgress for () {}
 
-/// Downloads, one bar per file.
+/// Progress bars of downloads, one per file.
 #[derive(Default)]
 pub struct Downloads(RefCell<Option<ProgressBar>>);
 

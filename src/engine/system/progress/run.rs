@@ -1,4 +1,4 @@
-//! The progress of a run: one bar for all passes, each with an estimate of its work in tokens through all layers. The size of the
+//! Progress of a run: one bar for all passes, each with an estimate of its work in tokens through all layers. The size of the
 //! corpus is known after the first pass. Before, it is estimated by the share of bytes or sentences read.
 
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use crate::system::terminal::say;
 
 const STEPS: u64 = 1000;
 
-/// The amount of text in a pass.
+/// Amount of text in a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkExtent {
-    /// The whole corpus.
+    /// All sentences of the corpus.
     Corpus,
     /// This many sentences of the corpus, or all if it has fewer.
     Sample(f64),
@@ -29,7 +29,7 @@ pub enum WorkExtent {
 pub struct PassWork {
     pub name: String,
     pub extent: WorkExtent,
-    /// How often each token goes through all layers.
+    /// Number of times that each token goes through all layers.
     pub factor: f64,
 }
 
@@ -60,7 +60,7 @@ struct State {
     /// Number of the current pass, from 1.
     number: usize,
     count: usize,
-    /// Work of all finished passes.
+    /// Work of all finished passes, in tokens through all layers.
     done: f64,
     tokens: f64,
     /// Size of the corpus, known once a pass over it has ended.
@@ -85,7 +85,7 @@ impl PassWork {
 }
 
 impl Current {
-    /// Finished share of the current pass, if it can be estimated.
+    /// Finished share of the current pass, from 0 to 1; `None` if it cannot be estimated.
     fn share(&self, corpus: Option<Size>) -> Option<f64> {
         let known = match self.work.extent {
             WorkExtent::Tokens(tokens) => Some(tokens),
@@ -109,7 +109,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Finished share of all passes, if it can be estimated.
+    /// Finished share of all passes, from 0 to 1; `None` if it cannot be estimated.
     fn share(&self) -> Option<f64> {
         let (mut done, mut left, mut corpus) = (self.done, 0.0, self.corpus);
         if let Some(current) = &self.current {
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// The line beside the bar, `elapsed` after the run began.
+    /// Text beside the progress bar, `elapsed` after the run began.
     fn words(&self, elapsed: Duration) -> String {
         let speed = self.tokens / elapsed.as_secs_f64().max(1e-3);
         let left = self.share().filter(|share| *share > 0.0).map_or_else(String::new, |share| {
@@ -174,7 +174,7 @@ impl RunProgress {
         keep_moving(&self.bar);
     }
 
-    /// Counts the next pass, which may first need unplanned ones.
+    /// Increments the number of the current pass. Other passes that it needs first are not counted.
     pub fn next_pass(&self) {
         self.state().number += 1;
     }
@@ -184,7 +184,7 @@ impl RunProgress {
         self.state().planned.pop_front();
     }
 
-    /// Begins the sequences of a pass, or of another pass that it needs first.
+    /// Begins counting the sequences of a pass, or of another pass that it needs first.
     pub fn begin(&self, work: PassWork, measure: Measure) {
         self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
@@ -208,7 +208,7 @@ impl RunProgress {
         }
     }
 
-    /// Ends the sequences of [`RunProgress::begin`]. The bar disappears when no pass is planned.
+    /// Ends the count that [`RunProgress::begin`] began. The bar disappears if no further pass is planned.
     pub fn finish_pass(&self) {
         let mut state = self.state();
         state.finish_pass();

@@ -82,7 +82,8 @@ struct Comments {
     text: Option<String>,
 }
 
-/// Reads a comment line into `file` or `names`; true if it begins a document.
+/// Parses a comment line into `file` or `names`; true if it begins a document. Fails on CoNLL-U Plus, or on an unusable
+/// `# family` or `# global.generated`.
 fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<bool> {
     let text = line.trim_start_matches('#');
     let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
@@ -171,7 +172,7 @@ fn ensure_column(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name.
+/// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name; `None` if it is missing.
 fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
     let value = columns[NAMED.into_iter().find(|(known, _)| *known == column)?.1];
@@ -205,12 +206,12 @@ fn given(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }
 
-/// Whether `id` is two numbers joined by `joint`.
+/// Whether `id` is two numbers joined by `joint`, as `3-4` or `5.1`.
 fn is_pair(id: &str, joint: char) -> bool {
     id.split_once(joint).is_some_and(|(a, b)| [a, b].iter().all(|n| n.parse::<u32>().is_ok()))
 }
 
-/// ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
+/// Number of columns: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
 
 #[derive(Default)]
@@ -220,7 +221,7 @@ struct Surface {
 }
 
 impl Surface {
-    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word.
+    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word's number.
     fn multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
@@ -254,7 +255,7 @@ impl Surface {
         Ok(())
     }
 
-    /// The written text: `text` if it contains the pieces from left to right, else the pieces joined.
+    /// Written text of a sentence: `text` if it has all words from left to right, else the forms joined as `SpaceAfter=No` says.
     fn written(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let aligned = text.and_then(|text| Written::aligned(text, &forms, &self.pieces).ok());
@@ -279,7 +280,7 @@ fn noted_links<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Op
     }
 }
 
-/// Adds the links in a word's DEPS or MISC `value`; the sentence has `words` words.
+/// Adds the links in a word's DEPS or MISC `value` to `sets`; the sentence has `words` words. Fails if the value is malformed.
 fn add_links(
     sets: &mut Vec<LinkSet>,
     from: Option<&LinksFrom>,
@@ -297,8 +298,8 @@ fn add_links(
     Ok(())
 }
 
-/// Parses the link targets in a word's DEPS or MISC value, each with its type name. An empty node is `None`; a root has no
-/// target.
+/// Parses a word's DEPS or MISC value into link targets. Each is a word number, counted from 1 (`None`: an empty node), and a
+/// link type. A root gives no target.
 fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, found: &str, expected: &str| {
         anyhow!("{column} has `{}`: expected {expected}", excerpt(found)).of_value(found)

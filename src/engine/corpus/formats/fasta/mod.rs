@@ -1,7 +1,7 @@
 //! FASTA, the format of protein sequences (Pearson & Lipman 1988): one record is one sentence, and its residues are the text.
 //!
 //! A record is a line `>id description` and the lines up to the next header. Lower case, which marks regions of low complexity or
-//! insertions, is read as capitals. Gaps (`-`, `.`) are dropped, as is the stop of a translation (`*`) at its end.
+//! insertions, is read as capitals. Gaps (`-`, `.`) are dropped, as is a stop (`*`) at the end of a protein.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::system::printable::excerpt;
 #[cfg(test)]
 mod tests;
 
-/// The first characters of headers and of comments.
+/// First character of a header line and, as `COMMENT`, of a comment line.
 const HEADER: char = '>';
 const COMMENT: char = ';';
 
@@ -34,7 +34,7 @@ pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>>
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
-/// Finds the next header: its place, and its id, the first word after `>`.
+/// Finds the next header line: its location, and its id, the first word after `>`. `None` at the end of the file.
 fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() || line.starts_with(COMMENT) {

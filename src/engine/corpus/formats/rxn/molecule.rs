@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// Most atoms on one side of a reaction. Colour refinement takes up to one round per atom of the longest chain, so its time is
-/// quadratic: a chain of 4,096 takes half a second. The largest reactions of patents have some hundred.
+/// Maximum number of atoms on each side of a reaction. Colour refinement takes up to one round per atom of the longest chain, so
+/// its time is quadratic: a chain of 4,096 takes half a second. The largest reactions of patents have some hundred.
 pub(super) const MAX_ATOMS: usize = 4096;
 
 /// Atoms that may stand without brackets, with the valences that imply their hydrogens (`OpenSMILES`, 3.1.5).
@@ -27,7 +27,7 @@ const ORGANIC: [(&str, &[u32]); 10] = [
 
 const AROMATIC: &str = "bcnops";
 
-/// A molecule, or several side by side.
+/// One molecule, or several separated by `.`.
 #[derive(Default)]
 pub(super) struct Molecule {
     pub tokens: Vec<SmilesToken>,
@@ -50,12 +50,12 @@ impl SmilesToken {
 pub(super) struct Atom {
     /// Element symbol, capitalised for aromatic atoms too (`C` for `c`).
     pub element: Box<str>,
-    /// Atom number of the reaction's mapping; `0` marks an unmapped atom.
+    /// Atom number in the reaction's atom mapping; `None` or 0 for an unmapped atom.
     number: Option<u32>,
     is_aromatic: bool,
     charge: i32,
     isotope: u32,
-    /// Hydrogens written in brackets; `None` where bonds imply them.
+    /// Number of hydrogens written in brackets; `None` for an atom without brackets, where bonds imply it.
     hydrogens: Option<u32>,
     is_chiral: bool,
 }
@@ -89,7 +89,7 @@ impl Bond {
         })
     }
 
-    /// Valence that the bond takes. All aromatic bonds of an atom together take one more, which is not counted here.
+    /// Valence that the bond takes from either atom. All aromatic bonds of an atom together take one more, not counted here.
     fn valence(self) -> u32 {
         match self {
             Self::Any => 0,
@@ -110,7 +110,8 @@ struct Reading {
 }
 
 impl Molecule {
-    /// Adds the atoms of a SMILES, which begins after `before` bytes of the line. The error names the character.
+    /// Parses a SMILES, after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the error names the
+    /// character.
     pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = Reading::default();
@@ -132,7 +133,7 @@ impl Molecule {
         Ok(())
     }
 
-    /// Reads the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns the token's bytes.
+    /// Parses the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns its length in bytes.
     fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
@@ -215,7 +216,7 @@ impl Molecule {
         valences
     }
 
-    /// Drops brackets, from token `first` on, that without the atom number only repeat what bonds imply.
+    /// Drops the brackets of each atom, from token `first` on, that without its atom number only repeat what bonds imply.
     fn drop_needless_brackets(&mut self, first: usize) {
         let valences = self.valences();
         for token in &mut self.tokens[first..] {
@@ -258,7 +259,7 @@ impl Molecule {
     }
 }
 
-/// Numbers the distinct values: the number of each value, and how many are distinct.
+/// Numbers distinct values as they occur first. Returns the number of each value, and the count of distinct values.
 fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
     let mut known = HashMap::new();
     let numbers = values.map(|value| {
@@ -268,8 +269,9 @@ fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<us
     (numbers.collect(), known.len())
 }
 
-/// Implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs brackets.
-/// Hydrogens fill the smallest sufficient valence. An aromatic atom uses one more, and only its first valence counts.
+/// Number of implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs
+/// brackets. Hydrogens fill the smallest sufficient valence. In an aromatic atom, one more unit is taken, and only the first
+/// valence counts.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
@@ -290,7 +292,7 @@ fn capitalised(symbol: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// Parses the text within brackets: the atom, and its token without the atom number. `None` if it is no atom.
+/// Parses the text within brackets into the atom and its token without the atom number (`[Na+]`). `None` if it is no atom.
 fn bracket_atom(text: &str) -> Option<(Atom, String)> {
     if !text.is_ascii() {
         return None;

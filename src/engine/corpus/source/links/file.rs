@@ -29,7 +29,7 @@ pub struct LinkFile {
     pub path: Arc<str>,
     digest: NamedDigest,
     pub(super) types: Vec<Box<str>>,
-    /// Index into `links` by sentence id, and (`numbers`) by the sentence's number in the corpus, counted from 0.
+    /// Index into `links` by sentence id (`ids`), and by sentence number in the corpus, counted from 0 (`numbers`).
     pub(super) ids: HashMap<Box<str>, usize>,
     pub(super) numbers: HashMap<u64, usize>,
     pub(super) links: Vec<Vec<Row>>,
@@ -41,16 +41,16 @@ pub(super) struct Row {
     pub from: u32,
     pub to: u32,
     pub line: u32,
-    /// Index into the types of the file.
+    /// Index into [`LinkFile::types`].
     pub kind: u8,
 }
 
-/// A file by its name and its content.
+/// Identity of an input file: its name, and the SHA-256 of its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedDigest {
-    /// Name without folders.
+    /// Name of the file, without folders.
     pub name: String,
-    /// SHA-256 of its bytes as they are stored.
+    /// SHA-256 of the bytes of the file as stored, in lower-case hexadecimal.
     #[schemars(extend("pattern" = "^[0-9a-f]{64}$"))]
     pub sha256: String,
 }
@@ -67,7 +67,8 @@ impl NamedDigest {
 }
 
 impl LinkFile {
-    /// Reads a file, decompressed by its extension. Fails if a line is no link; the error names the line.
+    /// Reads a file of links, decompressed by its extension. Fails if it cannot be read, has no link, or has a line that is not a
+    /// link; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
         opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
@@ -100,7 +101,7 @@ impl LinkFile {
         &self.digest
     }
 
-    /// Types with a single line, unless the file has only one type.
+    /// Link types that occur in only one line; empty if the file has only one type.
     pub fn single_types(&self) -> Vec<&str> {
         let mut lines = vec![0_u64; self.types.len()];
         self.links.iter().flatten().for_each(|row| lines[usize::from(row.kind)] += 1);
@@ -160,7 +161,7 @@ impl RowReader {
     }
 }
 
-/// Parses a sentence number, `#5`; `None` for an id.
+/// Parses a sentence number, `#5`; `None` if `sentence` is an id.
 pub(super) fn number_named(sentence: &str) -> Option<u64> {
     let digits = sentence.strip_prefix('#')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
@@ -200,7 +201,7 @@ impl LinkColumns {
         Ok(Self { separator, places })
     }
 
-    /// The fields of a row, in the order of [`COLUMNS`].
+    /// Splits a line into its fields, in the order of [`COLUMNS`]. Fails if their number is wrong.
     fn row<'a>(&self, line: &'a str) -> Result<[Cow<'a, str>; COLUMNS.len()]> {
         let mut fields = fields(line, self.separator)?;
         let count = fields.len();

@@ -33,18 +33,18 @@ pub struct LinkOptions {
     pub types: LinkTypeOptions,
 }
 
-/// The sources of links beside the corpus, as a report names them.
+/// Sources of links other than the corpus, as a report names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSources {
-    /// The file of links; absent if there is none.
+    /// File of links (`--links`); absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NamedDigest")]
     pub file: Option<NamedDigest>,
-    /// The file of rules; absent if there is none.
+    /// File of link rules (`--link-rules`); absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NamedDigest")]
     pub rules: Option<NamedDigest>,
-    /// Properties of types that options set.
+    /// Properties of link types that options set.
     #[serde(flatten)]
     pub types: LinkTypeOptions,
 }
@@ -56,7 +56,7 @@ impl LinkSources {
 }
 
 impl LinkOptions {
-    /// The sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
+    /// Link sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
             file: self.file.as_ref().map(|file| file.digest().clone()),
@@ -65,33 +65,33 @@ impl LinkOptions {
         }
     }
 
-    /// The word columns to read: those requested by the run, then those that rules need.
+    /// Names of the word columns to read: first the columns requested by the run, then the columns that rules need.
     pub(super) fn columns(&self, requested: &[String]) -> Vec<String> {
         let of_rules = self.rules.iter().flat_map(|rules| &rules.columns);
         requested.iter().chain(of_rules).cloned().collect()
     }
 
-    /// Whether any source or option must be checked against the whole corpus.
+    /// Whether a file of links, rules or type options are given, which must be checked against the complete corpus.
     pub fn are_beside(&self) -> bool {
         !self.sources().is_empty()
     }
 }
 
-/// The outside links of a corpus while it is read, and which of them its sentences have received.
+/// Links from a file or from rules while a corpus is read, and a record of the ones that were used.
 #[derive(Default)]
 pub(super) struct LinksBeside {
     options: LinkOptions,
     met: Vec<Option<Origin>>,
     made: Vec<usize>,
-    /// Number of a word's requested columns; columns for rules follow.
+    /// Number of columns that the run requested of each word; columns for rules follow them.
     requested: usize,
-    /// Number of sentences read, and whether any has an id.
+    /// Number of sentences read; `has_ids` tells whether any has an id.
     sentences: u64,
     has_ids: bool,
 }
 
 impl LinksBeside {
-    /// A word's `requested` columns precede its columns for rules.
+    /// Starts before the first sentence; a word's first `requested` columns are not for rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
@@ -107,7 +107,7 @@ impl LinksBeside {
         self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
     }
 
-    /// Adds a sentence's outside links; `number` is its number in the whole corpus, `format` the format of its file.
+    /// Adds the file's and the rules' links to a sentence; `number` is its number in the corpus, `format` its file's format.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -167,7 +167,7 @@ impl LinksBeside {
         Ok(())
     }
 
-    /// Fails if the corpus, read whole, lacks a type that options name or a sentence that has links.
+    /// Fails if the corpus, read to its end, lacks a link type that options name, or a sentence in the file of links.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };

@@ -29,10 +29,10 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::excerpt;
 
-/// The longest file, 1 MiB: a rule has a hundred bytes.
+/// Maximum size of a rule file, 1 MiB: a rule has about a hundred bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The largest compiled pattern, 1 MiB: a class of all letters of Unicode has some ten kilobytes.
+/// Maximum size of a compiled regular expression, 1 MiB: a class of all Unicode letters has about ten kilobytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
@@ -42,7 +42,7 @@ pub struct LinkRules {
     pub path: Arc<str>,
     digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
-    /// Names of the annotations that words keep for the rules alone.
+    /// Names of the word annotations that are read for the rules alone.
     pub(super) columns: Vec<String>,
 }
 
@@ -52,14 +52,14 @@ pub(super) struct Rule {
     pub line: u64,
     from: Vec<WordCondition>,
     to: Vec<WordCondition>,
-    /// Annotations that must be equal in both words.
+    /// Annotations that must be equal in source and target.
     same: Vec<WordKey>,
     side: Option<RuleSide>,
     within: usize,
     nearest: bool,
 }
 
-/// The side of a target, as seen from its source.
+/// Side of the source on which a target stands: before it (`Left`) or after it (`Right`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleSide {
     Left,
@@ -74,7 +74,7 @@ enum WordKey {
     Relation,
     Class,
     Feature(String),
-    /// One of [`LinkRules::columns`].
+    /// Index into [`LinkRules::columns`].
     Column(usize),
 }
 
@@ -96,7 +96,7 @@ struct Fault {
 }
 
 impl LinkRules {
-    /// Reads a file of rules. Fails if a rule is malformed; the error names the line.
+    /// Reads a file of link rules. Fails if it cannot be read, or if a rule is malformed; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
@@ -119,7 +119,9 @@ impl LinkRules {
 }
 
 impl Rule {
-    /// Adds the rule's links to a sentence and returns their number; `first` is a word's first column for rules.
+    /// Adds the rule's links to a sentence and returns their number; `first` is the index of the first rule column in
+    /// [`Annotation::requested`](crate::corpus::Annotation::requested). Fails on running text, or if there are too many links or
+    /// word pairs.
     pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
@@ -196,7 +198,8 @@ impl WordKey {
         }
     }
 
-    /// The value of a word; its columns for rules begin at `first`.
+    /// Value of the annotation `self` of a word; `None` if it is missing. `first` is the index of the word's first column for
+    /// rules.
     fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
         let annotation = &word.annotation;
         match self {
@@ -321,7 +324,7 @@ fn no_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
 }
 
-/// Adds the conditions of a table to `found`, their names prefixed by `prefix`: TOML reads `feats.Case` as a table in a table.
+/// Adds the conditions of a TOML table to `found`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
 fn conditions(
     prefix: &str,
     table: &DeTable<'_>,
