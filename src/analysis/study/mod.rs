@@ -1,4 +1,4 @@
-//! A study: one question asked of every head.
+//! A study: one question asked of every attention head.
 
 pub mod aim;
 pub mod card;
@@ -62,7 +62,8 @@ pub trait AnyStudy: Sync {
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes over a task's items if the run has a task, else the others; where the study has one kind, that kind.
+    /// The passes over a task's items if the run has a task, else the other passes. A study with only one of these kinds has
+    /// that one.
     fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());

@@ -1,4 +1,4 @@
-//! One metric of every head by block of sentences, for rank correlations with the metric of another study.
+//! One metric of every attention head by block of sentences, for rank correlations with the metric of another study.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 
-/// The sums of a metric whose denominators are equal for all heads.
+/// Sums by block of a metric whose denominators are equal for all heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByBlock {
-    /// `[layers * heads]`
+    /// Numerators of each head by block, `[layers * heads]`.
     numerators: Vec<PerBlock>,
     denominators: PerBlock,
 }
@@ -28,14 +28,14 @@ pub struct RankCorrelation {
 }
 
 impl ByBlock {
-    /// `numerator(head, block)`, with the head's place, and `denominator(block)`.
+    /// Computes the sums from `numerator(head, block)`, with the head's index, and `denominator(block)`.
     pub fn new(heads: usize, numerator: impl Fn(usize, usize) -> f64, denominator: impl Fn(usize) -> f64) -> Self {
         let of_head = |head: usize| std::array::from_fn(|block| numerator(head, block));
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// Rank correlation of this metric over the blocks of one parity with `other` over the other parity, averaged over both ways.
-    /// Over the same blocks, the two metrics would share sampling noise.
+    /// Rank correlation of this metric over the blocks of one parity with `other` over the blocks of the other parity, averaged
+    /// over both ways. Over the same blocks, the two metrics would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so their order is that of the numerators.
         let fold = |of: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {

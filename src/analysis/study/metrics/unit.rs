@@ -15,7 +15,7 @@ pub enum Unit {
     Tokens,
 }
 
-/// A value for each unit.
+/// A value for each unit of numbers (shares, nats, tokens).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerUnit<T> {
     /// Value for shares and other pure numbers of their size.

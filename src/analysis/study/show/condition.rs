@@ -8,7 +8,7 @@ use anyhow::{Error, Result, anyhow};
 use super::table::{Cell, Table};
 use crate::system::errors::Facts;
 
-/// A condition on the cells of a column: the column, a relation, and the value on its right side.
+/// A condition on the cells of a column: the column, a comparison sign, and the value on its right side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: String,
@@ -17,10 +17,10 @@ pub struct Condition {
     value: String,
 }
 
-/// A relation: its sign, and the orderings that it admits.
+/// A comparison sign, and whether it admits an ordering of cell and value.
 type Relation = (&'static str, fn(Ordering) -> bool);
 
-/// All relations; `>=` and `<=` stand before their prefixes `>` and `<`.
+/// All comparison signs; `>=` and `<=` stand before their prefixes `>` and `<`.
 const RELATIONS: [Relation; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
@@ -80,8 +80,7 @@ impl Condition {
 }
 
 impl Table {
-    /// The rows that meet all conditions.
-    /// Fails if the table lacks a column, or a condition does not fit its cells.
+    /// Keeps the rows that meet all conditions. Fails if the table lacks a column, or a condition does not fit its cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
             let place = self.place_of(&condition.column)?;
