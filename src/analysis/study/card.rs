@@ -14,8 +14,7 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// `(aim, metric)` of a label, where the metric is the mean of the aim over the corpus. The metric is `None` if the label's
-/// score is that mean.
+/// `(aim, metric)` of a label; the metric is the aim's mean over the corpus, or `None` if the label's score is that mean.
 pub type AimOfLabel = (Aim, Option<String>);
 
 #[derive(Clone, Copy)]
@@ -44,8 +43,7 @@ pub struct Card {
     pub of_decoders: bool,
     /// Whether the study, though off by default, runs on a decoder unless it is switched off.
     pub on_decoders: bool,
-    /// Whether the study accepts a checkpoint that was saved without some attention heads. These heads have no numbers and are
-    /// counted nowhere.
+    /// Whether the study accepts a checkpoint saved without some heads: these have no numbers and are counted nowhere.
     pub allows_absent_heads: bool,
     /// Whether the study removes heads, so that `--removal` (the stand-in for a removed head's output) concerns it.
     pub removes_heads: bool,
@@ -53,12 +51,12 @@ pub struct Card {
     pub takes: &'static [TaskKind],
     /// Whether the study needs direct effects on logits, which not all models have.
     pub of_direct_effects: bool,
-    /// The study's need for the count of each token in the whole corpus before any pass begins.
+    /// Whether the study needs the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
-    /// Kinds of controls under which the study also runs.
+    /// Kinds of controls in which the study also runs.
     pub controls: &'static [ControlKind],
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
-    /// Lower and upper bound of a metric, by its name, for the schema of the report.
+    /// Lower and upper bound of a metric, given its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 except for rounding: its intervals and tests are on the logit scale.
     pub is_share: fn(&str) -> bool,
@@ -75,7 +73,7 @@ pub struct Card {
     pub verdicts: &'static [VerdictRule],
     /// Returns the aim of a label that a single sentence can show, with its metric ([`AimOfLabel`]); `None` for other labels.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
-    /// Terms other than labels and metrics, in the order in which a reader of the summary meets them.
+    /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// Names of figures, as `headscope export --figure` takes them; a figure of one head has a name that ends with `:HEAD`.
@@ -144,7 +142,7 @@ impl Card {
     }
 }
 
-/// Whether a study uses the counts of the tokens of a whole corpus.
+/// Whether a study uses the counts of each token in the whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     Unused,
@@ -154,11 +152,11 @@ pub enum Counts {
     Needed,
 }
 
-/// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
+/// A limit of the conclusions from labels. docs/LIMITS.md has the argument and the full references.
 pub struct Caveat {
     pub id: &'static str,
     pub text: &'static str,
-    /// The subject of the caveat, by which caveats are ordered.
+    /// Subject of the caveat; caveats are ordered by it.
     pub about: CaveatSubject,
     pub applies: fn(&Labelling<'_>) -> bool,
 }

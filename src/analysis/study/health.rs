@@ -17,7 +17,7 @@ const UNREAD: f64 = 0.05;
 /// Threshold of checks that count a part of the corpus: above one half, numbers over the corpus are mostly about that part.
 const HALF: f64 = 0.5;
 
-/// The threshold of each check, in the order of [`HealthId::ALL`].
+/// Threshold of each check of the input, in the order of [`HealthId::ALL`].
 static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     Threshold::share(
         "health_unparted",
@@ -82,7 +82,7 @@ pub enum HealthId {
     LowerCased,
     /// Share of unknown tokens among the tokens of text.
     UnknownTokens,
-    /// Tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
+    /// Mean number of tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
     TokensPerWord,
     /// Share of sentences with one token of text.
     OneTokenSentences,

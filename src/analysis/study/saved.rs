@@ -1,4 +1,4 @@
-//! The sections of a saved report, read in one pass: a report of ten megabytes is mostly sections, and each study knows its own.
+//! Reader of a saved report's sections, in one pass: a report of ten megabytes is mostly sections, and each study reads its own.
 
 use std::fmt;
 

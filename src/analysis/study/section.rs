@@ -38,7 +38,7 @@ pub trait Section: Any + Send + Sync {
     }
 }
 
-/// The view of a section: what every medium shows of it, and what other parts of the program use.
+/// What is shown of a section, and what other parts of the program use of it.
 #[derive(Default)]
 pub struct View<'a> {
     /// Whether the corpus has nothing that the study is about; the summary then leaves the study out.
@@ -90,8 +90,7 @@ pub enum Completion<'a> {
 pub struct SectionFacts {
     /// Text unit that a decoder read: where it is a document, sections count windows as sentences.
     pub read: Context,
-    /// Number of masking patterns run, of the seven ways to mask every seventh word of a sentence; `None` where no head was
-    /// removed.
+    /// Number of masking patterns run, of seven that each mask every seventh word; `None` where no head was removed.
     pub phases: Option<u8>,
     /// First label of every attention head.
     pub labels: BTreeMap<HeadPlace, String>,
@@ -168,8 +167,7 @@ pub struct PruningOrder {
     pub without: Vec<f64>,
     /// Share of a task's predictions that are right: with all heads, and without the first head, the first two and so on.
     pub right: Option<(f64, Vec<f64>)>,
-    /// `(measure, rise, number of heads)`: how many heads can be removed within each allowed rise of the report, by each measure
-    /// of loss.
+    /// `(measure, rise, number of heads)`: heads that can be removed within a rise of the report, by each measure of loss.
     pub budgets: Vec<(ShareOf, f64, usize)>,
     /// Whether the model is significantly above the baseline of the task; `None` for a loss of tokens.
     pub is_above_baseline: Option<bool>,
@@ -323,8 +321,7 @@ macro_rules! stored {
 }
 pub use crate::stored;
 
-/// Removes and returns the value of a key, which has the type that [`Stored::part`] gave it. Fails with the key if it is
-/// missing.
+/// Removes and returns a key's value, of the type that [`Stored::part`] gave it. Fails with the key if it is missing.
 pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
     let value = parts.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))

@@ -45,10 +45,9 @@ pub struct Tracker {
     pub where_offset_wrong: Option<f64>,
     pub over_offset: f64,
     pub over_offset_ci95: Option<Interval>,
-    /// Accuracy less that of the word-class baseline; null without that baseline, and in rounded reports of heads below the
-    /// offset.
+    /// Accuracy less the word-class baseline's; null without that baseline, and in rounded reports of heads below the offset.
     pub over_tags: Option<f64>,
     pub over_tags_ci95: Option<Interval>,
-    /// q-value of the test that the head beats the offset by a syntactic label's margin; null where there are too few words.
+    /// q-value of the test that the head beats the offset by the margin of a syntactic label; null where there are too few words.
     pub q: Option<f64>,
 }

@@ -71,7 +71,7 @@ pub struct ArcClaim {
     /// Index of the attention head in lists of all heads.
     pub place: usize,
     pub label: String,
-    /// The relation, by a name under which arcs are [scored](crate::corpus::relation::scored_as).
+    /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_as).
     pub relation: String,
     /// The end of the arc at which the attention starts.
     pub direction: Direction,

@@ -17,7 +17,7 @@ pub struct VerdictRule {
     /// The tests that are corrected together by Benjamini & Hochberg (a family of tests).
     pub family: &'static str,
     pub least: &'static str,
-    /// The numbers that are printed beside the verdict.
+    /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
 }
 

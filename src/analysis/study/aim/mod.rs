@@ -1,4 +1,4 @@
-//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how far it does.
+//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how closely it does.
 
 use std::ops::Range;
 
@@ -32,9 +32,9 @@ pub enum Aim {
     FirstToken,
     Separators,
     Punctuation,
-    /// Other words of this universal part of speech.
+    /// Other words with this universal part of speech.
     Tag(String),
-    /// Other words of the query's own part of speech.
+    /// Other words with the query word's part of speech.
     SameTag,
     /// Other occurrences of the query token.
     SameToken,
@@ -44,7 +44,7 @@ pub enum Aim {
 
 #[derive(Clone, Debug)]
 pub enum Goals {
-    /// The arcs of a relation, scored by the most attended word.
+    /// The arcs of a relation: right if the most attended word is the other end of the arc.
     Partners {
         direction: Direction,
         /// Word indices `(dependent, syntactic head)` of each arc.
@@ -159,8 +159,8 @@ impl Goals {
         }
     }
 
-    /// Keeps the goals whose queries are in one sentence of a window, given the sentence's `tokens` and `words`. `None` if there
-    /// are none.
+    /// Keeps the goals whose queries are in one sentence of a window, which has these `tokens` and `words`. `None` if no goal
+    /// remains.
     pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let of = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()

@@ -8,7 +8,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence, each with its class if it has one; the study numbers the classes.
+/// Words of a sentence, each with its class if it has one; the study decides what the class numbers mean.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
     /// Index in the sentence of the first word in `classes`. A decoder's first word is left out.
@@ -22,8 +22,7 @@ pub struct ClassedWords {
 }
 
 impl ClassedWords {
-    /// Collects the words of a sentence with their classes; `visibility` says which keys each query sees. `None` if no word has
-    /// a class.
+    /// Collects a sentence's words with their classes; `visibility` says which keys queries see. `None` if no word has a class.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,

@@ -61,7 +61,7 @@ fn are_alike(a: usize, b: usize) -> bool {
 }
 
 impl<T> Neighbours<T> {
-    /// Begins a sequence; `length` counts its tokens of text, or its words.
+    /// Begins a sequence and finds its neighbour; `length` counts the sequence's text tokens, or its words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = Begun { index: sequence.index, group: sequence.family.number, length };
         let before = self.last.replace(begun).filter(|last| last.group != begun.group);

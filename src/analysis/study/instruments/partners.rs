@@ -29,9 +29,9 @@ impl Partners {
         }
     }
 
-    /// Predicts the other end of a word's arc: the word that `word` attends to most or, in the backward direction, the word that
-    /// attends to it most. Ties go to the first. The word itself is no candidate. In a decoder the candidates are the words
-    /// before it, or after it.
+    /// Predicts the other end of a word's arc: the word that `word` attends to most or, backward, the word that attends to it
+    /// most. Ties go to the first. The word itself is no candidate. In a decoder the candidates are the words before it, or after
+    /// it.
     pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
         let candidates = match direction.is_forward() {

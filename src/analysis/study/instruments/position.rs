@@ -14,7 +14,7 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_each, nearest};
 
-/// The farthest offset with a separate bin.
+/// The farthest offset that has a bin of one offset.
 const NEAR: usize = REACH;
 
 /// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
@@ -98,7 +98,7 @@ impl Profile {
         }
     }
 
-    /// Adds one query whose whole weight is on one key.
+    /// Adds a query that has all its weight on one key.
     #[inline(always)]
     pub fn add_one(&mut self, query: usize, key: usize) {
         self.0[bin(query, key)] += 1.0;
@@ -110,7 +110,7 @@ impl Profile {
     }
 }
 
-/// 2^32, the fixed-point unit.
+/// 2^32: the fixed-point number that stands for a weight of 1.
 const ONE: f64 = 4_294_967_296.0;
 
 /// The profiles of many sequences as fixed-point integers, whose sum is exact in any order.
@@ -140,7 +140,7 @@ impl ProfileSums {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     without: ByBin<f64>,
-    /// The mean over the whole corpus less the mean without the block.
+    /// Mean share of the target over the whole corpus less the mean without the block, by bin.
     change: ByBin<f64>,
 }
 
@@ -166,8 +166,7 @@ pub struct Pair {
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins of offsets, weighted as by uniform attention, with the weight on targets in each
-/// bin.
+/// All pairs of a query and another key by bins of offsets, weighted as by uniform attention, with the weight on targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,

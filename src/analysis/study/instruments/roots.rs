@@ -43,8 +43,7 @@ impl Roots {
     }
 }
 
-/// Sums the squared Hellinger distances between attention rows and uniform attention, from the rows' square `roots`, `[rows,
-/// tokens]`.
+/// Sums squared Hellinger distances between attention rows and uniform attention, from the rows' `roots`, `[rows, tokens]`.
 pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
         let keys = visibility.keys(query, tokens);

@@ -12,11 +12,11 @@ use crate::stats::significance::q_of_those_above;
 pub struct Assessment {
     /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
-    /// Whether the rule fires: the score is beyond the threshold.
+    /// Whether the score meets the rule, significantly or not.
     pub fires: bool,
     /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
     pub p_of_failing: Option<f64>,
-    /// Whether the rule would fire for the largest possible score.
+    /// Whether the largest possible score, 1, would meet the rule.
     pub attainable: bool,
 }
 
@@ -142,7 +142,7 @@ impl Assessment {
     }
 }
 
-/// Corrects the tests of one detector's labels for multiple testing; a significant label is firm, any other borderline.
+/// Corrects the tests of one detector's labels for multiple testing. A significant label is firm, any other borderline.
 ///
 /// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its interval shows.
 pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
@@ -180,8 +180,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The best of several assessments of one label. One that fires comes before others, then the smaller p-value, one that could
-/// fire, and the larger margin; of equals the first.
+/// The best of several assessments of one label. Assessments that fire come first, then smaller p-values, then attainable ones,
+/// then larger margins. Ties go to the first.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

@@ -55,7 +55,7 @@ pub const LABEL_Q: Threshold = Threshold::rule(
         threshold",
 );
 
-/// The block test of a score against the threshold of a label.
+/// Block test of whether the score of a label is above its threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MarginTest {
     /// Standard error of the score, by leaving out one block at a time; null where fewer than 10 blocks have a denominator.
@@ -84,8 +84,7 @@ pub struct UseTest {
     pub loss: Option<f64>,
     /// 95 % interval of `loss_effect`.
     pub ci95: Option<Interval>,
-    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have an arc that was
-    /// tried.
+    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tried arc.
     pub standard_error: Option<f64>,
     /// One-sided p-value for `loss_effect` being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
@@ -133,7 +132,7 @@ impl Direction {
     /// Both directions of arcs, in the order of every pair of numbers in sums and reports.
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
-    /// The directions of links, in the order of every pair of numbers in sums and reports.
+    /// Both directions of links, in the order of every pair of numbers in sums and reports.
     pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
     pub fn is_forward(self) -> bool {
@@ -197,7 +196,7 @@ impl<T> ByDirection<T> {
         if direction.is_forward() { &mut self.dependent_to_head } else { &mut self.head_to_dependent }
     }
 
-    /// Mutable references to both values, in the order of [`Direction::BOTH`].
+    /// Mutable references to the values of both directions, in the order of [`Direction::BOTH`].
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.dependent_to_head, &mut self.head_to_dependent]
     }
@@ -223,16 +222,13 @@ pub struct Comparison {
     pub difference: f64,
     /// 95 % interval of `difference`; null where fewer than 10 blocks have a word of the relation.
     pub ci95: Option<Interval>,
-    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a word of the
-    /// relation.
+    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a scored word.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// Number of words on which the attention head alone is right; only the first sentence of a family (equal or grouped
-    /// sentences) counts.
+    /// Number of words on which the attention head alone is right; counts only the first sentence of a sentence family.
     #[serde(default)]
     pub head_only: Option<u64>,
-    /// Number of words on which the offset alone is right; only the first sentence of a family (equal or grouped sentences)
-    /// counts.
+    /// Number of words on which the offset alone is right; counts only the first sentence of a sentence family.
     #[serde(default)]
     pub offset_only: Option<u64>,
     /// Exact one-sided McNemar test: the probability of `head_only` or more words if head and offset were equally good and words
@@ -240,8 +236,7 @@ pub struct Comparison {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub mcnemar_p: Option<f64>,
-    /// One-sided p-value of the block test for `difference` being above `settings.policy.syntactic_margin`; null where there is
-    /// no standard error.
+    /// One-sided block test of `difference` being above `settings.policy.syntactic_margin`; null without a standard error.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
@@ -260,8 +255,7 @@ enum SavedComparison<'a> {
     Difference { difference: f64, ci95: Option<Interval> },
 }
 
-/// Serializes the comparisons of an attention head. A comparison without word counts is written as its difference and interval
-/// alone.
+/// Serializes a head's comparisons; one without word counts is written as its difference and interval alone.
 pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,
@@ -292,8 +286,7 @@ pub struct TagComparison {
     pub difference: f64,
     /// 95 % interval of `difference`; null where fewer than 10 blocks have a word of the relation.
     pub ci95: Option<Interval>,
-    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a word of the
-    /// relation.
+    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a scored word.
     pub standard_error: Option<f64>,
     /// Number of words on which the attention head alone is right.
     pub head_only: u64,
@@ -306,8 +299,7 @@ pub struct TagComparison {
     /// 95 % interval of `lead`; null where `ci95` is null.
     #[serde(default)]
     pub lead_ci95: Option<Interval>,
-    /// One-sided p-value of the block test for `lead` being above `settings.policy.syntactic_beyond_margin`; null where there is
-    /// no standard error.
+    /// One-sided block test of `lead` being above `settings.policy.syntactic_beyond_margin`; null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// q-value of `lead`: twice `p`, corrected by Benjamini & Hochberg over all leads of this kind above the margin. Null for
@@ -344,8 +336,7 @@ pub struct Specificity {
 pub enum Reach {
     /// The label beats the best fixed offset.
     Offset,
-    /// The attention head is also better on this relation than on the other arcs of the same sentences: it does not follow all
-    /// arcs alike.
+    /// The attention head is also better on this relation than on other arcs of the same sentences: it does not follow all alike.
     Relation,
     /// The label also beats the word classes.
     Tags,

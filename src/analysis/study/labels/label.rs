@@ -7,14 +7,14 @@ use super::evidence::{Comparison, Direction, MarginTest, Reach, Specificity, Tag
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 
-/// A number with its interval, its baseline and its standard error.
+/// A measured score with its interval, its baseline and its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     pub score: Option<f64>,
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
-    /// The score with its standard error; `None` where it rests on too few blocks.
+    /// The score with its standard error; `None` where the score rests on too few blocks.
     pub estimate: Option<Estimate>,
 }
 
@@ -36,8 +36,7 @@ pub struct Label {
     pub margin: f64,
     /// Rule that gives the label, as text: a number, `>` or `>=`, and its threshold.
     pub rule: String,
-    /// Name of the number that the rule compares with its threshold. For a rule over several numbers, the one with the smallest
-    /// margin.
+    /// Name of the number that the rule compares with its threshold; of several numbers, the one with the smallest margin.
     #[serde(default)]
     pub number: String,
     /// Whether the score is above the threshold, but not significantly: another corpus of the kind might not give the label. If
@@ -59,8 +58,7 @@ pub struct Label {
     pub versus_offset: Option<Comparison>,
     /// The strongest baseline that the label of a relation beats; null for other labels.
     pub beyond: Option<Reach>,
-    /// Accuracy on the relation compared with the other arcs of the same sentences; null for labels that are not syntactic, and
-    /// for `all`.
+    /// Accuracy on the relation against other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
     #[serde(default)]
     pub specific: Option<Specificity>,
     /// Comparison of the attention head with the word classes; null for labels that are not syntactic, and where no word of the

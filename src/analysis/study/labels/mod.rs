@@ -42,7 +42,7 @@ pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
 /// Grid mark of a borderline label: its score is above the threshold, but not significantly.
 pub const BORDERLINE: &str = "?";
 
-/// Grid mark of a first label that nearly ties with another.
+/// Grid mark of a first label that nearly ties with another label of the head.
 pub const TIED: &str = "~";
 
 /// Grid mark of a head that writes a constant (`model.constant_heads`).
@@ -86,7 +86,7 @@ pub struct Detector {
     pub parameter: Parameter,
     pub phrase: Phrase,
     pub shown: LabelStyle,
-    /// Assesses how close a head comes to the detector's labels. All rules that could fire are returned, fired or not.
+    /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not get.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
@@ -107,7 +107,7 @@ pub enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub enum Phrase {
     Fixed(&'static str),
-    /// One phrase for each end of the arcs at which attention may start.
+    /// One phrase for each end of a dependency arc at which attention may start.
     Directed {
         to_head: &'static str,
         to_dependent: &'static str,
@@ -197,7 +197,7 @@ impl Detector {
         valid.then_some(parameter)
     }
 
-    /// The label's short form in the grid of a summary; an offset has its sign, as in tables.
+    /// Short form of a label in the grid of a summary; an offset is written with its sign, as in tables.
     pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
         let code = self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
@@ -233,7 +233,7 @@ impl Evidence<'_> {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// Assesses a label that requires one metric, at `key` if it has several cells, to be above a threshold.
+    /// Assesses a label whose rule is that the metric `id`, at `key` if it has several cells, is above a threshold.
     pub fn above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()

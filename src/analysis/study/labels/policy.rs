@@ -22,7 +22,7 @@ pub struct Threshold {
     pub name: &'static str,
     pub range: Range,
     pub default: Value,
-    /// The meaning, and the source of the default.
+    /// Meaning of the threshold, and source of its default.
     pub about: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub enum Range {
     Rule,
     /// A share from 0 to 1, of a rule that is always on.
     Share,
-    /// A number of things; the text is their plural noun.
+    /// A whole number of things; the text is their plural noun.
     Count(&'static str),
 }
 
@@ -87,7 +87,7 @@ impl Threshold {
         }
     }
 
-    /// The value from a TOML file; `None` if the threshold cannot have it.
+    /// The threshold's value as read from a TOML file; `None` if the threshold cannot have it.
     fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
         let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
         let share = || {
@@ -101,7 +101,7 @@ impl Threshold {
         }
     }
 
-    /// The value from a report; `None` if the threshold cannot have it.
+    /// The threshold's value as read from a report; `None` if the threshold cannot have it.
     fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
         match self.range {
             Range::Rule if value.is_null() => Some(Value::Off),
@@ -152,7 +152,7 @@ impl Policy {
         self
     }
 
-    /// The value of a threshold; its default if the policy is silent.
+    /// The value of a threshold; its default if the policy has no value for it.
     pub fn get(&self, threshold: &Threshold) -> Value {
         let known = self.0.iter().find(|(known, _)| known.name == threshold.name);
         known.map_or(threshold.default, |(_, value)| *value)

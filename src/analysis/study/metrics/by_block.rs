@@ -19,8 +19,8 @@ pub struct ByBlock {
 /// Spearman's rank correlation of two metrics over the heads of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankCorrelation {
-    /// The mean of two correlations: one metric over even-numbered blocks with the other over odd-numbered blocks, and the
-    /// reverse; null where one of the metrics is equal for all heads, or all blocks are of one parity.
+    /// Mean of two correlations: one metric over even-numbered blocks with the other over odd-numbered blocks, and the reverse.
+    /// Null where one of the metrics is equal for all heads, or if all blocks are of one parity.
     #[schemars(range(min = -1, max = 1))]
     pub rho: Option<f64>,
     /// The 95 % interval of `rho`, by leaving out one block at a time; null where fewer than 10 blocks can be left out.

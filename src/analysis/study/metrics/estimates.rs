@@ -112,7 +112,8 @@ impl Estimates {
         (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
     }
 
-    /// As [`Estimates::new`], with chance levels and denominators for each class of layers, the second argument of `of_chance`.
+    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `of_chance` is
+    /// the index of the class.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
@@ -296,8 +297,7 @@ impl ClassChance {
     }
 }
 
-/// Jackknifes a ratio over blocks; `of(block)` gives it in one block, or in all blocks for `None`. `None` if the ratio has no
-/// value.
+/// Jackknifes a ratio over blocks; `of(block)` gives it in one block, `of(None)` in all. `None` if the ratio has no value.
 pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
     left_out(&[of(None)], &blocks, &[scale]).pop().flatten()

@@ -85,7 +85,7 @@ pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) 
 pub struct Column {
     pub id: &'static str,
     pub keys: Keys,
-    /// The scale of the metric's tests and intervals.
+    /// Scale of the metric's tests and intervals: logit for a share, else the number itself.
     pub scale: Scale,
     /// Lower and upper bound of the metric, to which intervals are clipped.
     pub ends: [f64; 2],
@@ -108,7 +108,7 @@ pub struct Fraction {
     basis: Denominator,
 }
 
-/// The evidence that a ratio rests on.
+/// The evidence on which a ratio rests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
     /// Number of eligible things: queries of the token level, words of a relation, edges of trees.
@@ -127,8 +127,7 @@ pub struct Denominator {
     pub effective_blocks: f64,
 }
 
-/// Number of eligible things, and of sentences with any. Only the first sentence of a family counts: later ones (copies, for
-/// example) are no independent evidence.
+/// Number of eligible things, and of sentences with any, counting one per sentence family (equal or grouped sentences).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -151,8 +150,7 @@ impl Eligible {
 }
 
 impl Denominator {
-    /// The estimate of a number that rests on this evidence, with its standard error; `None` if the blocks are too few for a
-    /// test.
+    /// Estimate of a number that rests on this evidence, with its standard error; `None` if there are too few blocks for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
         Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
@@ -160,7 +158,7 @@ impl Denominator {
 }
 
 impl Fraction {
-    /// Zero by zero: a ratio without a value.
+    /// A ratio without a value: zero by zero.
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
@@ -172,18 +170,17 @@ impl Fraction {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean of a sum over `count` things in `sentences` sentences.
+    /// The mean of `sum` over `count` things in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).over(count, sentences)
     }
 
-    /// This ratio, resting on `count` things in `sentences` sentences.
+    /// This ratio with evidence: `count` things in `sentences` sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// A ratio on this evidence with an unknown numerator, for a chance level that differs between heads that are scored on the
-    /// same things.
+    /// A ratio on this evidence with an unknown numerator: the chance level differs between heads scored on the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -302,7 +299,7 @@ impl<T> Metrics<T> {
         self.in_order(&present)
     }
 
-    /// Every single value with its name: the id, and the key after a dot where there are several.
+    /// Each value with its name: the metric's id, and the key after a dot where there are several cells.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
             match cells {
@@ -312,7 +309,7 @@ impl<T> Metrics<T> {
         })
     }
 
-    /// Every single value by its name, as [`Metrics::cells`] has it.
+    /// All values by their names, which are as in [`Metrics::cells`].
     pub fn by_name(&self) -> BTreeMap<String, &T> {
         self.cells().collect()
     }

@@ -16,8 +16,7 @@ pub struct Number<'a> {
     /// Name of the number: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
     pub name: String,
     pub unit: Unit,
-    /// Name of the number from which this one is computed together with rates of the corpus; `None` if it depends on the head
-    /// alone.
+    /// Name of the number from which this one is computed with rates of the corpus; `None` if it depends on the head alone.
     pub made_of: Option<String>,
     /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
@@ -28,7 +27,7 @@ pub struct Number<'a> {
     pub effective_blocks: f64,
     /// Number of things that are each right or wrong, if the number is a share of them; otherwise `None`.
     pub trials: Option<u64>,
-    /// Whether the number has as much evidence as the policy requires.
+    /// Whether the number rests on as much evidence as the policy requires.
     pub enough: bool,
     /// Jackknife of the number, with its value without each block, if computed.
     pub left_out: Option<&'a Jackknife>,

@@ -6,9 +6,9 @@ use crate::stats::blocks::BLOCKS;
 /// A jackknife replicate: a number without one block, and the share of its denominator in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
-    /// The number without the block.
+    /// The number computed without the block.
     pub value: f64,
-    /// The share of the denominator in the other blocks.
+    /// The share of the number's denominator that is in the other blocks.
     pub rest: f64,
 }
 

@@ -12,7 +12,7 @@ use crate::system::errors::Facts;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: String,
-    /// One of [`RELATIONS`].
+    /// The comparison sign, one of [`RELATIONS`].
     relation: &'static str,
     value: String,
 }
@@ -45,8 +45,8 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value.
-    /// Fails if the cell is a number and the value is not, or if texts are compared by order.
+    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value. Fails
+    /// if the cell is a number and the value is not, or if texts are compared by order.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
         let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");

@@ -31,7 +31,7 @@ pub enum Chart {
 pub struct Bars {
     /// The quantity of the horizontal scale.
     pub across: String,
-    /// The name of the reference level beside each bar; empty if there is none.
+    /// Name of the reference level drawn beside each bar; empty if there is none.
     pub level: String,
     /// Whether the numbers are shares, shown in per cent.
     pub shares: bool,
@@ -40,7 +40,7 @@ pub struct Bars {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The bar's place on the horizontal scale.
+    /// Name of the bar, on the horizontal scale.
     pub name: String,
     /// The bar's height; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
@@ -50,7 +50,7 @@ pub struct Bar {
 /// A stacked bar for each head, layer by layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
-    /// The quantity of a bar's height, a share.
+    /// Quantity of a bar's height, which is a share.
     pub scale: String,
     pub parts: Vec<String>,
     pub stacks: Vec<Stack>,
@@ -60,7 +60,7 @@ pub struct Stacks {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     pub place: HeadPlace,
-    /// The shares, from the bottom.
+    /// Shares of the head's bar, from the bottom.
     pub parts: Vec<f64>,
 }
 
@@ -144,7 +144,7 @@ pub struct Curve {
 /// Edges between heads of different layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
-    /// The quantity of an edge's width.
+    /// Quantity that the width of an edge shows.
     pub width: String,
     /// Legend of the kinds of edges; empty where kinds are not known.
     pub kinds: Vec<EdgeKind>,
@@ -178,7 +178,7 @@ pub struct Edge {
 /// Heads as points of the plane, whose distances approximate how different the heads are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
-    /// The quantity that the distances show.
+    /// Quantity that the distances between points show.
     pub distance: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
@@ -189,7 +189,7 @@ pub struct Points {
 /// A dendrogram: heads joined one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// The quantity of a join's height.
+    /// Quantity that the height of a join shows.
     pub height: String,
     /// Height at which the tree is cut into groups; `None` if it is not cut.
     pub cut: Option<f64>,
@@ -231,7 +231,7 @@ pub struct Arc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcMatch {
     Right,
-    /// The label expects another arc.
+    /// The arc is wrong: the label expects another.
     Wrong,
     /// The label expects no particular arc.
     Neutral,

@@ -10,7 +10,7 @@ pub struct InBrief {
     pub found: Option<String>,
     /// The shortage that prevented a finding.
     pub shortage: Option<Shortage>,
-    /// Whether the sentence comes before all others, since the run was asked about the study by name.
+    /// Whether the finding comes before the findings of all other studies, because the run asked for this study by name.
     pub opens: bool,
 }
 
@@ -65,8 +65,7 @@ impl Shortage {
         Some(Self { of, count, asked, things, threshold, times })
     }
 
-    /// Number of further sentences needed, extrapolated from the `read` sentences and rounded up to two digits. `None` if
-    /// `times` is `None`.
+    /// Number of further sentences needed, extrapolated from the `read` ones, rounded up to two digits; `None` without `times`.
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);

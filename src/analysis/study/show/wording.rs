@@ -74,7 +74,8 @@ pub fn below_word_classes(label: &Label) -> Option<String> {
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
-/// How often a special token has more weight than the chosen word, as the end of a line; empty if unknown.
+/// Text for the end of a line: the share of cases in which a special token has more weight than the chosen word. Empty if
+/// unknown.
 pub fn more_to_special(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }

@@ -1,5 +1,4 @@
-//! Study `examples`: the best, a typical and the worst example sentence for the label of each attention head
-//! (docs/methodology/examples.md).
+//! Study `examples`: the best, a typical and the worst sentence for each head's label (docs/methodology/examples.md).
 
 mod section;
 mod sums;

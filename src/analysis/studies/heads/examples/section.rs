@@ -143,8 +143,7 @@ pub struct Examples {
     pub least_words: usize,
     /// Maximum length of an example sentence, in words.
     pub most_words: usize,
-    /// Number of sentences of `least_words` to `most_words` words, counting one per sentence family (equal or grouped
-    /// sentences).
+    /// Number of sentences of suitable length, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
     /// Attention heads with a label that says where they attend, each with its example sentences.
     pub heads: Vec<HeadExamples>,

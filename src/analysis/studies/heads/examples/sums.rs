@@ -55,8 +55,7 @@ pub struct Candidate {
     pub drawn: Drawn,
 }
 
-/// Sort key of candidate sentences: distance from the score that the rank asks for, then more queries, then position in the
-/// corpus.
+/// Sort key of candidate sentences: distance from the score that the rank asks for, more queries, position in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
 fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
@@ -80,8 +79,7 @@ pub struct HeadCandidates {
 }
 
 impl HeadCandidates {
-    /// Picks one sentence for each rank: its first candidate that no earlier rank has picked. The typical sentence is listed
-    /// first.
+    /// Picks one sentence per rank: its first candidate that no earlier rank picked. The typical sentence is listed first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -180,8 +178,7 @@ pub struct ExampleState {
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence of drawable length with the goals of each aim, `[aims]`. `None` for an aim without goals here, or equal to an
-/// earlier aim.
+/// A sentence of drawable length with the goals of each aim, `[aims]`; `None` without goals, or if equal to an earlier aim.
 struct ExampleSentence {
     place: usize,
     goals: Vec<Option<Goals>>,
@@ -275,7 +272,7 @@ pub struct Drawn {
     /// For each unit, the index of the unit that it attends to most, `[units]`. With a label of arcs: the word that it attends
     /// to most or, for `head->dep`, the word that attends to it most. A special token points to itself.
     pub to: Vec<usize>,
-    /// Attention between each unit and its unit in `to`, `[units]`; 0 for special tokens.
+    /// Attention weight between each unit and its unit in `to`, `[units]`; 0 for special tokens.
     pub weights: Vec<f64>,
     /// Indices of the units whose unit in `to` is right by the label.
     pub right: Vec<usize>,
@@ -286,8 +283,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Computes the drawing of a sentence's `units` from the weights of an attention head. `special` has the texts for `[first
-    /// special token, separator]`.
+    /// Computes the drawing of a sentence's `units` with a head's weights; `special` has `[first special token, separator]`.
     pub fn new(
         (sequence, units): (&Sequence, &Units),
         goals: &Goals,

@@ -129,8 +129,7 @@ impl LayerProbes {
 /// Ridge added to the diagonal of the covariance, which is scaled to a mean diagonal of 1.
 pub const RIDGE: f64 = 1e-3;
 
-/// Features count as constant if their within-class variance is less than this share of their mean square, as rounding can make
-/// it.
+/// Features count as constant if their within-class variance is less than this share of their mean square: it is rounding.
 const CONSTANT: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -160,8 +159,8 @@ impl Counts {
         self.total() - self.classes.len() as f64
     }
 
-    /// Divides the feature sum of each class by `sqrt(words)`: `[classes, size]`. The Gram matrix of the columns is the
-    /// uncentred between-class scatter.
+    /// Divides each class's feature sum by `sqrt(words)`, `[classes, size]`. Its Gram matrix is the uncentred between-class
+    /// scatter.
     fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
         let rows = sums.iter().zip(&self.words);
         rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
@@ -181,7 +180,7 @@ pub struct LinearClassifier {
 #[derive(Clone, Debug)]
 pub struct Block {
     size: usize,
-    /// Scaling factor of the features; 0 for constant features.
+    /// Scaling factor of the block's features; 0 for constant features.
     scale: f64,
     /// Mean of the unscaled features over all words, `[size]`.
     centre: Vec<f64>,
@@ -194,8 +193,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Computes the statistics from products of features summed over all words, `squares`, `[size, size]`, and the feature sums
-    /// of each class, `[size]`.
+    /// Computes the statistics from `squares`, products of features summed over words, `[size, size]`, and the sums of each
+    /// class.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -335,8 +334,7 @@ impl Anchor {
     }
 }
 
-/// Bias of each class: `ln prior - distance / 2 - offsets`. The distance is `μ Σ⁻¹ μ` for class mean `μ` and within-class
-/// covariance `Σ`.
+/// Bias of each class: `ln prior - distance / 2 - offsets`; distance is `μ Σ⁻¹ μ` for class mean `μ` and covariance `Σ`.
 fn bias(counts: &Counts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
     let total = counts.total();
     let of_class = |class: usize| {

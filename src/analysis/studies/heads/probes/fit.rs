@@ -13,7 +13,7 @@ pub const WORDS_A_DIMENSION: u64 = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
-    /// Class names, ascending.
+    /// Class names of the probing task, ascending.
     pub names: Vec<String>,
     /// Number of words with a class, in each of the two folds.
     pub words: [u64; 2],
@@ -109,8 +109,7 @@ struct Training<'a> {
 struct Task {
     number: usize,
     counts: Counts,
-    /// Factorised covariance of the embeddings, for all classifiers on embeddings. `None` without embeddings or with too few
-    /// words.
+    /// Factorised covariance of the embeddings. `None` without embeddings or with too few words.
     anchor: Option<Anchor>,
 }
 
@@ -169,8 +168,7 @@ impl Training<'_> {
         products
     }
 
-    /// Computes the statistics of `width` features over all words of a task. Index `at` is where the features begin in the
-    /// `sums` of a class.
+    /// Computes the statistics of `width` features over a task's words; `at` is where the features begin in a class's `sums`.
     fn features(
         &self,
         task: &Task,

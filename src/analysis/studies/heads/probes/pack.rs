@@ -112,8 +112,7 @@ impl<K: Default + PartialEq> Pack<K> {
         WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
     }
 
-    /// Stores the vectors of a sequence's words. Returns the layer's index once all its heads were seen in all sequences of the
-    /// pack.
+    /// Stores the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences of the pack.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
             Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),

@@ -1,5 +1,4 @@
-//! Report section `probes`: accuracies of linear probes on the outputs of attention heads, and their gain over the word
-//! embedding.
+//! Report section `probes`: accuracies of linear probes on attention heads' outputs, and their gain over the word embedding.
 
 use std::fmt::{self, Write};
 
@@ -36,7 +35,7 @@ pub struct TaskProbes {
     pub words: u64,
     /// Number of sentences with a word that has a class, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Number of classes in the whole corpus.
+    /// Number of classes of the task in the whole corpus.
     pub classes: u64,
     /// Whether the task has too many classes (more than 100), so that nothing was trained.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -112,8 +111,7 @@ pub struct HeadProbe {
     /// One-sided p-value for `gain` being above 0.01.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// q-value of `gain`: twice `p`, corrected by Benjamini & Hochberg for all heads of the model with a gain above 0.01. Null
-    /// for other heads.
+    /// q-value of `gain`: twice `p`, corrected by Benjamini & Hochberg for all heads with a gain above 0.01; null for others.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether `gain` is above 0.01 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
@@ -121,8 +119,7 @@ pub struct HeadProbe {
     /// Accuracy on embedding and context together.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// Accuracy on embedding and context less the accuracy on the embeddings of the word and both neighbours; absent in older
-    /// reports.
+    /// Accuracy on embedding and context less that on the word's and both neighbours' embeddings; absent in older reports.
     #[serde(default)]
     #[schemars(range(min = -1, max = 1))]
     pub over_neighbours: Option<f64>,

@@ -19,8 +19,7 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// Maximum number of classes of a probing task. With more, such as lemmas, each class has too few words, and the class means
-/// would fill memory.
+/// Maximum number of classes of a task. With more (lemmas), each class has too few words, and class means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
 /// Bit set of the probing tasks in which a word has a class.
@@ -74,7 +73,7 @@ impl Merge for TaskSums {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// Sums by the set of tasks in which the words have a class.
+    /// Sums of feature products, by the set of probing tasks in which the words have a class.
     pub moments: BTreeMap<Mask, Moments>,
     pub tasks: Vec<TaskSums>,
 }
@@ -91,7 +90,7 @@ impl FoldSums {
 pub struct ProbeSums {
     pub grid: HeadGrid,
     pub tasks: Vec<String>,
-    /// Vector widths; `None` until a word was seen.
+    /// Widths of the feature vectors; `None` until a word was seen.
     pub widths: Option<Widths>,
     pub folds: [FoldSums; 2],
     #[serde(skip)]
@@ -308,13 +307,13 @@ pub struct Widths {
 pub struct ClassSums {
     pub words: u64,
     pub forms: BTreeMap<Form, u64>,
-    /// Summed word embeddings, `[embedding]`.
+    /// Embeddings of the class's words, summed, `[embedding]`.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
-    /// Summed layer inputs, `[layers, hidden]`.
+    /// Layer inputs of the class's words, summed, `[layers, hidden]`.
     pub inputs: VectorSums,
-    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
+    /// Contexts of all heads for the class's words, summed, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -332,7 +331,7 @@ impl ClassSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
-    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
+    /// Contexts of all heads for the bucket's words, summed, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -396,10 +395,8 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
-/// Number of buckets of word forms; a control task gives all forms of a bucket one class.
-///
-/// Shares of control classes are thus multiples of 1/128. Twice as many buckets would take a third more memory than all classes
-/// of a treebank.
+/// Number of buckets of word forms; a control task gives all forms of a bucket one class. Shares of control classes are thus
+/// multiples of 1/128. Twice as many buckets would take a third more memory than all classes of a treebank.
 pub const BUCKETS: usize = 128;
 
 /// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and the form's most frequent class. Signed,

@@ -22,7 +22,7 @@ pub struct Outputs {
     shown: usize,
     /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
     contexts: Vec<f32>,
-    /// As `contexts`, times the Gram matrix of the head's output projection.
+    /// Contexts of the current layer times the Gram matrix of the head's output projection, shaped as `contexts`.
     products: Vec<f32>,
     heads: usize,
     /// U-centred kernels of each batch, `[heads, pairs of tokens]`.
@@ -122,8 +122,7 @@ impl Outputs {
         self.shown = 0;
     }
 
-    /// Ends the pack and returns the sums over its batches, for a model with this many `heads`. `None` without a batch, or if a
-    /// head is missing.
+    /// Ends the pack of a model with this many `heads`; returns its sums. `None` without a batch, or if a head is missing.
     pub fn end(&mut self, heads: usize) -> Option<Batches> {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
@@ -153,8 +152,7 @@ impl Outputs {
     }
 }
 
-/// Subtracts the mean vector from all rows. U-centring removes the mean as well, but loses precision in f32 if the mean is
-/// large.
+/// Subtracts the mean vector from all rows. U-centring removes the mean too, but loses precision in f32 if the mean is large.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn take_mean(rows: &mut [f32], width: usize) {
     let n = rows.len() / width;

@@ -1,5 +1,4 @@
-//! Pairs of attention heads, and a permutation test within strata of whether pairs within one group are more alike than other
-//! pairs.
+//! Pairs of heads, and a permutation test within strata of whether pairs within one group are more alike than other pairs.
 
 use std::ops::Range;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 
-/// Number of random permutations; ten thousand with the observed assignment.
+/// Number of random permutations; with the observed assignment, 10,000 assignments are compared.
 const PERMUTATIONS: usize = 9999;
 
 /// The seed of the permutations: the year of the first permutation test (Fisher 1935).
@@ -20,7 +19,7 @@ const SEED: u64 = 1935;
 /// Pairs of attention heads within one group, compared with the other pairs of their stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// Number of pairs within one group.
+    /// Number of pairs of heads within one group.
     pub pairs: u64,
     /// Mean of the compared number (distance or CKA) over pairs within one group.
     pub same: f64,

@@ -1,5 +1,4 @@
-//! Distances, similarity of outputs, clusters and comparisons of attention heads from sums, with intervals over blocks of
-//! sentences.
+//! Distances, similarity of outputs, clusters and comparisons of heads from sums, with intervals over blocks of sentences.
 
 use std::num::NonZeroUsize;
 
@@ -122,8 +121,7 @@ pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// Assigns each head to a cluster, named by the index of its first head: average linkage, cut at [`CUT`] times the median
-/// distance.
+/// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT`] times the median distance.
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.

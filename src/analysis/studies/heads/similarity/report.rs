@@ -31,15 +31,13 @@ pub struct Similarity {
     pub batches: u64,
     /// Number of tokens in the batches.
     pub batched_tokens: u64,
-    /// For each attention head, layer by layer, the Hellinger distance of its attention from the attention of each head before
-    /// it.
+    /// For each attention head, layer by layer, the Hellinger distance of its attention from that of each head before it.
     #[schemars(schema_with = "shares")]
     pub distance: Vec<Vec<f64>>,
     /// For each attention head, layer by layer, the debiased linear CKA of its output with the output of each head before it.
     /// Null where one of the two outputs is constant, or if there is no batch.
     pub cka: Vec<Vec<Option<f64>>>,
-    /// For each attention head, layer by layer, the Hellinger distance of its attention from uniform attention; empty in reports
-    /// of 0.1.
+    /// For each attention head, layer by layer, its Hellinger distance from uniform attention; empty in reports of 0.1.
     #[serde(default)]
     pub from_even: Vec<f64>,
     /// Median distance of all pairs of heads; null without pairs.
@@ -53,8 +51,7 @@ pub struct Similarity {
     pub clusters: Vec<Cluster>,
     /// Pairs of heads within one layer compared with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
     pub same_layer: Comparisons,
-    /// Pairs of heads of one layer with the same first label compared with the layer's other pairs. Heads without a label share
-    /// none.
+    /// Pairs of heads of one layer with the same first label compared with its other pairs. Heads without a label share none.
     pub same_label: Comparisons,
     /// Pairs of heads of one layer that share keys and values compared with the layer's other pairs; absent where each head has
     /// its own keys and values.
@@ -67,7 +64,7 @@ pub struct Similarity {
     pub map: Option<Map>,
     /// Disagreement of the heads of each layer (Li et al. 2018).
     pub disagreement: Vec<LayerDisagreement>,
-    /// Spectra and composition of the weights; null where the weights are not accessible or attention scores are not bilinear.
+    /// Spectra and composition of the weights; null without access to the weights, or if attention scores are not bilinear.
     pub weights: Option<Weighed>,
 }
 
@@ -99,7 +96,7 @@ pub struct Cluster {
     pub heads: Vec<HeadPlace>,
     /// First label of each head of the cluster.
     pub labels: Vec<String>,
-    /// The largest distance between two heads of the cluster.
+    /// Largest distance between two heads of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub widest: f64,
     /// The mean CKA over pairs of heads of the cluster; null where a pair has none.
@@ -107,8 +104,7 @@ pub struct Cluster {
     /// Share of 200 resamples of the blocks in which all heads of the cluster are together.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// Whether every two heads of the cluster are nearer to each other than either is to uniform attention, by the 95 %
-    /// interval.
+    /// Whether every two heads are nearer to each other than either is to uniform attention, by the 95 % interval.
     #[serde(default)]
     pub nearer_than_even: bool,
     /// Whether the cluster is kept: `together` is at least 0.8, and `nearer_than_even` holds. Other clusters may be chance, or
@@ -138,8 +134,7 @@ pub struct Apart {
     pub cka: Option<f64>,
 }
 
-/// Disagreement of the heads of a layer: the negative mean similarity over all pairs of heads, pairs of a head with itself
-/// included.
+/// Disagreement of a layer's heads: the negative mean similarity over all pairs, pairs of a head with itself included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerDisagreement {
     /// Number of the layer, counted from 0.
@@ -279,8 +274,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all distances are
-    /// 0.
+    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all are 0.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;

@@ -26,8 +26,7 @@ use crate::study::instruments::roots::{Roots, from_even};
 pub struct SimilarityTotals {
     pub rows: u64,
     pub sentences: u64,
-    /// Squared Hellinger distance of each pair of heads, summed over attention rows; empty without rows, to keep empty blocks
-    /// small.
+    /// Squared Hellinger distance of each pair of heads, summed over rows; empty without rows, to keep empty blocks small.
     pub distances: Vec<Component>,
     /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers * heads]`.
     pub from_even: Vec<Component>,
@@ -35,8 +34,7 @@ pub struct SimilarityTotals {
     pub disagreement: Vec<Disagreement>,
     pub batches: u64,
     pub batched: u64,
-    /// `(n - 3) HSIC1` of each pair of heads, summed over batches of `n` tokens; pairs of a head with itself are included. Empty
-    /// without a batch.
+    /// `(n - 3) HSIC1` of each pair of heads (also with itself), summed over batches of `n` tokens; empty without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
@@ -98,8 +96,7 @@ impl SimilaritySums {
 pub struct SimilarityState {
     block: usize,
     roots: Roots,
-    /// Number and text tokens of each sentence whose outputs are compared; empty unless the sequence is the first of its
-    /// sentence family.
+    /// Number and text tokens of each sentence whose outputs are compared; empty unless `family.is_first`.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }
@@ -204,15 +201,14 @@ pub struct Disagreement {
 
 merge_fields!(Disagreement { subspace, position, output });
 
-/// Vectors summed over the heads of a layer in one sequence: the mean product over all pairs is the squared length of the mean
-/// vector.
+/// Vectors summed over the heads of a layer in one sequence: the mean product of all pairs is the mean vector's squared length.
 #[derive(Debug, Default)]
 pub struct LayerSums {
     /// Attention weights summed over the heads, `[rows, tokens]`.
     weights: Vec<f32>,
-    /// Values summed over the heads, each scaled to length 1, `[rows, head_dim]`.
+    /// Value vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
     values: Vec<f32>,
-    /// Contexts summed over the heads, each scaled to length 1, `[rows, head_dim]`.
+    /// Context vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
     contexts: Vec<f32>,
 }
 

@@ -162,9 +162,9 @@ fn inner(a: &[f32], b: &[f32]) -> f64 {
 }
 
 impl Composition {
-    /// Computes the composition scores `|A B| / (|A| |B|)` of all heads of all pairs of layers (Elhage et al. 2021, "Composition
-    /// scores"), for row vectors. The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ`
-    /// or `W_V W_O`.
+    /// Computes composition scores `|A B| / (|A| |B|)` of all heads of all pairs of layers (Elhage et al. 2021, "Composition
+    /// scores"), for row vectors. The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or
+    /// `W_V W_O`.
     fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();

@@ -1,5 +1,4 @@
-//! Distances between attention heads as in the released `head_distances.py` of Clark et al. 2019: Jensen-Shannon divergences,
-//! summed over all rows.
+//! Distances between heads as in the released `head_distances.py`: Jensen-Shannon divergences, summed over all rows.
 
 use std::f32::consts::{FRAC_1_SQRT_2, LN_2};
 
@@ -112,7 +111,7 @@ impl Sums for HeadDistances {
 /// Number of weights summed in f32 before accumulation in f64.
 const RUN: usize = 64 * LANES;
 
-/// The sum of `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
+/// Sums `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn plogp(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;

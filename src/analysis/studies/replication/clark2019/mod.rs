@@ -106,8 +106,7 @@ pub struct Findings {
     pub uniform_entropy: Option<f64>,
     /// Label and means of each attention head, layer by layer.
     pub heads: Vec<ClarkHead>,
-    /// Best attention head and best offset of each relation of the published table: `all` first, then by falling number of
-    /// words.
+    /// Best attention head and best offset of each relation of the published table: `all` first, then by falling count.
     pub relations: Vec<ClarkRelation>,
     /// Distances of all pairs of attention heads; null in reports of earlier versions.
     #[serde(default)]
@@ -127,7 +126,7 @@ pub struct ClarkHead {
     pub means: Means<Option<f64>>,
 }
 
-/// A label of the released notebook.
+/// Label of an attention head by the rules of the released notebook of Clark et al. 2019.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClarkLabel {

@@ -23,8 +23,7 @@ pub struct Relation {
     pub count: u64,
     /// Number of words whose syntactic head each of [`OFFSETS`] predicts.
     pub offset_hits: [u64; OFFSETS.len()],
-    /// Number of words whose syntactic head each attention head predicts, `[layers * heads]`, by attention `[from the word, to
-    /// the word]`.
+    /// Number of words whose syntactic head each attention head predicts `[from the word, to the word]`, `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
 }
 
@@ -52,8 +51,7 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// Predicts the syntactic head of a word (0-based) at an offset. The result is 1-based, clipped to 0 (the root) and the last
-/// word.
+/// Predicts the syntactic head of a 0-based word at an offset: 1-based, clipped to 0 (the root) and the last word.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }

@@ -1,5 +1,4 @@
-//! Token-level analysis as in the released `General_Analysis.ipynb` of Clark et al. 2019: all rows are queries, means are
-//! averaged over sequences.
+//! Token-level analysis as in the released `General_Analysis.ipynb`: all rows are queries, means are averaged over sequences.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -125,15 +125,13 @@ impl LinkBlock {
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
     }
 
-    /// Whether at least half of the sentences are about as long as the one before, so that attention at equal positions can be
-    /// compared.
+    /// Whether at least half of the sentences are about as long as the one before, so that equal positions can be compared.
     pub fn are_aligned(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
 
-    /// Whether the counts are consistent: no part exceeds its total, and the number of attention heads is right. Sums from a
-    /// file may fail this.
+    /// Whether no part exceeds its total, and the number of attention heads is right; sums from a file may fail this.
     pub fn adds_up(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
@@ -166,8 +164,7 @@ impl LinkBlock {
     }
 }
 
-/// The attention head with the most right choices, with its direction. Ties go to the first head in the model, then to the
-/// direction `from`.
+/// The attention head with the most right choices, with its direction. Ties go to the first head, then to the direction `from`.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right(cell)).expect("there are heads")

@@ -13,7 +13,7 @@ use crate::study::labels::evidence::{Direction, Side};
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
     pub name: Box<str>,
-    /// Whether each link counts in both directions.
+    /// Whether links have no direction, so that each counts from both ends.
     pub is_undirected: bool,
     /// The side of the source on which the target stands; `None` where queries see both sides.
     pub side: Option<Side>,

@@ -114,8 +114,8 @@ impl SeparatedPairs {
         }
     }
 
-    /// Expected number of linked pairs if pairs are taken in this `order` of distances. The last distance reached is sampled at
-    /// random.
+    /// Expected number of linked pairs if pairs are taken in this `order` of distances. Of the last distance reached, a random
+    /// sample is taken.
     pub fn linked(&self, order: &[usize]) -> f64 {
         let (mut left, mut found) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {

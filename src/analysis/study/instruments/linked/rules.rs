@@ -60,7 +60,7 @@ merge_fields!(PlaceHits { offsets, ranks, fixed });
 pub enum PlaceRule {
     /// The word at this offset from the source.
     Offset(i32),
-    /// The k-th candidate before (negative) or after the source.
+    /// The k-th candidate before (negative) or after the source, counted from 1.
     Rank(i32),
     /// The rule with this index in [`FIXED_PLACES`].
     Fixed(usize),
@@ -106,8 +106,7 @@ pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u
     items.into_iter().reduce(|best, next| if count(&next) > count(&best) { next } else { best })
 }
 
-/// The class of a link's source, and the class rules that are right. A class rule takes the nearest candidate of one class on
-/// one side.
+/// The class of a link's source, and the class rules that are right: each takes the nearest candidate of a class on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
@@ -171,8 +170,7 @@ impl ClassHits {
     }
 }
 
-/// Minimum number of scored sources of a class that gets a separate rule: an accuracy over fewer has a standard error of 9
-/// points.
+/// Minimum number of scored sources for a class to get a separate rule: an accuracy over fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
 /// Maximum number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
@@ -184,7 +182,7 @@ pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     classes.into_iter().take(TAKEN_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
-/// The best rule for the sources of each class, and one rule for all classes with few sources.
+/// The best class rule for the sources of each class, and one rule for all classes with few sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRules {
     own: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,

@@ -18,7 +18,7 @@ pub struct LinkSource {
     pub word: usize,
     /// The source's targets among the candidates, ascending.
     pub targets: Vec<usize>,
-    /// The words among which the source's target is chosen, ascending.
+    /// The words among which a target of the source is chosen, ascending.
     pub candidates: Vec<usize>,
     /// Words that would be candidates if the corpus named none; empty if the corpus names no candidates.
     pub seen: Vec<usize>,
@@ -73,7 +73,7 @@ impl LinkSource {
 /// Sources of a set of links, and the counts of links and sources that are not scored.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sources {
-    /// The scored sources, ascending.
+    /// The scored sources, in ascending order of their words.
     pub scored: Vec<LinkSource>,
     /// Number of links whose target is no candidate.
     pub out_of_sight: u64,
@@ -89,7 +89,7 @@ pub struct LinkedWords<'a> {
     /// For each word, the words of its sentence that take part; empty for a word that takes no part.
     sentences: Vec<Range<usize>>,
     classes: Vec<&'a str>,
-    /// Whether some word has a class other than its form.
+    /// Whether some word has a class; words without one have their form in its place.
     pub are_classed: bool,
 }
 
@@ -206,8 +206,7 @@ impl<'a> LinkedWords<'a> {
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
-    /// Length of the class context that two words share: the number of equal classes counted outwards from both, before and
-    /// after them.
+    /// Length of the class context that two words share: the number of equal classes counted outwards from both, both ways.
     fn run(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

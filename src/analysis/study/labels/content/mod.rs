@@ -1,4 +1,4 @@
-//! Labels of content: what a head attends to, beyond uniform attention and preferred offsets (docs/methodology/labels.md).
+//! Labels of content: to what a head attends beyond uniform attention and preferred offsets (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
@@ -50,8 +50,7 @@ pub fn assess_leads(
     )
 }
 
-/// Name of the metric from which a lead or position-matched chance is computed, together with rates of the corpus. `None` for
-/// other metrics.
+/// Name of the metric from which a lead or expected value is computed, with rates of the corpus; `None` for other metrics.
 pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
