@@ -54,8 +54,8 @@ impl PassSpec {
         (self.make)(subject)
     }
 
-    /// Restores an observer from the bytes of its sums in a partial.
-    /// Fails if the bytes are no sums of its type.
+    /// Restores an observer from the bytes of its sums in a partial (saved sums of a run). Fails if the bytes are no sums of its
+    /// type.
     pub fn restore(&self, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         (self.restore)(bytes)
     }

@@ -49,7 +49,7 @@ pub struct View<'a> {
     pub summary: Summary,
     /// Figures of the study's results; empty if there is nothing to draw.
     pub figures: Vec<Figure>,
-    /// Flat tables of the study's results, under the names of the report; without rows if there are no results.
+    /// Flat tables of the study's results, under their names in the report; without rows if there are no results.
     pub tables: Vec<TableRows<'a>>,
     /// Numbers, other than metrics, by which two analyses can be compared.
     pub numbers: Vec<Number<'a>>,
@@ -159,7 +159,7 @@ pub struct PruningOrder {
     pub removal: Replacement,
     /// Heads in the order of removal, each with the constant that replaces its output, if any.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
-    /// Loss with all heads, in `unit`.
+    /// Loss of the model with all heads, in `unit`.
     pub loss: f64,
     /// Unit of the loss: nats, or the unit in which a task is scored.
     pub unit: &'static str,
@@ -169,7 +169,7 @@ pub struct PruningOrder {
     pub right: Option<(f64, Vec<f64>)>,
     /// `(measure, rise, number of heads)`: heads that can be removed within a rise of the report, by each measure of loss.
     pub budgets: Vec<(ShareOf, f64, usize)>,
-    /// Whether the model is significantly above the baseline of the task; `None` for a loss of tokens.
+    /// Whether the model is significantly above the baseline of the task; `None` where the loss is of tokens, not of a task.
     pub is_above_baseline: Option<bool>,
 }
 

@@ -6,7 +6,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::Component;
 
-/// Products are summed in units of 256, so that sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
+/// Unit in which products are summed: with 256, sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
 /// squares of 2500 a word, which fill this range after 10^8 words.
 const UNIT: f64 = 256.0;
 

@@ -23,9 +23,9 @@ pub const MIN_SENTENCES: Threshold = Threshold::count(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceGap {
-    /// There are this many sentences, fewer than [`MIN_SENTENCES`].
+    /// The label rests on this many sentences, fewer than [`MIN_SENTENCES`].
     Sentences(u64),
-    /// There are this many queries, fewer than [`MIN_QUERIES`].
+    /// The label rests on this many queries, fewer than [`MIN_QUERIES`].
     Queries(u64),
 }
 
@@ -225,10 +225,10 @@ pub struct Comparison {
     /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a scored word.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// Number of words on which the attention head alone is right; counts only the first sentence of a sentence family.
+    /// Number of words on which the attention head alone is right, counting only the first sentence of a sentence family.
     #[serde(default)]
     pub head_only: Option<u64>,
-    /// Number of words on which the offset alone is right; counts only the first sentence of a sentence family.
+    /// Number of words on which the offset alone is right, counting only the first sentence of a sentence family.
     #[serde(default)]
     pub offset_only: Option<u64>,
     /// Exact one-sided McNemar test: the probability of `head_only` or more words if head and offset were equally good and words
@@ -236,7 +236,7 @@ pub struct Comparison {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub mcnemar_p: Option<f64>,
-    /// One-sided block test of `difference` being above `settings.policy.syntactic_margin`; null without a standard error.
+    /// One-sided p-value (block test) for `difference` above `settings.policy.syntactic_margin`; null without a standard error.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
@@ -299,7 +299,7 @@ pub struct TagComparison {
     /// 95 % interval of `lead`; null where `ci95` is null.
     #[serde(default)]
     pub lead_ci95: Option<Interval>,
-    /// One-sided block test of `lead` being above `settings.policy.syntactic_beyond_margin`; null without a standard error.
+    /// One-sided p-value (block test) for `lead` above `settings.policy.syntactic_beyond_margin`; null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// q-value of `lead`: twice `p`, corrected by Benjamini & Hochberg over all leads of this kind above the margin. Null for
@@ -319,8 +319,8 @@ pub struct Specificity {
     pub ci95: Option<Interval>,
     /// Standard error of `difference`, by leaving out one block at a time; null where `ci95` is null.
     pub standard_error: Option<f64>,
-    /// One-sided p-value of the block test for `difference` being above `settings.policy.syntactic_specific_margin`; null where
-    /// there is no standard error.
+    /// One-sided p-value (block test) for `difference` above `settings.policy.syntactic_specific_margin`; null without a standard
+    /// error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
     /// q-value of `difference`: twice `p`, corrected by Benjamini & Hochberg over all syntactic labels, firm or borderline, with
@@ -338,7 +338,7 @@ pub enum Reach {
     Offset,
     /// The attention head is also better on this relation than on other arcs of the same sentences: it does not follow all alike.
     Relation,
-    /// The label also beats the word classes.
+    /// The label also beats the word-class baseline.
     Tags,
     /// The label beats every rule of position.
     Place,

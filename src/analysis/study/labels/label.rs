@@ -61,8 +61,8 @@ pub struct Label {
     /// Accuracy on the relation against other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
     #[serde(default)]
     pub specific: Option<Specificity>,
-    /// Comparison of the attention head with the word classes; null for labels that are not syntactic, and where no word of the
-    /// relation has a UPOS.
+    /// Comparison with the word-class baseline; null for labels that are not syntactic, and where no word of the relation has a
+    /// UPOS tag.
     pub versus_tags: Option<TagComparison>,
     /// Test of whether the model uses the arcs of a syntactic label; null unless the study `knockout` tested it.
     #[serde(default)]

@@ -19,7 +19,7 @@ pub struct Metric<F> {
     /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
     pub keys: Keys,
-    /// Computes the numerator and the denominator for a head.
+    /// Computes the numerator and the denominator of the metric for a head.
     pub value: F,
     /// The chance level as a ratio, for a head without any preference; `None` if it is `value` of a uniformly attending head.
     pub chance: Option<F>,
@@ -113,8 +113,7 @@ pub struct Fraction {
 pub struct Denominator {
     /// Number of eligible things: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
-    /// Number of sentences with an eligible thing. Only the first sentence of a family counts: later ones (copies, for example)
-    /// are no independent evidence.
+    /// Number of sentences with an eligible thing, counting one per sentence family: copies are no independent evidence.
     pub sentences: u64,
     /// Number of blocks with an eligible thing; 0 in reports that do not say.
     #[serde(default)]

@@ -115,7 +115,8 @@ pub struct Cluster {
 /// Pairs of heads within one group compared with other pairs, by attention and by outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparisons {
-    /// Comparison by the distance of attention: the lower, the more alike. Null if no pair is within a group, or if all are.
+    /// Comparison by the distance of attention: the lower, the more alike. Null if no pair is within a group, or if all pairs
+    /// are.
     pub distance: Option<Comparison>,
     /// Comparison by the CKA of outputs: the higher, the more alike. Null as `distance` is, or if a pair has no CKA.
     pub cka: Option<Comparison>,
@@ -274,7 +275,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all are 0.
+    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all distances are 0.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;

@@ -15,15 +15,15 @@ use crate::study::labels::evidence::Direction;
 /// Right choices of one attention head for links. Each pair of counts is in the order of [`Direction::OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
-    /// Right choices among the candidates.
+    /// Number of sources whose target the attention head chooses among the candidates.
     pub right: [u64; 2],
-    /// Right choices among all words, where the corpus names candidates.
+    /// Number of sources whose target the attention head chooses among all words, where the corpus names candidates.
     pub among_all: [u64; 2],
-    /// Right choices among the candidates of the source's class.
+    /// Number of sources whose target the attention head chooses among the candidates of the source's class.
     pub among_class: [u64; 2],
     /// As `right`, for sources with candidates at the same positions of a neighbouring sequence.
     pub beside: [u64; 2],
-    /// Right choices by the head's weights at the same positions of the neighbouring sequence.
+    /// Right choices by the head's weights at the same positions of the neighbouring sequence, in place of its own weights.
     pub elsewhere: [u64; 2],
     /// Number of sources for which a special token has more weight than every candidate.
     pub to_special: [u64; 2],
