@@ -132,7 +132,7 @@ pub struct HealthCheck {
     pub fails: bool,
 }
 
-/// All checks of whether the model could read the corpus, in the order of [`HealthId::ALL`].
+/// All checks of whether the model could read the corpus, ordered by cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health(pub Vec<HealthCheck>);
 
@@ -158,7 +158,7 @@ impl Health {
         self.0.iter().filter(|check| check.fails)
     }
 
-    /// Failing checks because of which no label is firm.
+    /// Failing checks that keep every label from being firm.
     pub fn unread(&self) -> impl Iterator<Item = &HealthCheck> {
         self.failing().filter(|check| check.id.decides())
     }

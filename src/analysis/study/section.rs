@@ -38,7 +38,7 @@ pub trait Section: Any + Send + Sync {
     }
 }
 
-/// What is shown of a section, and what other parts of the program use of it.
+/// View of a section: all that is shown of it, and all that other parts of the program use of it.
 #[derive(Default)]
 pub struct View<'a> {
     /// Whether the corpus has nothing that the study is about; the summary then leaves the study out.

@@ -228,7 +228,7 @@ pub struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// The metric `id` of the attention head, at `key` if it has several cells. Panics if there is no metric of that name: a
-    /// detector knows the metrics of its own study.
+    /// detector knows its study's metrics.
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }

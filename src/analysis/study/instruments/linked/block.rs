@@ -23,7 +23,7 @@ pub struct LinkHits {
     pub among_class: [u64; 2],
     /// As `right`, for sources with candidates at the same positions of a neighbouring sequence.
     pub beside: [u64; 2],
-    /// Right choices by the head's weights at the same positions of the neighbouring sequence, in place of its own weights.
+    /// Right choices by the attention head's weights at the same positions of the neighbouring sequence.
     pub elsewhere: [u64; 2],
     /// Number of sources for which a special token has more weight than every candidate.
     pub to_special: [u64; 2],
