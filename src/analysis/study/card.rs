@@ -14,7 +14,7 @@ use super::verdict_rule::VerdictRule;
 use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
-/// The aim of a label, and the metric that averages it over the corpus; `None` if the label's score is that mean.
+/// `(aim, metric)` of a label; the metric is the aim's mean over the corpus, or `None` if the label's score is that mean.
 pub type AimOfLabel = (Aim, Option<String>);
 
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub struct Card {
     /// Requirements on the corpus, and the cost, as help text.
     pub needs: &'static str,
     pub by_default: bool,
-    /// Whether the study, though off by default, runs on the built-in corpus where no corpus is named.
+    /// Whether the study, though off by default, runs in a run that names no corpus and so uses the built-in one.
     pub in_first_run: bool,
     /// Names of the studies whose results this one needs: they run wherever it runs.
     pub builds_on: &'static [&'static str],
@@ -35,49 +35,50 @@ pub struct Card {
     pub builds_on_with_task: Option<&'static [&'static str]>,
     /// Whether the study runs by default wherever all studies in `builds_on` run.
     pub joins: bool,
-    /// Whether the study asks about words or sentences of a language, which protein models do not know.
+    /// Whether the study asks about words or sentences of a language, and so cannot run on protein models.
     pub of_language: bool,
-    /// Why a decoder cannot be asked, as a sentence without its subject, the decoder; `None` if it can.
+    /// Reason why the study cannot run on a decoder, as a sentence without its subject, the decoder; `None` if it can.
     pub beyond_decoders: Option<&'static str>,
-    /// Whether the study asks what decoders do, and cannot be asked of an encoder.
+    /// Whether the study is about decoders, and cannot run on an encoder.
     pub of_decoders: bool,
     /// Whether the study, though off by default, runs on a decoder unless it is switched off.
     pub on_decoders: bool,
-    /// Whether the study takes a model saved without some heads: these heads have no numbers and are counted nowhere.
+    /// Whether the study accepts a checkpoint saved without some heads: these have no numbers and are counted nowhere.
     pub allows_absent_heads: bool,
     /// Whether the study removes heads, so that `--removal` (the stand-in for a removed head's output) concerns it.
     pub removes_heads: bool,
-    /// Kinds of task items that the study accepts; empty if it accepts all.
+    /// Kinds of task items that the study accepts; empty if it accepts all kinds.
     pub takes: &'static [TaskKind],
     /// Whether the study needs direct effects on logits, which not all models have.
     pub of_direct_effects: bool,
-    /// The study's need for the count of each token in the whole corpus before any pass begins.
+    /// Whether the study needs the count of each token in the whole corpus before any pass begins.
     pub counts: Counts,
-    /// Kinds of controls under which the study also runs.
+    /// Kinds of controls in which the study also runs.
     pub controls: &'static [ControlKind],
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
-    /// Lower and upper bound of a metric, by its name, for the schema of the report.
+    /// Lower and upper bound of a metric, given its name, for the schema of the report.
     pub range: fn(&str) -> RangeInclusive<f64>,
     /// Whether a metric is a share, from 0 to 1 except for rounding: its intervals and tests are on the logit scale.
     pub is_share: fn(&str) -> bool,
     pub unit: fn(&str) -> Unit,
-    /// The metric from which a metric is computed together with rates of the corpus; `None` if it depends on the head alone.
-    /// Analyses of other sentences differ in such rates.
+    /// For a metric that is computed from another metric and rates of the corpus, the other metric's name. `None` if the metric
+    /// depends on the attention head alone. Analyses of other sentences differ in these rates.
     pub made_of: fn(&str) -> Option<&str>,
-    /// Labels, in the order in which ties between them are broken.
+    /// Detectors of the study's labels, in the order in which ties between labels are broken.
     pub labels: &'static [Detector],
-    /// Labels of how a head chooses, in a separate column: they are no roles and never first, and a head has at most one.
+    /// Detectors of labels for how an attention head chooses (`chooses:*`), in a separate column. They are no roles and never
+    /// first, and a head has at most one.
     pub choices: &'static [Detector],
     /// Rules of the study's verdicts other than labels.
     pub verdicts: &'static [VerdictRule],
-    /// The aim of a label, if a single sentence can show it, with the metric that averages it unless the label's score does.
+    /// Returns the aim of a label that a single sentence can show, with its metric ([`AimOfLabel`]); `None` for other labels.
     pub aim: fn(&Label) -> Option<AimOfLabel>,
-    /// Terms other than labels and metrics, in the order in which a reader of the summary meets them.
+    /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// Names of figures, as `headscope export --figure` takes them; a figure of one head has a name that ends with `:HEAD`.
     pub figures: &'static [&'static str],
-    /// Metrics drawn on the card of a head, each with its heading.
+    /// `(metric, heading)` of the metrics drawn on the card of an attention head.
     pub drawn: &'static [(&'static str, &'static str)],
     pub tables: &'static [&'static str],
     /// Command-line options for this study alone.
@@ -85,7 +86,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// A card with nothing on it: a study on request, without metrics, labels or caveats.
+    /// Empty card: a study that runs only on request, without metrics, labels or caveats.
     pub const NEW: Self = Self {
         name: "",
         formerly: None,
@@ -135,27 +136,27 @@ impl Card {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
 
-    /// Whether the study runs on the built-in corpus, where no corpus is named, unless it is switched off.
+    /// Whether the study runs, unless switched off, in a run that names no corpus and so uses the built-in one.
     pub fn runs_first(&self) -> bool {
         self.by_default || self.in_first_run
     }
 }
 
-/// Whether a study uses the counts of the tokens of a whole corpus.
+/// Whether a study uses the counts of each token in the whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     Unused,
-    /// The study reports more where there are counts.
+    /// The study also runs without counts, but reports more with them.
     Useful,
     /// The study cannot run without counts.
     Needed,
 }
 
-/// A limit of what labels show. docs/LIMITS.md has the argument and the full references.
+/// A limit of the conclusions from labels. docs/LIMITS.md has the argument and the full references.
 pub struct Caveat {
     pub id: &'static str,
     pub text: &'static str,
-    /// The subject of the caveat, by which caveats are ordered.
+    /// Subject of the caveat; caveats are ordered by it.
     pub about: CaveatSubject,
     pub applies: fn(&Labelling<'_>) -> bool,
 }

@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::labels::policy::{Policy, Threshold};
 use crate::stats::block_test::FEWEST_BLOCKS;
 
-/// The share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread, `1 -
-/// (1 - u)^2` of all token pairs have one: for .05 about 10 in 100, and a syntactic label is a lead of 10 points.
+/// Share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread, `1 - (1
+/// - u)^2` of all token pairs have an unread token: for .05 about 10 in 100, and a syntactic label is a lead of 10 points.
 /// `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
 const UNREAD: f64 = 0.05;
 
-/// Above one half, the numbers over a corpus are mostly about the part that the check counts.
+/// Threshold of checks that count a part of the corpus: above one half, numbers over the corpus are mostly about that part.
 const HALF: f64 = 0.5;
 
-/// The threshold of each check, in the order of [`HealthId::ALL`].
+/// Threshold of each check of the input, in the order of [`HealthId::ALL`].
 static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     Threshold::share(
         "health_unparted",
@@ -70,27 +70,27 @@ static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     ),
 ];
 
-/// A check of the input. The order is that of causes: where several fail, the first explains the others.
+/// A check of the input. Checks are ordered by cause: if several fail, the first explains the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthId {
-    /// Residues or k-mers were not parted: share of sentences.
+    /// Share of sentences with residues or k-mers that the tokenizer did not part.
     Unparted,
-    /// Letters of scripts in which the vocabulary has no words: share of letters.
+    /// Share of letters in scripts in which the vocabulary has no words.
     ForeignScript,
-    /// Words whose capitals are lower-cased although the vocabulary is cased: share of words.
+    /// Share of words whose capitals are lower-cased although the vocabulary is cased.
     LowerCased,
-    /// Unknown tokens: share of tokens of text.
+    /// Share of unknown tokens among the tokens of text.
     UnknownTokens,
-    /// Tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
+    /// Mean number of tokens per word, or per stretch as long as the mean entry of the vocabulary if that is shorter.
     TokensPerWord,
-    /// Sentences of one token of text: share.
+    /// Share of sentences with one token of text.
     OneTokenSentences,
-    /// Sentences left out: share of those read.
+    /// Share of the sentences read that were left out.
     Skipped,
-    /// Sentences that are copies of earlier ones: share of those read.
+    /// Share of the sentences read that are copies of earlier ones.
     Repeated,
-    /// Different sampling units: their number.
+    /// Number of different sampling units.
     Units,
 }
 
@@ -111,28 +111,28 @@ impl HealthId {
         &THRESHOLDS[self as usize]
     }
 
-    /// Whether labels lose their firmness if the check fails. Block tests already account for copies and units.
+    /// Whether no label is firm if this check fails. `Repeated` and `Units` do not decide: block tests already account for both.
     pub fn decides(self) -> bool {
         !matches!(self, Self::Repeated | Self::Units)
     }
 }
 
-/// The outcome of a check.
+/// Outcome of one check of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthCheck {
-    /// The check.
+    /// Name of the check.
     pub id: HealthId,
-    /// The number that is checked; null where there was nothing to count.
+    /// Number that the check compares with `threshold`; null where there was nothing to count.
     #[schemars(range(min = 0))]
     pub value: Option<f64>,
-    /// The largest value that does not fail; of `units` the smallest. A threshold of the policy.
+    /// Largest value that does not fail; for `units` the smallest. It is a threshold of the policy.
     #[schemars(range(min = 0))]
     pub threshold: f64,
-    /// Whether the check fails.
+    /// Whether the check fails: `value` is beyond `threshold`.
     pub fails: bool,
 }
 
-/// The health of the input: all checks in their order.
+/// All checks of whether the model could read the corpus, ordered by cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health(pub Vec<HealthCheck>);
 
@@ -158,12 +158,12 @@ impl Health {
         self.0.iter().filter(|check| check.fails)
     }
 
-    /// The failing checks that cost labels their firmness.
+    /// Failing checks that keep every label from being firm.
     pub fn unread(&self) -> impl Iterator<Item = &HealthCheck> {
         self.failing().filter(|check| check.id.decides())
     }
 
-    /// True unless a check that decides fails: nothing then shows that the model could not read the text.
+    /// Whether the model could read the corpus: true unless a check that [decides](HealthId::decides) fails.
     pub fn is_read(&self) -> bool {
         self.unread().next().is_none()
     }

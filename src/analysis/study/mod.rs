@@ -1,4 +1,4 @@
-//! A study: one question asked of every head.
+//! A study: one question asked of every attention head.
 
 pub mod aim;
 pub mod card;
@@ -50,7 +50,7 @@ pub trait Study: Sync {
     /// Computes the metrics with intervals and chance levels, and the section of the report.
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section);
 
-    /// Results that later studies build on.
+    /// Returns results that later studies build on.
     fn upstream(&self, _observed: &Observed<'_>, _section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         UpstreamResults::default()
     }
@@ -62,7 +62,7 @@ pub trait AnyStudy: Sync {
 
     fn passes(&self) -> Vec<PassSpec>;
 
-    /// The passes over a task's items if the run has a task, else the others; where the study has one kind, that kind.
+    /// The passes over a task's items if the run has a task, else the others; a study with only one kind of pass has that one.
     fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
             self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());

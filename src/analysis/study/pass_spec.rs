@@ -44,7 +44,8 @@ impl PassSpec {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage. It needs only the activations `needs` of sequences selected by `of`, which may be kept.
+    /// This pass in the second stage. It needs only the activations `needs` of the sequences that `of` selects; the first stage
+    /// may keep them.
     pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
         Self { follows: true, keep: Some(Keep { needs, of }), ..self }
     }
@@ -53,8 +54,8 @@ impl PassSpec {
         (self.make)(subject)
     }
 
-    /// Restores an observer from the bytes of its sums in a partial.
-    /// Fails if the bytes are no sums of its type.
+    /// Restores an observer from the bytes of its sums in a partial (saved sums of a run). Fails if the bytes are no sums of its
+    /// type.
     pub fn restore(&self, bytes: &[u8]) -> Result<Box<dyn Observer>> {
         (self.restore)(bytes)
     }
@@ -73,9 +74,9 @@ pub struct Subject<'a> {
     pub probes: &'a [String],
     /// The column or key of the corpus with the class of each word, if one was named.
     pub classes_from: Option<&'a str>,
-    /// The results of the first stage, for passes of the second; empty before that.
+    /// Results of the first stage, for passes of the second stage; empty before the first stage has ended.
     pub found: &'a UpstreamResults,
-    /// The study's own sums of the first stage, for its passes of the second.
+    /// The study's sums of the first stage, for its passes of the second stage.
     pub own: Observed<'a>,
     pub threads: NonZeroUsize,
 }

@@ -1,4 +1,4 @@
-//! The sections of a saved report, read in one pass: a report of ten megabytes is mostly sections, and each study knows its own.
+//! Reader of a saved report's sections, in one pass: a report of ten megabytes is mostly sections, and each study reads its own.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::AnyStudy;
 use super::section::{KeyValues, Section};
 
-/// The sections of these studies, in their order, of the JSON of a report.
-/// Fails if the report lacks one, or it is another.
+/// Reads the sections of these `studies`, in their order, from the JSON of a report. Fails if a section is missing, or is not of
+/// its study's type.
 pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::Result<Vec<Box<dyn Section>>> {
     let reader = Reader { studies, report };
     let mut parts = serde_json::Deserializer::from_str(report).deserialize_map(reader)?;
@@ -47,7 +47,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 }
 
-/// The words of an error in a part of a report, with its place in the report, as `serde_json` writes and reads it.
+/// Message of an error in a `part` of a report, with its line and column in the report, in the form of `serde_json`.
 fn in_report(report: &str, part: &str, error: &serde_json::Error) -> String {
     // `part` is borrowed from the report.
     let before = &report[..part.as_ptr().addr() - report.as_ptr().addr()];

@@ -25,42 +25,42 @@ pub trait Section: Any + Send + Sync {
     /// Completes the section with facts that are known only after all studies have measured.
     fn complete(&mut self, _known: &Completion<'_>) {}
 
-    /// All that is shown of the section and used of it by other parts of the program.
+    /// All that is shown of the section, and all that other parts of the program use of it.
     fn view(&self, known: Known<'_>) -> View<'_>;
 
     fn of_head(&self, _head: HeadPlace, _known: Known<'_>) -> HeadCard {
         HeadCard::default()
     }
 
-    /// The first thing that it lacks, if it is incomplete.
+    /// Describes the first defect of a section that does not fit a model with this grid; `None` if there is none.
     fn defect(&self, _grid: HeadGrid) -> Option<String> {
         None
     }
 }
 
-/// The view of a section: what every medium shows of it, and what other parts of the program use.
+/// View of a section: all that is shown of it, and all that other parts of the program use of it.
 #[derive(Default)]
 pub struct View<'a> {
-    /// Whether the corpus has nothing that the study is about; the summary passes over it then.
+    /// Whether the corpus has nothing that the study is about; the summary then leaves the study out.
     pub lacks_subject: bool,
-    /// The sentence of the study among the few that open a report, and a shortage of text; neither for most studies.
+    /// The study's sentence for the opening of a report, or its shortage of text; empty for most studies.
     pub in_brief: InBrief,
-    /// Its words for the summary, in whole lines; empty if it has none.
+    /// Text of the study for the summary, in whole lines; empty if it has none.
     pub summary: Summary,
-    /// The figures of its results; none where there is nothing to draw.
+    /// Figures of the study's results; empty if there is nothing to draw.
     pub figures: Vec<Figure>,
-    /// The flat tables of its results, under the names of the report; without rows where there are none.
+    /// Flat tables of the study's results, under their names in the report; without rows if there are no results.
     pub tables: Vec<TableRows<'a>>,
-    /// The numbers beside the metrics by which two analyses can be compared.
+    /// Numbers, other than metrics, by which two analyses can be compared.
     pub numbers: Vec<Number<'a>>,
-    /// How well each head follows each relation that the study knows.
+    /// For each relation that the study knows, how well each attention head follows it.
     pub tracked: Vec<Tracked>,
-    /// The tests of whether the model uses the arcs that labels are about.
+    /// Tests of whether the model uses the arcs that labels are about.
     pub tests_of_use: Vec<LabelUse>,
-    /// Heads with the place in the corpus of the sentence that is typical of each.
+    /// Attention heads, each with the number in the corpus of its typical sentence.
     pub typical: Vec<(HeadPlace, u64)>,
     pub pruning: Vec<PruningOrder>,
-    /// Whether the model is shown to be above the baseline of the task, from the study that tests it.
+    /// Whether the model is significantly above the baseline of the task; `None` except in the study that tests it.
     pub is_above_baseline: Option<bool>,
 }
 
@@ -73,32 +73,32 @@ impl View<'_> {
 /// A fact that is known only after all studies have measured.
 pub enum Completion<'a> {
     Estimates(&'a Estimates),
-    /// The thresholds: what depends on them is corrected.
+    /// The thresholds of the policy, by which sections correct their tests.
     Policy(&'a Policy),
-    /// The section of the same study in a control of this kind with each seed.
+    /// Kind of a control that was run, and the sections of the same study in it, one for each seed.
     Control(ControlKind, &'a [&'a dyn Section]),
-    /// The first label of every head, `[layers * heads]`, for places that name heads.
+    /// First label of every head, `[layers * heads]`, for parts of a section that name heads.
     Labels(&'a [String]),
-    /// How many heads of a layer, one after the other, share their keys and values; not of models whose heads have their own.
+    /// Number of consecutive heads of a layer that share keys and values; only for models in which heads share them.
     SharedKeys(usize),
-    /// The report is written with fewer digits than there are: sections drop what no policy asks for.
+    /// The report is written with rounded numbers: sections drop numbers that no policy needs.
     Rounded,
 }
 
-/// Facts of a run that its sections are shown with.
+/// Facts of a run that are needed to show its sections.
 #[derive(Clone, Debug, Default)]
 pub struct SectionFacts {
-    /// The unit that a decoder read: sections count windows of documents as sentences.
+    /// Text unit that a decoder read: where it is a document, sections count windows as sentences.
     pub read: Context,
-    /// How many of the seven ways to mask every seventh word of a sentence were run; `None` where no head was removed.
+    /// Number of masking patterns run, of seven that each mask every seventh word; `None` where no head was removed.
     pub phases: Option<u8>,
-    /// The first label of every head.
+    /// First label of every attention head.
     pub labels: BTreeMap<HeadPlace, String>,
-    /// Whether the model is shown to be above the baseline of the task; `None` without a task.
+    /// Whether the model is significantly above the baseline of the task; `None` without a task.
     pub is_above_baseline: Option<bool>,
 }
 
-/// Policy and facts by which a section is shown.
+/// Policy and facts of the run by which a section is shown.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
     pub policy: &'a Policy,
@@ -106,7 +106,7 @@ pub struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// Without facts of the run, on which neither tests nor numbers depend.
+    /// The policy without facts of the run; neither tests nor numbers depend on those facts.
     pub fn new(policy: &'a Policy) -> Self {
         static NONE: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
@@ -117,21 +117,21 @@ impl<'a> Known<'a> {
 #[derive(Default)]
 pub struct HeadCard {
     pub lines: Vec<String>,
-    /// Its part of the sentence on the head: verb phrases whose subject is the head, each with its number.
+    /// Verb phrases for the sentence about the head, each with its number; the subject is the head.
     pub clauses: Vec<String>,
-    /// Figures, which say on the page what the lines say elsewhere.
+    /// Figures, which the page shows in place of `lines`.
     pub figures: Vec<Figure>,
-    /// The heads that it is related to, which say on the page what the lines say elsewhere.
+    /// Related heads, which the page shows in place of `lines`.
     pub neighbours: Vec<Neighbour>,
-    /// The lines as a table, where they are alike.
+    /// The content of `lines` as a table, where the lines are alike.
     pub table: Option<CardTable>,
 }
 
 pub struct Neighbour {
-    /// How it is related: a phrase before its name.
+    /// Relation to the head of the card, as a phrase before the neighbour's name: `looks most like`.
     pub how: &'static str,
     pub place: HeadPlace,
-    /// How strongly, in a few words.
+    /// Strength of the relation in a few words: `distance 0.123`.
     pub strength: String,
 }
 
@@ -152,29 +152,30 @@ impl HeadCard {
     }
 }
 
-/// An order in which heads were removed one after the other, with the loss each time.
+/// An order in which attention heads were removed one after the other, with the loss each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruningOrder {
     pub by: String,
     pub removal: Replacement,
-    /// The heads, the first to go first, each with its constant where that replaces it.
+    /// Heads in the order of removal, each with the constant that replaces its output, if any.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
-    /// The loss with all heads, in `unit`.
+    /// Loss of the model with all heads, in `unit`.
     pub loss: f64,
-    /// Nats, or what a task is scored in.
+    /// Unit of the loss: nats, or the unit in which a task is scored.
     pub unit: &'static str,
-    /// The loss without the first head, without the first two, and so on.
+    /// Loss without the first head, without the first two, and so on, in `unit`.
     pub without: Vec<f64>,
-    /// The share of a task's predictions that are right, with all heads, then without the first and so on.
+    /// Share of a task's predictions that are right: with all heads, and without the first head, the first two and so on.
     pub right: Option<(f64, Vec<f64>)>,
-    /// How many heads can go by each measure of loss, within each rise of the report.
+    /// `(measure, rise, number of heads)`: heads that can be removed within a rise of the report, by each measure of loss.
     pub budgets: Vec<(ShareOf, f64, usize)>,
-    /// Whether the model is shown to be above the baseline of the task; `None` of a loss of tokens.
+    /// Whether the model is significantly above the baseline of the task; `None` where the loss is of tokens, not of a task.
     pub is_above_baseline: Option<bool>,
 }
 
 impl PruningOrder {
-    /// How many heads can go until more is lost than this share of a measure; `None` if that has no shares.
+    /// Number of heads that can be removed, in this order, before the loss exceeds the share `rise` of the measure `of`. `None`
+    /// if this order does not have that measure.
     pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
         let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
         known.peek()?;
@@ -199,19 +200,19 @@ impl PruningOrder {
     }
 }
 
-/// Differences of shares are rounded by less than this.
+/// Upper bound of rounding errors in differences of shares.
 pub const ROUNDING: f64 = 1e-9;
 
-/// A measure of loss that is allowed to change by a share of itself.
+/// Measure that limits pruning: the loss may rise, or the share right may fall, by a share of this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShareOf {
-    /// The loss with all heads.
+    /// Loss with all attention heads.
     #[default]
     Loss,
-    /// The loss without any head less that with all.
+    /// Loss without any attention head less the loss with all of them.
     AllHeads,
-    /// The share of predictions of a task that are right with all heads, which may fall.
+    /// Share of a task's predictions that are right with all attention heads; it may fall.
     Right,
 }
 
@@ -227,27 +228,27 @@ impl ShareOf {
     }
 }
 
-/// A syntactic label put to the test.
+/// Test of whether the model uses the arcs of a syntactic label.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LabelUse {
-    /// The head.
+    /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label that it had when it was tested.
+    /// Label of the attention head when it was tested.
     pub label: String,
-    /// The direction of the label.
+    /// Direction of the label: the end of the arc that is the query.
     pub direction: Direction,
-    /// The test.
+    /// Effect of the label's arcs on the loss, with its test.
     #[serde(flatten)]
     pub test: UseTest,
 }
 
 pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
 
-/// The values of the keys of sections in a saved report, each of the type that its section has under it.
+/// Values of the keys of sections in a saved report, by key; each has the type that its section has under the key.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
-/// A section as it stands in a report: under keys of its own. [`stored!`](crate::stored) implements it.
+/// A section with the keys under which it stands in a report. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
     const KEYS: &'static [&'static str] = &[];
 
@@ -259,14 +260,13 @@ pub trait Stored: Section + Sized {
         Vec::new()
     }
 
-    /// The value of one of the keys, of its JSON.
-    /// Fails if it is another thing. Panics if it is of no key.
+    /// Parses the value of one of the section's keys from JSON. Fails if the JSON is not of the key's type. Panics if `key` is
+    /// no key of the section.
     fn part(key: &str, _json: &str) -> serde_json::Result<Box<dyn Any>> {
         unreachable!("{key} is no key of the section")
     }
 
-    /// The section, of the values of its keys.
-    /// Fails with the first key that is not there.
+    /// Builds the section from the values of its keys. Fails with the first missing key.
     fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
@@ -321,14 +321,13 @@ macro_rules! stored {
 }
 pub use crate::stored;
 
-/// Takes the value of a key, of the type that [`Stored::part`] gave it.
-/// Fails with the key if it is not there.
+/// Removes and returns a key's value, of the type that [`Stored::part`] gave it. Fails with the key if it is missing.
 pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
     let value = parts.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
 }
 
-/// The section of a study that has none.
+/// Empty section of a study that adds none to the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSection;
 
@@ -344,8 +343,7 @@ impl Stored for NoSection {
     }
 }
 
-/// The section as the type that its study made.
-/// Panics if it belongs to another study.
+/// The section as the type `S` that its study made. Panics if it belongs to another study.
 pub fn section<S: Section>(section: &dyn Section) -> &S {
     (section as &dyn Any).downcast_ref().expect("a study gets back the section that it made")
 }

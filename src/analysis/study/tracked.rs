@@ -1,4 +1,4 @@
-//! How well each head follows a relation, for the studies that score relations.
+//! How well each attention head follows a relation, for the studies that score relations.
 
 use serde::Serialize;
 
@@ -6,30 +6,30 @@ use super::labels::evidence::Direction;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
 
-/// A relation with both baselines and the accuracy of every head.
+/// A relation with its two baselines (offset, word classes) and the accuracy of every attention head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tracked {
     pub relation: String,
-    /// In a decoder, the words whose syntactic heads stand on one side; absent in encoders.
+    /// In a decoder, the words whose syntactic heads stand on one side; `None` in an encoder.
     #[serde(flatten)]
     pub part: Option<RelationPart>,
-    /// Scored words.
+    /// Number of scored words.
     pub words: u64,
     /// The most accurate fixed offset, in words.
     pub offset: i32,
     pub offset_accuracy: f64,
     /// The accuracy of the word-class baseline (nearest word of a class); null where no word has a class.
     pub tags_accuracy: Option<f64>,
-    /// Each head in both directions, the most accurate first.
+    /// Accuracy of each attention head in both directions, the most accurate first.
     pub heads: Vec<Tracker>,
 }
 
 /// The words of a relation whose syntactic heads stand on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RelationPart {
-    /// The side: `left` or `right`.
+    /// Side of the word on which its syntactic head stands: `left` or `right`.
     pub side: &'static str,
-    /// The share of the relation's words.
+    /// Share of the relation's words that have their syntactic head on this side.
     pub share: f64,
 }
 
@@ -41,13 +41,13 @@ pub struct Tracker {
     pub direction: Direction,
     pub accuracy: f64,
     pub ci95: Option<Interval>,
-    /// The accuracy on the words that the best fixed offset gets wrong; null where there are none.
+    /// Accuracy on the words that the best fixed offset gets wrong; null where there are no such words.
     pub where_offset_wrong: Option<f64>,
     pub over_offset: f64,
     pub over_offset_ci95: Option<Interval>,
-    /// The accuracy less the word-class baseline's; null without that baseline, and in rounded reports of heads below the offset.
+    /// Accuracy less the word-class baseline's; null without that baseline, and in rounded reports of heads below the offset.
     pub over_tags: Option<f64>,
     pub over_tags_ci95: Option<Interval>,
-    /// q-value of the test that the head beats the offset by a syntactic label's margin; null where there are too few words.
+    /// q-value of the test that the head beats the offset by the margin of a syntactic label; null where there are too few words.
     pub q: Option<f64>,
 }

@@ -10,19 +10,19 @@ use super::labels::evidence::Direction;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamResults {
-    /// Claims of labels that heads follow the arcs of a relation.
+    /// Claims of labels that attention heads follow the arcs of a relation.
     pub claims: Vec<ArcClaim>,
     pub rankings: Vec<Ranking>,
-    /// Places of the heads that are called negligible.
+    /// Indices of the attention heads that are called negligible.
     pub negligible: Vec<usize>,
-    /// Clusters of heads that look alike, each by their places, ascending.
+    /// Clusters of attention heads that look alike, each with the heads' indices, ascending.
     pub clusters: Vec<Vec<usize>>,
     pub aims: Vec<HeadAim>,
-    /// Why nothing can be said of heads on the run's task.
+    /// Reason why nothing can be said of attention heads on the run's task; `None` if there is none.
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why nothing can be said of heads on a task.
+/// Reason why nothing can be said of attention heads on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
@@ -30,7 +30,7 @@ pub enum Obstacle {
     NotAboveBaseline,
     /// One answer is right for more than 60 % of the items.
     OneAnswer,
-    /// There are fewer items or units than the policy asks for.
+    /// There are fewer items, or fewer sampling units, than the policy asks for.
     TooFewUnits,
 }
 
@@ -48,11 +48,11 @@ impl UpstreamResults {
     }
 }
 
-/// A pruning order of all heads, chosen on the even-numbered blocks alone.
+/// A pruning order of all attention heads, chosen on the even-numbered blocks alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranking {
     pub by: String,
-    /// The places of all heads, the least important first.
+    /// Indices of all attention heads, the least important first.
     pub places: Vec<usize>,
 }
 
@@ -65,26 +65,26 @@ impl Ranking {
     }
 }
 
-/// A label's claim that a head's attention follows the arcs of a relation.
+/// A label's claim that the attention of a head follows the arcs of a relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArcClaim {
-    /// The head's place in lists of all heads.
+    /// Index of the attention head in lists of all heads.
     pub place: usize,
     pub label: String,
-    /// The relation, by a name under which arcs are [scored](crate::corpus::relation::scored_as).
+    /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_as).
     pub relation: String,
-    /// The end of the arc at which the head's attention starts.
+    /// The end of the arc at which the attention starts.
     pub direction: Direction,
-    /// The offset from the dependent to its head that is right most often, in words.
+    /// The offset from the dependent to its syntactic head that is right most often, in words.
     pub offset: i32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadAim {
     pub place: usize,
-    /// The label: the first of the head's labels that has an aim.
+    /// First of the attention head's labels that has an aim.
     pub label: String,
     pub aim: Aim,
-    /// The mean score of the aim over the whole corpus.
+    /// Mean score of the aim over the whole corpus.
     pub mean: f64,
 }

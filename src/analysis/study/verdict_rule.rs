@@ -10,14 +10,14 @@ use super::labels::policy::{Policy, Threshold, Value};
 pub struct VerdictRule {
     /// The verdict, as reports and summaries word it.
     pub verdict: &'static str,
-    /// The number that is tested.
+    /// The number that the verdict's test is about.
     pub statistic: &'static str,
-    /// The null or the margin that it is tested against; a threshold's name in braces is replaced by its default.
+    /// Null or margin that the statistic is tested against; a threshold's name in braces is replaced by its default.
     pub margin: &'static str,
-    /// The tests that are corrected together by Benjamini & Hochberg.
+    /// The tests that are corrected together by Benjamini & Hochberg (a family of tests).
     pub family: &'static str,
     pub least: &'static str,
-    /// The numbers that are printed beside the verdict.
+    /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
 }
 
@@ -27,7 +27,7 @@ impl VerdictRow {
     pub const HEADINGS: [&'static str; 6] =
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
-    /// The first four cells: without the least evidence and the numbers printed beside the verdict.
+    /// The cells verdict, statistic, margin and family, without the least evidence and the numbers printed beside the verdict.
     pub fn brief(self) -> [String; 4] {
         let [verdict, statistic, margin, family, ..] = self.0;
         [verdict, statistic, margin, family]
@@ -38,7 +38,7 @@ impl VerdictRow {
         Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))
     }
 
-    /// The row of a detector, whose labels are all given by one rule.
+    /// The row of a detector; one rule gives all its labels.
     pub fn of_label(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =
@@ -59,7 +59,7 @@ impl VerdictRow {
 }
 
 impl fmt::Display for VerdictRow {
-    /// A row of a Markdown table.
+    /// Writes the row as Markdown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| {} |", self.0.join(" | "))
     }

@@ -1,4 +1,4 @@
-//! Studies that compare heads: similarity, linear probes of their outputs, and example sentences.
+//! Studies that compare attention heads: similarity, linear probes of their outputs, and example sentences.
 
 pub mod examples;
 pub mod probes;

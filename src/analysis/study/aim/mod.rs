@@ -1,4 +1,4 @@
-//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how far it does.
+//! Aims of labels in one sentence: the tokens that a labelled head should attend to, and a score of how closely it does.
 
 use std::ops::Range;
 
@@ -15,39 +15,39 @@ use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 
-/// The tokens that a label says its head attends to.
+/// The tokens to which a labelled attention head attends, according to its label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
     /// The other end of a relation's arcs; `relation` is a name under which arcs are [scored](scored_as).
     Partner {
         relation: String,
-        /// The end of the arc at which the head's attention starts.
+        /// The end of the arc at which attention starts.
         direction: Direction,
     },
     Offset(i32),
-    /// The two tokens on either side.
+    /// The two tokens before the query and the two after it.
     Window,
     FirstSpecial,
     /// The first token of a decoder's sequence.
     FirstToken,
     Separators,
     Punctuation,
-    /// Other words of this universal part of speech.
+    /// Other words with this universal part of speech.
     Tag(String),
-    /// Other words of the query's own part of speech.
+    /// Other words with the query word's part of speech.
     SameTag,
-    /// The token's other occurrences.
+    /// Other occurrences of the query token.
     SameToken,
-    /// All tokens evenly.
+    /// All tokens, with uniform attention.
     Spread,
 }
 
 #[derive(Clone, Debug)]
 pub enum Goals {
-    /// The arcs of a relation, scored by the most attended word.
+    /// The arcs of a relation: right if the most attended word is the other end of the arc.
     Partners {
         direction: Direction,
-        /// `(dependent, head)` of each arc.
+        /// Word indices `(dependent, syntactic head)` of each arc.
         arcs: Vec<(usize, usize)>,
         partners: Partners,
     },
@@ -55,21 +55,22 @@ pub enum Goals {
     Tokens(Vec<(usize, Vec<usize>)>),
     /// Query words, each with the words that it should attend to.
     Words(Vec<(usize, Vec<usize>)>),
-    /// Query tokens that should attend evenly, each with the entropy of even attention, in nats.
+    /// Query tokens that should attend uniformly, each with the entropy of uniform attention, in nats.
     Spread(Vec<(usize, f64)>),
 }
 
-/// A head's score for a label's aim in one sentence, from 0 to 1.
+/// Score of an attention head for the aim of a label in one sentence, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// The mean over queries. Arcs: the share predicted right. Tokens and words: the attention to the goals.
-    /// Even attention: the entropy as a share of the largest possible.
+    /// Mean over queries. For arcs, the share predicted right. For tokens and words, the attention to the goals. For uniform
+    /// attention, the entropy as a share of the largest possible.
     pub mean: f64,
     pub queries: u64,
 }
 
 impl Aim {
-    /// The goals in a sentence, among the keys that each query sees; `from` pools split words. `None` without goal or query.
+    /// Finds the aim's goals in a sentence, among the keys that each query sees; `from` says how split words are pooled. `None`
+    /// if there is no goal or no query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
         let even = Even::new(visibility, sequence.ids.len());
@@ -158,7 +159,8 @@ impl Goals {
         }
     }
 
-    /// The goals whose queries are in one sentence of a window, given its tokens and words; `None` if there are none.
+    /// Keeps the goals whose queries are in one sentence of a window, which has these `tokens` and `words`. `None` if no goal
+    /// remains.
     pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
         let of = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
@@ -203,7 +205,7 @@ impl Goals {
         Score { mean: sum / queries as f64, queries: queries as u64 }
     }
 
-    /// Goals per unit of text, `[units]`: the units that each should attend to; `None` for units without goals.
+    /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for units without goals.
     pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut found = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {

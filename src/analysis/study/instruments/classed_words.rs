@@ -8,10 +8,10 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
 
-/// The words of a sentence, each with its class if it has one; the study numbers the classes.
+/// Words of a sentence, each with its class if it has one; the study decides what the class numbers mean.
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
-    /// The place in the sentence of the first word here: a decoder's first word is left out.
+    /// Index in the sentence of the first word in `classes`. A decoder's first word is left out.
     pub first: usize,
     pub classes: Vec<Option<usize>>,
     spans: Vec<WordSpan>,
@@ -22,7 +22,7 @@ pub struct ClassedWords {
 }
 
 impl ClassedWords {
-    /// The words of a sentence, whose queries see the keys of `visibility`; `None` if no word has a class.
+    /// Collects a sentence's words with their classes; `visibility` says which keys queries see. `None` if no word has a class.
     pub fn new(
         sequence: &Sequence,
         visibility: Visibility,
@@ -39,7 +39,7 @@ impl ClassedWords {
         Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
     }
 
-    /// All words except one.
+    /// Indices of all words except one.
     pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
@@ -48,7 +48,7 @@ impl ClassedWords {
         self.even.between_words(&self.spans[query], &self.spans[key], self.from)
     }
 
-    /// Adds to each class the even attention that its words receive from other words.
+    /// Adds to each class in `masses` the attention that its words receive from other words under uniform attention.
     pub fn add_even(&self, masses: &mut [f64]) {
         let words = self.classes.len();
         let from_others = |key: usize| {
@@ -61,7 +61,7 @@ impl ClassedWords {
         self.add_by_class((0..words).map(from_others), masses);
     }
 
-    /// Adds a number of each word to the sum of its class.
+    /// Adds the number of each word to the sum of its class in `masses`.
     pub fn add_by_class(&self, numbers: impl IntoIterator<Item = f64>, masses: &mut [f64]) {
         for (class, number) in self.classes.iter().zip(numbers) {
             if let Some(class) = class {
@@ -70,7 +70,7 @@ impl ClassedWords {
         }
     }
 
-    /// All pairs of two words; the target is the class of the key.
+    /// All pairs of two different words, weighted as by uniform attention; the target of a pair is the class of its key.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         let pair = |query: usize, key: usize| {
             let target = self.classes[key].map(|class| (class, 1.0));

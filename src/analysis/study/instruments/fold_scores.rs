@@ -9,12 +9,12 @@ pub trait ScoredSums: Merge + Clone {
     fn scored(&self) -> u64;
 }
 
-/// The sums of a corpus by block (`None` for a block without a scored word), their total, and the sums of both folds.
+/// Sums over a corpus: by block, in total, and for both folds.
 pub struct FoldScores<'a, S> {
-    /// `[BLOCKS]`
+    /// Sums of each block, `[BLOCKS]`; `None` for a block without a scored word.
     pub blocks: &'a [Option<&'a S>],
     pub total: S,
-    /// Sums of the even and the odd blocks.
+    /// Sums over `[even-numbered, odd-numbered]` blocks.
     folds: [S; 2],
     pub words: PerBlock,
 }
@@ -32,7 +32,7 @@ pub struct ShareDifference {
 }
 
 impl<'a, S: ScoredSums> FoldScores<'a, S> {
-    /// The scores of these blocks; `empty` are sums to which they are added.
+    /// Adds up the sums of `blocks`, in total and by fold, starting from `empty` sums.
     pub fn new(blocks: &'a [Option<&'a S>], empty: &S) -> Self {
         let pool = |first: usize, step: usize| {
             let mut sums = empty.clone();
@@ -47,7 +47,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         right as f64 / self.total.scored() as f64
     }
 
-    /// The right predictions of one head or rule.
+    /// Counts the right predictions of one attention head or rule, in total and by block.
     pub fn predicted(&self, right: impl Fn(&S) -> u64) -> Hits {
         Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
@@ -60,7 +60,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }
 
-    /// The accuracy of the [held-out predictions](Self::held_out_hits), with its interval.
+    /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both `None` if a fold is empty.
     pub fn held_out<C>(
         &self,
         choose: impl Fn(&S) -> C,
@@ -70,7 +70,8 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         (Some(self.share(hits.right)), self.interval(&hits.by_block))
     }
 
-    /// The right predictions of what is chosen on one fold, scored on the other, both ways; `None` if a fold is empty.
+    /// Counts held-out right predictions: `choose` picks an attention head or rule on one fold, and `right` scores it on the
+    /// other, both ways. `None` if a fold has no scored word.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
         if self.folds.iter().any(|fold| fold.scored() == 0) {
             return None;
@@ -81,7 +82,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
-    /// The difference of two counts of right predictions, first less second, as a share of the words.
+    /// Difference of two counts of right predictions, `first` less `second`, as a share of the scored words.
     pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
         let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
@@ -94,7 +95,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
     }
 }
 
-/// A number of each block; 0 for a block without a scored word.
+/// Computes a number for each block; 0 for a block without a scored word.
 pub fn per_block<S>(blocks: &[Option<&S>], number: impl Fn(usize, &S) -> f64) -> PerBlock {
     std::array::from_fn(|block| blocks[block].map_or(0.0, |sums| number(block, sums)))
 }

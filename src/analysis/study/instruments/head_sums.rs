@@ -1,6 +1,6 @@
-//! A macro that declares the sums of one head as a list of names.
+//! A macro that declares the sums of one attention head as a list of names.
 
-/// Declares the sums of one head: the struct with its fields, and the functions that add all of them.
+/// Declares the sums of one attention head: the struct with its fields, and the functions that add all of them.
 ///
 /// `N` is f64 within a sentence and [`ExactSum`] across sentences.
 macro_rules! sums_of_a_head {

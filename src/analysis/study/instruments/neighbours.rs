@@ -1,22 +1,22 @@
 //! Neighbours: each sequence is paired with the one before it in its pack, if that is of another group and about as long.
 //!
-//! Neighbours have different tokens at the same places. Behaviour of a head that both share follows from places: its choice in
-//! one sequence is what it would choose in the other by places alone, noise included.
+//! Neighbours have different tokens at the same positions. If a head behaves alike in both, its behaviour follows from
+//! positions: its choice in one sequence is what it would choose in the other by positions alone, noise included.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sequences::sequence::Sequence;
 
-/// The shortest sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
+/// Minimum length of a sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
 const SHORTEST: usize = 3;
 
-/// The neighbours in a pack, with a value of each head of a layer that is kept until the next sequence is seen.
+/// Neighbours in a pack. For each head of a layer, a value from one sequence is kept until the next sequence is seen.
 #[derive(Clone, Debug)]
 pub struct Neighbours<T> {
     last: Option<Begun>,
-    /// Sequences with which the next one is compared, by index.
+    /// Indices of the sequences with which the next sequence is compared.
     wanted: BTreeSet<u64>,
-    /// By the head's number in its layer.
+    /// Kept values by the head's number in its layer.
     kept: BTreeMap<usize, Kept<T>>,
 }
 
@@ -54,14 +54,14 @@ impl<T> Default for Neighbours<T> {
     }
 }
 
-/// Whether the longer sequence is at most a tenth longer than the shorter one.
+/// Whether two lengths are similar: at least [`SHORTEST`], and the longer at most a tenth longer than the shorter.
 fn are_alike(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
     shorter >= SHORTEST && 10 * longer <= 11 * shorter
 }
 
 impl<T> Neighbours<T> {
-    /// Begins a sequence; `length` counts its tokens of text, or its words.
+    /// Begins a sequence and finds its neighbour; `length` counts the sequence's text tokens, or its words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
         let begun = Begun { index: sequence.index, group: sequence.family.number, length };
         let before = self.last.replace(begun).filter(|last| last.group != begun.group);
@@ -75,7 +75,7 @@ impl<T> Neighbours<T> {
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
     }
 
-    /// Keeps a value of a head in a sequence, if the next sequence is compared with it.
+    /// Keeps the value of a head in a sequence, if the next sequence is compared with it.
     pub fn keep(&mut self, neighbour: &Neighbour, layer: usize, head: usize, value: impl FnOnce() -> T) {
         if self.wanted.contains(&neighbour.index) {
             self.kept.insert(head, Kept { index: neighbour.index, layer, value: value() });

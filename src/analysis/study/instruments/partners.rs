@@ -1,4 +1,4 @@
-//! The word that a head predicts as the other end of a word's arc (docs/methodology/dependency.md).
+//! The word that an attention head predicts as the other end of a word's arc (docs/methodology/dependency.md).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
 
-/// For each word, the candidates for the other end of its arc, and the factors by which their weights are compared.
+/// For each word, the candidates for the other end of its arc, and the factors that make their weights comparable.
 #[derive(Clone, Debug)]
 pub struct Partners {
     /// Whether queries see only the words before them.
     pub is_causal: bool,
-    /// For each word, the words of its sentence; `[words]`.
+    /// Words of the same sentence for each word, `[words]`.
     candidates: Vec<Range<usize>>,
-    /// Factors on the weights, shared by the sentences of a window.
+    /// Factors that turn weights into ratios to uniform attention; shared by the sentences of a window.
     lifts: Arc<Lifts>,
 }
 
@@ -29,8 +29,9 @@ impl Partners {
         }
     }
 
-    /// The word that `word` attends to most, or that attends to it most; of equals the first. The word itself is no candidate. In
-    /// a decoder the candidates are the words before it, or after it.
+    /// Predicts the other end of a word's arc: the word that `word` attends to most or, backward, the word that attends to it
+    /// most. Ties go to the first. The word itself is no candidate. In a decoder the candidates are the words before it, or after
+    /// it.
     pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
         let candidates = match direction.is_forward() {
@@ -41,7 +42,7 @@ impl Partners {
         largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
     }
 
-    /// The largest weight of a word on a candidate; in a decoder, the chosen word of [`Self::of`] may have a smaller one.
+    /// The largest weight of `word` on a candidate. In a decoder, the word that [`Self::of`] predicts may have a smaller weight.
     pub fn most(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidates[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };
@@ -55,7 +56,7 @@ impl Partners {
     }
 }
 
-/// The place with the largest weight, the first of equal ones.
+/// The index among `places` with the largest weight; ties go to the first. `None` without places.
 pub fn largest(places: impl IntoIterator<Item = usize>, weight: impl Fn(usize) -> f64) -> Option<usize> {
     let weights = places.into_iter().map(|place| (place, weight(place)));
     weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)

@@ -14,7 +14,7 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_each, nearest};
 
-/// The farthest offset with a separate bin.
+/// The farthest offset that has a bin of one offset.
 const NEAR: usize = REACH;
 
 /// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
@@ -22,21 +22,21 @@ const FAR: [usize; 2] = [16, 32];
 
 const FAR_BINS: usize = FAR.len() + 1;
 
-/// The offsets -8..8, then 9-16, 17-32 and more on the left, then the same on the right.
+/// Number of bins of offsets: -8 to 8 singly, then 9-16, 17-32 and more on the left, then the same on the right.
 ///
 /// The bin of offset 0 takes part in no expectation: a query is never its own key.
 pub const BINS: usize = 2 * NEAR + 1 + 2 * FAR_BINS;
 
-/// The first far bin on the left, and on the right.
+/// Index of the first far bin on the left; [`RIGHT`] is the first on the right.
 const LEFT: usize = 2 * NEAR + 1;
 const RIGHT: usize = LEFT + FAR_BINS;
 
 pub type ByBin<T> = [T; BINS];
 
-/// The summed weight of a target over the pairs in each bin.
+/// Summed weight of a target over the (query, key) pairs in each bin of offsets.
 pub type TargetSums = ByBin<ExactSum>;
 
-/// The bin of a key, by its offset from the query.
+/// Index of a key's bin, by its offset from the query.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
     if distance <= NEAR {
@@ -46,12 +46,12 @@ fn bin(query: usize, key: usize) -> usize {
     if key < query { LEFT + far } else { RIGHT + far }
 }
 
-/// The weights of one head over one sequence by bins, summed over queries.
+/// Weights of one head over one sequence by bins of offsets, summed over queries.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Profile(ByBin<f64>);
 
 impl Profile {
-    /// Adds `scale` times the weights of a query to all keys.
+    /// Adds a query's weights on all keys, times `scale`, to their bins.
     #[inline(always)]
     pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
@@ -60,7 +60,7 @@ impl Profile {
         self.add_all_far(row, query, scale);
     }
 
-    /// Adds the weights of a query to keys beyond [`NEAR`].
+    /// Adds a query's weights on keys beyond [`NEAR`], times `scale`, to their bins.
     #[inline(always)]
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
@@ -75,7 +75,7 @@ impl Profile {
         }
     }
 
-    /// Adds `scale` times the attention of a query to other tokens of text.
+    /// Adds a query's attention to other tokens of text, times `scale`, to their bins.
     #[inline(always)]
     pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
         let near = self.0[..OFFSETS].iter_mut().zip(text.window(query));
@@ -83,7 +83,7 @@ impl Profile {
         self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
     }
 
-    /// Adds the weights at each distance between two bounds, both included, for each far bin of a side.
+    /// Adds a query's weights to each far bin of one side; `between` returns the weights between two distances, both included.
     #[inline(always)]
     fn add_far<'a, W: Copy + Into<f64> + 'a>(
         &mut self,
@@ -98,7 +98,7 @@ impl Profile {
         }
     }
 
-    /// Adds one query whose whole weight is on one key.
+    /// Adds a query that has all its weight on one key.
     #[inline(always)]
     pub fn add_one(&mut self, query: usize, key: usize) {
         self.0[bin(query, key)] += 1.0;
@@ -110,13 +110,13 @@ impl Profile {
     }
 }
 
-/// 2^32, the fixed-point unit.
+/// 2^32: the fixed-point number that stands for a weight of 1.
 const ONE: f64 = 4_294_967_296.0;
 
 /// The profiles of many sequences as fixed-point integers, whose sum is exact in any order.
 ///
-/// Each head, block and set of queries has 23, so a sum has 64 bits where [`ExactSum`] has 128. With 32 bits of fraction, the sum
-/// of a sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31 queries, enough for 10^11 tokens.
+/// Each head, block and set of queries has 23 bins, so a bin has 64 bits where [`ExactSum`] has 128. With 32 bits of fraction,
+/// the sum of a sequence is rounded by at most 1.2e-10. A block holds the weights of 2^31 queries, enough for 10^11 tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileSums(ByBin<i64>);
 
@@ -130,27 +130,27 @@ impl ProfileSums {
         }
     }
 
-    /// The sum of the weights, each times the rate of its bin.
+    /// The sum over bins of the weight times the rate of the bin.
     fn times(&self, rates: &ByBin<f64>) -> f64 {
         self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
     }
 }
 
-/// The mean of a target over the pairs of each bin: without one block of the corpus, and the change from leaving it out.
+/// Mean share of a target in each bin of offsets: without one block of the corpus, and the change from leaving the block out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     without: ByBin<f64>,
-    /// The mean over the whole corpus less the mean without the block.
+    /// Mean share of the target over the whole corpus less the mean without the block, by bin.
     change: ByBin<f64>,
 }
 
 impl Rates {
-    /// A block's part in the summed score of a head that knows offsets alone; `block` and `corpus` are the head's profiles in the
-    /// block and in the whole corpus.
+    /// A block's part in the expected score of a head that knows offsets alone. `block` and `corpus` are the head's profiles in
+    /// the block and in the whole corpus.
     ///
-    /// The whole, `corpus · rates`, less this part is the sum of the corpus without the block at that corpus's rates, `(corpus -
-    /// block) · without`. So the jackknife takes into account that the rates are estimated as well. If the rates leave nothing
-    /// out, the part is `block · rates`.
+    /// The expected score over the corpus, `corpus · rates`, less this part is the score over the other blocks at their own
+    /// rates, `(corpus - block) · without`. So the jackknife takes into account that the rates are estimated as well. If the
+    /// rates leave nothing out, the part is `block · rates`.
     pub fn expected(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.times(&self.without) + corpus.times(&self.change)
     }
@@ -166,11 +166,11 @@ pub struct Pair {
     pub target: Option<(usize, f64)>,
 }
 
-/// All pairs of a query and another key by bins, weighted as by uniform attention, with the weight on targets in each bin.
+/// All pairs of a query and another key by bins of offsets, weighted as by uniform attention, with the weight on targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionPairs {
     weights: ByBin<ExactSum>,
-    /// Weight times target; `[targets]`.
+    /// Weight times the key's share in the target, summed by bin; `[targets]`.
     targets: Vec<TargetSums>,
 }
 
@@ -194,7 +194,7 @@ impl PositionPairs {
         self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_each(sums, values));
     }
 
-    /// Takes out the sums of the targets, which are then kept apart from the pairs.
+    /// Takes out the sums of the targets, which are then stored apart from the pairs.
     pub fn take_targets(&mut self) -> Vec<TargetSums> {
         std::mem::take(&mut self.targets)
     }
@@ -203,12 +203,12 @@ impl PositionPairs {
         self.targets.len()
     }
 
-    /// The mean of a target over the pairs of each bin, with and without the pairs of a block; 0 where there are none.
+    /// Rates of a target: its mean share over the pairs of each bin, with and without a block; 0 in a bin without pairs.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
         self.rates_of(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
-    /// As [`Self::rates`], for a target whose sums are kept apart.
+    /// As [`Self::rates`], for a target whose sums were taken out by [`Self::take_targets`].
     pub fn rates_of(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {

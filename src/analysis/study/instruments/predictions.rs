@@ -9,13 +9,14 @@ use crate::sequences::fold::words::WordAttention;
 /// The syntactic head that one attention head predicts for each word; the buffers are reused from sentence to sentence.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
-    /// `[width]`: one word's attention to the others, padded to whole SIMD vectors.
+    /// One word's attention to the others, padded to whole SIMD vectors, `[width]`.
     others: Vec<f64>,
-    /// `[width]`: the largest weight of each column so far.
+    /// Largest weight of each column so far, `[width]`.
     most: Vec<f64>,
-    /// `[width]`: the row of that largest weight.
+    /// Row of the largest weight in each column, `[width]`.
     chosen: Vec<u64>,
-    /// `[words]`: the predictions in the order of [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
+    /// Predicted syntactic heads of each word, `[words]`, in the order of
+    /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     heads: Vec<[usize; 2]>,
 }
 
@@ -23,7 +24,7 @@ impl Predictions {
     /// The syntactic head that `attention` predicts for each word, `[words]`, in the order of
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     ///
-    /// The diagonal is left out, since a word is not its own head. Ties go to the lowest index.
+    /// The diagonal is left out, since a word is not its own syntactic head. Ties go to the lowest index.
     pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);

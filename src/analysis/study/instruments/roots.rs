@@ -5,12 +5,12 @@ use multiversion::multiversion;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
 
-/// The square roots of some attention rows of several heads over one sequence.
+/// Square roots of some attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
 pub struct Roots {
-    /// The rows, ascending.
+    /// Indices of the attention rows, ascending.
     pub rows: Vec<usize>,
-    /// `[heads, rows, tokens]`, for the heads shown so far.
+    /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads shown so far.
     values: Vec<f32>,
 }
 
@@ -19,7 +19,7 @@ impl Roots {
         Self { rows, values: Vec::new() }
     }
 
-    /// Appends the next head; `heads` is the number of all heads.
+    /// Appends the roots of the next head; `heads` is the number of all heads.
     pub fn push(&mut self, attention: AttentionView<'_>, heads: usize) {
         let size = self.rows.len() * attention.tokens();
         if self.values.is_empty() {
@@ -32,8 +32,7 @@ impl Roots {
         }
     }
 
-    /// The roots of the head that was shown at this place, `[rows, tokens]`.
-    /// Panics if no head was.
+    /// The roots of the head at index `place`, `[rows, tokens]`. Panics if that head was not shown.
     pub fn of_head(&self, place: usize, tokens: usize) -> &[f32] {
         let size = self.rows.len() * tokens;
         &self.values[place * size..][..size]
@@ -44,7 +43,7 @@ impl Roots {
     }
 }
 
-/// The summed squared Hellinger distances between attention rows and even attention, from the rows' `roots`, `[rows, tokens]`.
+/// Sums squared Hellinger distances between attention rows and uniform attention, from the rows' `roots`, `[rows, tokens]`.
 pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
         let keys = visibility.keys(query, tokens);

@@ -21,8 +21,8 @@ impl SpecialTokens {
         Self { tokens, words: sequence.words.clone(), from }
     }
 
-    /// The largest weight between a word and a special token: of the word on the token, of the token on the word, or the mean of
-    /// both if there is no direction; 0 without a special token.
+    /// The largest weight between a word and a special token; 0 without a special token. In the forward direction it is the
+    /// word's weight on the token, backward the token's weight on the word, and without a direction the mean of both.
     pub fn most(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
             None => f64::midpoint(self.on(view, word, token), self.back(view, word, token)),

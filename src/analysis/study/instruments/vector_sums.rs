@@ -6,7 +6,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::Component;
 
-/// Products are summed in units of 256, so that sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
+/// Unit in which products are summed: with 256, sums reach 5.5e11 in steps of 6e-8. Vectors with components of 50 have sums of
 /// squares of 2500 a word, which fill this range after 10^8 words.
 const UNIT: f64 = 256.0;
 
@@ -17,13 +17,13 @@ pub struct VectorSums(Vec<Component>);
 merge_fields!(VectorSums { 0 });
 
 impl VectorSums {
-    /// Adds a vector to the sums from a place on; `len` is the number of all sums.
+    /// Adds a vector to the sums from index `at` on; `len` is the number of all sums.
     pub fn add(&mut self, len: usize, at: usize, values: &[f64]) {
         self.0.resize(len, Component::default());
         self.0[at..].iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
     }
 
-    /// Adds products, `[rows, columns]`.
+    /// Adds products of vectors with other vectors, `[rows, columns]`.
     pub fn add_products(&mut self, products: &[f64]) {
         self.0.resize(products.len(), Component::default());
         self.0.iter_mut().zip(products).for_each(|(sum, &value)| *sum += value / UNIT);
@@ -37,7 +37,7 @@ impl VectorSums {
         self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
     }
 
-    /// `len` sums of vectors, from a place on.
+    /// The values of `len` sums of vectors, from index `at` on.
     pub fn values(&self, at: usize, len: usize) -> impl Iterator<Item = f64> {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
@@ -50,7 +50,7 @@ impl VectorSums {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }
 
-    /// Adds products of vectors with themselves to `into`, `[size, size]`, both halves.
+    /// Adds these sums of products of vectors with themselves to both halves of `into`, `[size, size]`.
     pub fn add_squares_to(&self, into: &mut [f64], size: usize) {
         let mut values = self.0.iter();
         for row in 0..size {
@@ -74,10 +74,11 @@ pub fn half(size: usize) -> usize {
     size * (size + 1) / 2
 }
 
-/// Rows multiplied at a time: a third of the 384 of a small encoder.
+/// Number of rows that are multiplied at a time: a third of the 384 dimensions of a small encoder.
 const BAND: usize = 128;
 
-/// The upper half of the symmetric `a^T b`, `[size, size]`, of vectors `[rows, size]`; the lower half is unspecified.
+/// Computes the upper half of the symmetric `a^T b`, `[size, size]`, from `a` and `b`, `[rows, size]`. The lower half of
+/// `products` is unspecified.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);

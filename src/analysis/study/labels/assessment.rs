@@ -12,11 +12,11 @@ use crate::stats::significance::q_of_those_above;
 pub struct Assessment {
     /// The label, with the score that the rule compares with the threshold.
     pub label: Label,
-    /// Whether the rule fires: the score is beyond the threshold.
+    /// Whether the score meets the rule, significantly or not.
     pub fires: bool,
     /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
     pub p_of_failing: Option<f64>,
-    /// Whether the rule would fire for the largest possible score.
+    /// Whether the largest possible score, 1, would meet the rule.
     pub attainable: bool,
 }
 
@@ -86,8 +86,9 @@ fn brief(threshold: f64) -> String {
     if whole.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { whole }
 }
 
-/// Assesses a label that requires each of several scores, given with its metric's name, to reach its threshold. The score with
-/// the smallest margin stands for the label. The p-value is the largest (intersection–union test, Berger 1982).
+/// Assesses a label that requires each of several scores to reach its threshold; `scores` has `(metric, score, threshold)`. The
+/// score with the smallest margin stands for the label. The p-value is the largest (intersection–union test, Berger 1982).
+/// `None` if a score is missing, or a rule is off.
 pub fn assess_all(
     label: &str,
     scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
@@ -108,8 +109,8 @@ pub fn assess_all(
     Some(Assessment { label, fires, p_of_failing, attainable })
 }
 
-/// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times the
-/// number of rules that are on (Bonferroni). `None` if there is no rule.
+/// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times
+/// the number of rules that are on (Bonferroni). `None` if there is no rule.
 pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let rules: Vec<Assessment> = rules.into_iter().collect();
     let p_of_failing = rules.iter().map(|rule| rule.p_of_failing).reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -119,15 +120,15 @@ pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessm
     Some(Assessment { p_of_failing, ..best })
 }
 
-/// The smallest of some p-values times their number (Bonferroni); `None` if there are none, or one is missing.
+/// The smallest of several p-values times their number (Bonferroni). `None` if there are none, or one is missing.
 fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let p: Vec<f64> = p.collect::<Option<_>>()?;
     Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
 }
 
 impl Assessment {
-    /// Restricts a label to heads without any of the `others`. Intersection–union test (Berger 1982): the p-value is the largest
-    /// of the label's p-value and the others' p-values of failing.
+    /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's p-value and
+    /// the others' p-values of failing (intersection–union test, Berger 1982).
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
@@ -141,7 +142,7 @@ impl Assessment {
     }
 }
 
-/// Corrects the tests of one detector's labels for multiple testing; a significant label is firm, any other borderline.
+/// Corrects the tests of one detector's labels for multiple testing. A significant label is firm, any other borderline.
 ///
 /// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its interval shows.
 pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
@@ -153,7 +154,7 @@ pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, polic
     }
 }
 
-/// Whether a head has a firm label in `direction`, by the p-value of its test and the q-value over all heads' tests.
+/// Whether a head has a firm label in `direction`, by `[p, q]`: the p-value of its test and the q-value over all heads' tests.
 pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f64>; 2], policy: &Policy) -> bool {
     let fires = assessed.iter().any(|one| one.fires && one.label.direction == Some(direction));
     fires && is_significant(p, q, policy)
@@ -167,7 +168,7 @@ fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     }
 }
 
-/// Keeps the surest assessment of each label, which is known once all are corrected.
+/// Keeps the surest assessment of each label; assessments must be corrected for multiple testing before.
 pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
     for assessment in assessed {
@@ -179,8 +180,8 @@ pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
     labels.into_iter().filter_map(|(_, same)| best(same)).collect()
 }
 
-/// The best of several assessments of one label. One that fires comes before others, then the smaller p-value, one that could
-/// fire, and the larger margin; of equals the first.
+/// The best of several assessments of one label. Assessments that fire come first, then smaller p-values, then attainable ones,
+/// then larger margins. Ties go to the first.
 fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let p = |one: &Assessment| one.p_above().unwrap_or(1.0);
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {

@@ -17,7 +17,7 @@ impl Entry {
         self.explanation.name
     }
 
-    /// The headings and texts after the first sentence.
+    /// Headings and texts that follow the first sentence of the entry.
     fn fields(&self) -> Vec<(&'static str, String)> {
         let Explanation { formula, chance, source, caveats, .. } = self.explanation;
         let thresholds = self.thresholds.map_or_else(String::new, |thresholds| {

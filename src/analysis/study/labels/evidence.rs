@@ -1,4 +1,4 @@
-//! Kinds of evidence that labels of several studies share.
+//! Evidence for labels that several studies share: tests, directions, and comparisons with baselines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -23,9 +23,9 @@ pub const MIN_SENTENCES: Threshold = Threshold::count(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceGap {
-    /// This many sentences, fewer than [`MIN_SENTENCES`].
+    /// The label rests on this many sentences, fewer than [`MIN_SENTENCES`].
     Sentences(u64),
-    /// This many queries, fewer than [`MIN_QUERIES`].
+    /// The label rests on this many queries, fewer than [`MIN_QUERIES`].
     Queries(u64),
 }
 
@@ -38,7 +38,7 @@ impl EvidenceGap {
         (count < policy.count(&MIN_QUERIES)).then_some(Self::Queries(count))
     }
 
-    /// The count, its noun in the singular and the plural, and the threshold.
+    /// The count, its noun as `[singular, plural]`, and the threshold that the count misses.
     pub fn counted(self) -> (u64, [&'static str; 2], &'static Threshold) {
         match self {
             Self::Sentences(count) => (count, ["sentence", "sentences"], &MIN_SENTENCES),
@@ -55,69 +55,69 @@ pub const LABEL_Q: Threshold = Threshold::rule(
         threshold",
 );
 
-/// The block test of a score against the threshold of a label.
+/// Block test of whether the score of a label is above its threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MarginTest {
-    /// The standard error of the score, by leaving out one block at a time; null where fewer than 10 have a denominator.
+    /// Standard error of the score, by leaving out one block at a time; null where fewer than 10 blocks have a denominator.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of the score being above the threshold. A rule whose conditions must all hold has the largest of
-    /// their p-values, a rule with two alternatives twice the smaller one. Null where there is no standard error.
+    /// One-sided p-value for the score being above the threshold. If all of several conditions must hold, it is the largest of
+    /// their p-values. If one of two alternatives suffices, it is twice the smaller. Null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p`, corrected by Benjamini & Hochberg for all labels of this kind whose scores are above their thresholds; null
-    /// where this score is not.
+    /// q-value of the score: twice `p`, corrected by Benjamini & Hochberg over all labels of this kind with scores above their
+    /// thresholds. Null where this score is not above.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
-/// The test of whether the model uses the arcs that a head is labelled for.
+/// Test of whether the model uses the arcs that an attention head is labelled for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseTest {
-    /// Arcs that were tried: the query word masked, its partner not, and a third word in the sentence.
+    /// Number of arcs tried. Their query word was masked and their partner was not, in a sentence with a third word.
     pub arcs: u64,
-    /// Blocks with such an arc.
+    /// Number of blocks with an arc that was tried.
     pub blocks: usize,
-    /// The mean increase of the query word's loss, in nats, when two weights of the head are exchanged: on the partner, and on
-    /// the word whose distance is nearest to the partner's. The weights on all other words are redistributed at random before
-    /// and after. Null without an arc.
+    /// Mean increase of the query word's loss, in nats, when two weights of the attention head are exchanged: on the partner,
+    /// and on the word whose distance is nearest to the partner's. The weights on all other words are redistributed at random
+    /// before and after. Null without an arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
-    /// The 95 % interval of `loss_effect`.
+    /// 95 % interval of `loss_effect`.
     pub ci95: Option<Interval>,
-    /// The standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 have such an arc.
+    /// Standard error of `loss_effect`, by leaving out one block at a time; null where fewer than 10 blocks have a tried arc.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of `loss_effect` being above 0; null where there is no standard error.
+    /// One-sided p-value for `loss_effect` being above 0; null where there is no standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p`, corrected by Benjamini & Hochberg for all labels whose `loss_effect` is above 0; null for others, and where
-    /// there are too few arcs.
+    /// q-value of `loss_effect`: twice `p`, corrected by Benjamini & Hochberg over all labels whose `loss_effect` is above 0.
+    /// Null for other labels, and where there are too few arcs.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
     /// Whether `loss_effect` is above 0 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub used: Option<bool>,
-    /// The use of the arcs that are not at the relation's best offset.
+    /// Effect over those arcs alone that are not at the relation's best offset.
     pub off_offset: UseOffOffset,
 }
 
-/// The use of a syntactic label's arcs that are not at its relation's best offset.
+/// Use of the arcs of a syntactic label that are not at the relation's best offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UseOffOffset {
-    /// The number of these arcs.
+    /// Number of arcs that are not at the best offset.
     pub arcs: u64,
-    /// The mean increase of the loss over these arcs, in nats; null without an arc.
+    /// Mean increase of the loss over the arcs that are not at the best offset, in nats; null without an arc.
     #[serde(rename = "loss_effect")]
     pub loss: Option<f64>,
-    /// The 95 % interval of `loss_effect`; null where fewer than 10 blocks have such an arc.
+    /// 95 % interval of `loss_effect`; null where fewer than 10 blocks have an arc that is not at the best offset.
     pub ci95: Option<Interval>,
 }
 
-/// The end of an arc that is the query.
+/// Direction of a prediction: which end of an arc or link is the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Direction {
-    /// The dependent is the query: its most attended word is the predicted head.
+    /// The dependent is the query: its most attended word is the predicted syntactic head.
     #[serde(rename = "dep->head")]
     DependentToHead,
-    /// The head is the query: the word that attends most to the dependent is the predicted head.
+    /// The syntactic head is the query: the word that attends most to the dependent is the predicted syntactic head.
     #[serde(rename = "head->dep")]
     HeadToDependent,
     /// The source of a link is the query: its most attended candidate is the predicted target.
@@ -129,10 +129,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both directions, in the order of every pair of numbers in sums and reports.
+    /// Both directions of arcs, in the order of every pair of numbers in sums and reports.
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
-    /// The directions of links, in the order of every pair of numbers in sums and reports.
+    /// Both directions of links, in the order of every pair of numbers in sums and reports.
     pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
     pub fn is_forward(self) -> bool {
@@ -153,14 +153,14 @@ impl Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// Before it.
+    /// Before the word.
     Left,
-    /// After it.
+    /// After the word.
     Right,
 }
 
 impl Side {
-    /// Both sides, in the order of every pair of numbers.
+    /// Both sides, in the order of every pair of numbers by side.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
     pub fn name(self) -> &'static str {
@@ -176,13 +176,13 @@ impl Side {
     }
 }
 
-/// A value for each [`Direction`].
+/// A value for each [`Direction`] of dependency arcs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByDirection<T> {
-    /// The dependent is the query.
+    /// Value for the direction in which the dependent is the query.
     #[serde(rename = "dep->head")]
     pub dependent_to_head: T,
-    /// The head is the query.
+    /// Value for the direction in which the syntactic head is the query.
     #[serde(rename = "head->dep")]
     pub head_to_dependent: T,
 }
@@ -196,12 +196,12 @@ impl<T> ByDirection<T> {
         if direction.is_forward() { &mut self.dependent_to_head } else { &mut self.head_to_dependent }
     }
 
-    /// Mutable references to both values, in the order of [`Direction::BOTH`].
+    /// Mutable references to the values of both directions, in the order of [`Direction::BOTH`].
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.dependent_to_head, &mut self.head_to_dependent]
     }
 
-    /// One value for each place in [`Direction::BOTH`], which `value` computes from the place.
+    /// Computes the value of each direction; `value` is given its index in [`Direction::BOTH`].
     pub fn new(mut value: impl FnMut(usize) -> T) -> Self {
         Self { dependent_to_head: value(0), head_to_dependent: value(1) }
     }
@@ -213,37 +213,35 @@ impl<T> ByDirection<Option<T>> {
     }
 }
 
-/// A head against the best fixed offset of a relation, on the same words. For heads below the offset, which no policy labels,
-/// reports without `--digits 17` have the difference and its interval alone, except for the best head of the relation.
+/// An attention head against the best fixed offset of a relation, on the same words. A head below the offset gets no label by
+/// any policy. For such heads, except the relation's best, reports without `--digits 17` have only `difference` and `ci95`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The head's accuracy less the offset's.
+    /// Accuracy of the attention head less the accuracy of the offset.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
+    /// 95 % interval of `difference`; null where fewer than 10 blocks have a word of the relation.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
-    /// word.
+    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a scored word.
     #[serde(default)]
     pub standard_error: Option<f64>,
-    /// Words on which the head alone is right; only the first sentence of each family counts.
+    /// Number of words on which the attention head alone is right, counting only the first sentence of a sentence family.
     #[serde(default)]
     pub head_only: Option<u64>,
-    /// Words on which the offset alone is right; only the first sentence of each family counts.
+    /// Number of words on which the offset alone is right, counting only the first sentence of a sentence family.
     #[serde(default)]
     pub offset_only: Option<u64>,
-    /// The exact one-sided McNemar test: the probability of `head_only` or more words if both were equally good and words
+    /// Exact one-sided McNemar test: the probability of `head_only` or more words if head and offset were equally good and words
     /// independent. It decides nothing.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub mcnemar_p: Option<f64>,
-    /// The one-sided block test of whether the difference is above `settings.policy.syntactic_margin`; null where there is
-    /// no standard error.
+    /// One-sided p-value (block test) for `difference` above `settings.policy.syntactic_margin`; null without a standard error.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all heads, directions and relations with a difference above the
-    /// margin; null for others, and where the relation has too few words to be tested.
+    /// q-value of `difference`: twice `p`, corrected by Benjamini & Hochberg over all heads, directions and relations with a
+    /// difference above the margin. Null for others, and where the relation has too few words to be tested.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
@@ -257,7 +255,7 @@ enum SavedComparison<'a> {
     Difference { difference: f64, ci95: Option<Interval> },
 }
 
-/// Writes the comparisons of a head; a comparison without word counts is written as its difference and interval alone.
+/// Serializes a head's comparisons; one without word counts is written as its difference and interval alone.
 pub fn write_comparisons<S: Serializer>(
     comparisons: &ByDirection<Option<Comparison>>,
     serializer: S,
@@ -280,55 +278,53 @@ impl Comparison {
     }
 }
 
-/// A head against the word-class baseline of a relation (the best tags), on the same words.
+/// An attention head against the word-class baseline of a relation (the best tags), on the same words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TagComparison {
-    /// The head's accuracy less that of the tags.
+    /// Accuracy of the attention head less the accuracy of the word-class baseline.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The 95 % interval of the difference; null where fewer than 10 blocks have such a word.
+    /// 95 % interval of `difference`; null where fewer than 10 blocks have a word of the relation.
     pub ci95: Option<Interval>,
-    /// The standard error of the difference, by leaving out one block at a time; null where fewer than 10 have such a
-    /// word.
+    /// Standard error of `difference`, by leaving out one block at a time; null where fewer than 10 blocks have a scored word.
     pub standard_error: Option<f64>,
-    /// Words on which the head alone is right.
+    /// Number of words on which the attention head alone is right.
     pub head_only: u64,
-    /// Words on which the tags alone are right.
+    /// Number of words on which the word-class baseline alone is right.
     pub tags_only: u64,
-    /// The head's accuracy less that of the better of the tags and the best fixed offset.
+    /// Accuracy of the attention head less that of the better baseline: word classes or best fixed offset.
     #[serde(default)]
     #[schemars(range(min = -1, max = 1))]
     pub lead: f64,
-    /// The 95 % interval of the lead; null as `ci95` is.
+    /// 95 % interval of `lead`; null where `ci95` is null.
     #[serde(default)]
     pub lead_ci95: Option<Interval>,
-    /// The one-sided block test of whether the lead is
-    /// above `settings.policy.syntactic_beyond_margin`; null where there is no standard error.
+    /// One-sided p-value (block test) for `lead` above `settings.policy.syntactic_beyond_margin`; null without a standard error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all such leads above the margin; null for others, and where the
-    /// relation has too few words to be tested.
+    /// q-value of `lead`: twice `p`, corrected by Benjamini & Hochberg over all leads of this kind above the margin. Null for
+    /// others, and where the relation has too few words to be tested.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
 
-/// A head on the arcs of a relation against the other arcs of the same sentences.
+/// An attention head on the arcs of a relation against the other arcs of the same sentences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Specificity {
-    /// `sum n (a - b) / sum n` over sentences with both kinds of arcs: `n` arcs of the relation in a sentence, `a` the head's
-    /// accuracy on them, `b` its accuracy on the other arcs.
+    /// `sum n (a - b) / sum n` over sentences with arcs of the relation and other arcs: `n` arcs of the relation in a sentence,
+    /// `a` the head's accuracy on them, `b` its accuracy on the other arcs.
     #[schemars(range(min = -1, max = 1))]
     pub difference: f64,
-    /// The 95 % interval of `difference`; null where fewer than 10 blocks have such a sentence.
+    /// 95 % interval of `difference`; null where fewer than 10 blocks have a sentence with arcs of the relation and other arcs.
     pub ci95: Option<Interval>,
-    /// The standard error of `difference`, by leaving out one block at a time; null as `ci95` is.
+    /// Standard error of `difference`, by leaving out one block at a time; null where `ci95` is null.
     pub standard_error: Option<f64>,
-    /// The one-sided block test of whether `difference` is above `settings.policy.syntactic_specific_margin`; null where there is
-    /// no standard error.
+    /// One-sided p-value (block test) for `difference` above `settings.policy.syntactic_specific_margin`; null without a standard
+    /// error.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all syntactic labels, firm or borderline, with such a difference above the
-    /// margin; null for others.
+    /// q-value of `difference`: twice `p`, corrected by Benjamini & Hochberg over all syntactic labels, firm or borderline, with
+    /// a difference above the margin. Null for other labels.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
 }
@@ -338,17 +334,17 @@ pub struct Specificity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
-    /// Beyond a fixed offset.
+    /// The label beats the best fixed offset.
     Offset,
-    /// Also better on this relation than on the other arcs of the same sentences: the head does not follow all arcs alike.
+    /// The attention head is also better on this relation than on other arcs of the same sentences: it does not follow all alike.
     Relation,
-    /// Also beyond word classes.
+    /// The label also beats the word-class baseline.
     Tags,
-    /// Beyond every rule of place.
+    /// The label beats every rule of position.
     Place,
-    /// Also beyond the rules that take a word of the same class.
+    /// The label also beats the rules that take a word of the same class.
     Class,
-    /// Beyond every rule.
+    /// The label beats every rule.
     All,
 }
 

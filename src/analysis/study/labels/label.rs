@@ -1,4 +1,4 @@
-//! A label of a head with its evidence, and the numbers behind it.
+//! A label of an attention head with its evidence, and the numbers behind it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,36 +7,36 @@ use super::evidence::{Comparison, Direction, MarginTest, Reach, Specificity, Tag
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 
-/// A number with its interval, its baseline and its standard error.
+/// A measured score with its interval, its baseline and its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     pub score: Option<f64>,
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
-    /// The score with its standard error; `None` where it rests on too few blocks.
+    /// The score with its standard error; `None` where the score rests on too few blocks.
     pub estimate: Option<Estimate>,
 }
 
-/// A label of a head with its evidence.
+/// A label of an attention head with its evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Label {
-    /// The label.
+    /// Name of the label, such as `first-special`.
     pub label: String,
-    /// The score that was measured.
+    /// Measured score: the value of `number`.
     pub score: f64,
-    /// The 95 % interval of the score; null where it rests on fewer than 10 blocks.
+    /// 95 % interval of `score`; null where the score rests on fewer than 10 blocks.
     pub ci95: Option<Interval>,
     /// The chance level of the score, or the baseline that the score is compared with.
     pub baseline: Option<f64>,
-    /// The threshold that the score must reach.
+    /// Threshold that `score` must reach.
     pub threshold: f64,
-    /// The distance of the score beyond the threshold, in units of `1 - threshold`. A label that rests on another one has at most
-    /// that label's margin.
+    /// Distance of `score` beyond `threshold`, in units of `1 - threshold`. A label that rests on another label has at most that
+    /// label's margin.
     pub margin: f64,
-    /// The rule.
+    /// Rule that gives the label, as text: a number, `>` or `>=`, and its threshold.
     pub rule: String,
-    /// The number that the rule compares with its threshold, by name; of several numbers the one with the smallest margin.
+    /// Name of the number that the rule compares with its threshold; of several numbers, the one with the smallest margin.
     #[serde(default)]
     pub number: String,
     /// Whether the score is above the threshold, but not significantly: another corpus of the kind might not give the label. If
@@ -46,42 +46,43 @@ pub struct Label {
     /// False for the first label.
     #[serde(default)]
     pub tied: bool,
-    /// The label of the head that this label refines, if any: this label stands after that one, and never ties with it.
+    /// Label of the same head that this label refines, if any. This label is listed after that label, and never ties with it.
     #[serde(default)]
     pub rests_on: Option<String>,
-    /// The direction, where the label has one.
+    /// Direction of the attention, for labels of relations and links; null for other labels.
     pub direction: Option<Direction>,
     /// The block test of the score against the threshold, which decides whether the label is firm.
     #[serde(default)]
     pub test: MarginTest,
-    /// The head against the offset baseline; null for labels that are not syntactic.
+    /// Comparison of the attention head with the best fixed offset; null for labels that are not syntactic.
     pub versus_offset: Option<Comparison>,
     /// The strongest baseline that the label of a relation beats; null for other labels.
     pub beyond: Option<Reach>,
-    /// The head on the relation against the other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
+    /// Accuracy on the relation against other arcs of the same sentences; null for labels that are not syntactic, and for `all`.
     #[serde(default)]
     pub specific: Option<Specificity>,
-    /// The head against the tag baseline; null for other labels, and where no word of the relation has a UPOS.
+    /// Comparison with the word-class baseline; null for labels that are not syntactic, and where no word of the relation has a
+    /// UPOS tag.
     pub versus_tags: Option<TagComparison>,
-    /// Whether the model uses the arcs that a syntactic label is about: null unless the study `knockout` tested it.
+    /// Test of whether the model uses the arcs of a syntactic label; null unless the study `knockout` tested it.
     #[serde(default)]
     pub knockout: Option<UseTest>,
 }
 
-/// A label that a head does not have, with the score's distance from the threshold.
+/// A label that an attention head does not have, with the score's distance from the threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Near {
-    /// The label.
+    /// Name of the label, such as `first-special`.
     pub label: String,
-    /// The score that was measured.
+    /// Measured score that the rule compares with `threshold`.
     pub score: f64,
-    /// The 95 % interval of the score.
+    /// 95 % interval of `score`.
     pub ci95: Option<Interval>,
-    /// The threshold that the score would have to reach.
+    /// Threshold that `score` would have to reach.
     pub threshold: f64,
-    /// The threshold less the score; not above 0 where only significance is lacking.
+    /// `threshold` less `score`; not above 0 where only significance is lacking.
     pub shortfall: f64,
-    /// The rule.
+    /// Rule that would give the label, as text: a number, `>` or `>=`, and its threshold.
     pub rule: String,
 }
 
@@ -94,12 +95,12 @@ impl Label {
         }
     }
 
-    /// The reach of a firm label; `None` for a borderline one, which is not shown to beat any baseline.
+    /// Strongest baseline that a firm label beats; `None` for a borderline label, which is not shown to beat any baseline.
     pub fn reach(&self) -> Option<Reach> {
         self.beyond.filter(|_| !self.borderline)
     }
 
-    /// The comparison with word classes, if its whole interval is below 0.
+    /// The comparison with word classes, if the entire interval of its difference is below 0.
     pub fn below_word_classes(&self) -> Option<&TagComparison> {
         self.versus_tags.as_ref().filter(|tags| tags.ci95.is_some_and(|ci95| ci95.high() < 0.0))
     }

@@ -1,4 +1,4 @@
-//! Labels: rules over metrics, each with its evidence, and the verdict on a head.
+//! Labels: rules over metrics, each with its evidence, and the verdict on an attention head.
 
 mod assessment;
 pub mod content;
@@ -39,10 +39,10 @@ pub const REMOVED: &str = "removed";
 
 pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
 
-/// Grid mark of a label whose interval crosses its threshold.
+/// Grid mark of a borderline label: its score is above the threshold, but not significantly.
 pub const BORDERLINE: &str = "?";
 
-/// Grid mark of a first label that nearly ties with another.
+/// Grid mark of a first label that nearly ties with another label of the head.
 pub const TIED: &str = "~";
 
 /// Grid mark of a head that writes a constant (`model.constant_heads`).
@@ -86,7 +86,7 @@ pub struct Detector {
     pub parameter: Parameter,
     pub phrase: Phrase,
     pub shown: LabelStyle,
-    /// Assesses how close a head comes to the detector's labels. All rules that could fire are returned, fired or not.
+    /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not get.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
 
@@ -107,7 +107,7 @@ pub enum Parameter {
 #[derive(Clone, Copy, Debug)]
 pub enum Phrase {
     Fixed(&'static str),
-    /// One phrase for each end of the arcs at which attention may start.
+    /// One phrase for each end of a dependency arc at which attention may start.
     Directed {
         to_head: &'static str,
         to_dependent: &'static str,
@@ -141,7 +141,7 @@ impl LabelStyle {
 }
 
 impl Detector {
-    /// A role without a parameter, with only its documentation filled in.
+    /// Detector of a role without a parameter, with only its documentation filled in.
     pub const fn role(explanation: Explanation) -> Self {
         Self {
             explanation,
@@ -165,7 +165,7 @@ impl Detector {
             || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
-    /// Whether `name` refers to a label of this detector: as label, detector, part of it before the colon, or code.
+    /// Whether `name` refers to `label` of this detector: as label, detector, part of it before the colon, or code.
     pub fn calls(&self, label: &str, name: &str) -> bool {
         let known = [label, self.explanation.name, self.family(), &self.code(label)];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -197,7 +197,7 @@ impl Detector {
         valid.then_some(parameter)
     }
 
-    /// The label's short form in the grid of a summary; an offset has its sign, as in tables.
+    /// Short form of a label in the grid of a summary; an offset is written with its sign, as in tables.
     pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
         let code = self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
@@ -217,35 +217,34 @@ impl Detector {
 
 #[derive(Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The head's place in lists of all heads.
+    /// Index of the attention head in lists of all heads.
     pub place: usize,
     pub metrics: &'a Metrics<Measured>,
     /// The study's section of the report.
     pub section: &'a dyn Any,
-    /// The assessments of the head by the detectors earlier in the table.
+    /// Assessments of the attention head by the detectors earlier in the table.
     pub given: &'a [Assessment],
 }
 
 impl Evidence<'_> {
-    /// A metric of the head, at `key` if it has several.
-    /// Panics if there is no metric of that name: a detector knows the metrics of its own study.
+    /// The metric `id` of the attention head, at `key` if it has several cells. Panics if there is no metric of that name: a
+    /// detector knows its study's metrics.
     pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
-    /// Assesses a label that requires one metric, at `key` if it has several cells, to be above a threshold.
+    /// Assesses a label whose rule is that the metric `id`, at `key` if it has several cells, is above a threshold.
     pub fn above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
     }
 
-    /// The section as the type that its study made.
-    /// Panics if it belongs to another study.
+    /// The section of the report as the type `S` that its study made. Panics if it belongs to another study.
     pub fn section<S: 'static>(&self) -> &S {
         self.section.downcast_ref().expect("a study gets back the section that it made")
     }
 
-    /// A label that an earlier detector of any study gave the head.
+    /// The label `name`, if an earlier detector of any study gave it to the attention head.
     pub fn label(&self, name: &str) -> Option<&Label> {
         self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
@@ -255,7 +254,7 @@ impl Evidence<'_> {
 pub struct Verdict {
     /// The first label, or [`UNLABELLED`], [`ABSENT`] or [`REMOVED`].
     pub primary: String,
-    /// All labels: firm before borderline ones, each group by falling margin.
+    /// All labels of the head: firm before borderline ones, each group by falling margin.
     pub labels: Vec<Label>,
     /// The two labels nearest to an unlabelled head, nearest first; fewer if fewer rules are on and can be met.
     pub nearest: Vec<Near>,
@@ -264,7 +263,7 @@ pub struct Verdict {
 const NEAREST: usize = 2;
 
 impl Verdict {
-    /// The verdict from the assessments of all detectors, in the order of the tables.
+    /// Makes the verdict on a head from the assessments of all detectors, in the order of the tables.
     pub fn new(assessed: Vec<Assessment>) -> Self {
         let (fired, missed): (Vec<_>, Vec<_>) = assessed.into_iter().partition(|assessment| assessment.fires);
         // Sorting is stable: equal margins stay in the order of the table.

@@ -22,7 +22,7 @@ pub struct Threshold {
     pub name: &'static str,
     pub range: Range,
     pub default: Value,
-    /// The meaning, and the source of the default.
+    /// Meaning of the threshold, and source of its default.
     pub about: &'static str,
 }
 
@@ -30,9 +30,9 @@ pub struct Threshold {
 pub enum Range {
     /// A share or a rate, from 0 to 1, of a rule that may be switched off.
     Rule,
-    /// A share: from 0 to 1.
+    /// A share from 0 to 1, of a rule that is always on.
     Share,
-    /// A number of things; the text is their plural noun.
+    /// A whole number of things; the text is their plural noun.
     Count(&'static str),
 }
 
@@ -87,7 +87,7 @@ impl Threshold {
         }
     }
 
-    /// The value from a TOML file; `None` if the threshold cannot have it.
+    /// The threshold's value as read from a TOML file; `None` if the threshold cannot have it.
     fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
         let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
         let share = || {
@@ -101,7 +101,7 @@ impl Threshold {
         }
     }
 
-    /// The value from a report; `None` if the threshold cannot have it.
+    /// The threshold's value as read from a report; `None` if the threshold cannot have it.
     fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
         match self.range {
             Range::Rule if value.is_null() => Some(Value::Off),
@@ -119,7 +119,7 @@ impl Threshold {
     }
 }
 
-/// The longest policy file that is read, in bytes: 1 MiB. A file with all thresholds has a few hundred.
+/// Maximum size of a policy file, in bytes: 1 MiB. A file with all thresholds is far smaller.
 const LONGEST: u64 = 1 << 20;
 
 /// The value of every threshold, in the order of the table of thresholds. Printed in every report.
@@ -127,12 +127,12 @@ const LONGEST: u64 = 1 << 20;
 pub struct Policy(Vec<(&'static Threshold, Value)>);
 
 impl Policy {
-    /// SHA-256 of the values by name, which identifies the policy.
+    /// SHA-256 of the names and values of all thresholds, which identifies the policy.
     pub fn digest(&self) -> String {
         hex(&Sha256::digest(json!(self).to_string()))
     }
 
-    /// The defaults of these thresholds, without duplicates.
+    /// A policy of the defaults of these thresholds, without duplicates.
     pub fn of(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
         let mut policy = Self(Vec::new());
         for threshold in thresholds {
@@ -152,7 +152,7 @@ impl Policy {
         self
     }
 
-    /// The value of a threshold; its default if the policy is silent.
+    /// The value of a threshold; its default if the policy has no value for it.
     pub fn get(&self, threshold: &Threshold) -> Value {
         let known = self.0.iter().find(|(known, _)| known.name == threshold.name);
         known.map_or(threshold.default, |(_, value)| *value)
@@ -167,7 +167,7 @@ impl Policy {
         }
     }
 
-    /// A share that cannot be switched off.
+    /// Value of a share that cannot be switched off.
     pub fn share(&self, threshold: &Threshold) -> f64 {
         self.rule(threshold).unwrap_or_default()
     }
@@ -188,7 +188,7 @@ impl Policy {
         policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    /// Fails with the line of the fault.
+    /// As [`Self::with_file`], from the text of the file. Fails with the line number of the fault.
     fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
         let refused = |at: usize, why: Error| (text[..at].matches('\n').count() as u64 + 1, why);
         let table = DeTable::parse(text)
@@ -210,8 +210,8 @@ impl Policy {
         Ok(self)
     }
 
-    /// This policy with the values of a saved report, where `values` names them.
-    /// Fails, in words, if a name is unknown, or a threshold cannot have a value.
+    /// This policy with the `values` of a saved report; thresholds without a value keep theirs. Fails, with a message, if a name
+    /// is unknown or a threshold cannot have a value.
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
@@ -224,7 +224,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// The thresholds in which two policies differ: name, value here, value there.
+    /// The thresholds in which two policies differ, as `(name, value here, value there)`.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
         let pairs = self.0.iter().map(|(threshold, here)| (threshold.name, *here, other.get(threshold)));
         pairs.filter(|(_, here, there)| here != there).collect()

@@ -1,4 +1,4 @@
-//! One metric of every head by block of sentences, for rank correlations with the metric of another study.
+//! One metric of every attention head by block of sentences, for rank correlations with the metric of another study.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
 
-/// The sums of a metric whose denominators are equal for all heads.
+/// Sums by block of a metric whose denominators are equal for all heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByBlock {
-    /// `[layers * heads]`
+    /// Numerators of each head by block, `[layers * heads]`.
     numerators: Vec<PerBlock>,
     denominators: PerBlock,
 }
@@ -19,8 +19,8 @@ pub struct ByBlock {
 /// Spearman's rank correlation of two metrics over the heads of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankCorrelation {
-    /// The mean of two correlations: one metric over even-numbered blocks with the other over odd-numbered blocks, and the
-    /// reverse; null where one of the metrics is equal for all heads, or all blocks are of one parity.
+    /// Mean of two correlations: one metric over even-numbered blocks with the other over odd-numbered blocks, and the reverse.
+    /// Null where one of the metrics is equal for all heads, or if all blocks are of one parity.
     #[schemars(range(min = -1, max = 1))]
     pub rho: Option<f64>,
     /// The 95 % interval of `rho`, by leaving out one block at a time; null where fewer than 10 blocks can be left out.
@@ -28,14 +28,14 @@ pub struct RankCorrelation {
 }
 
 impl ByBlock {
-    /// `numerator(head, block)`, with the head's place, and `denominator(block)`.
+    /// Computes the sums from `numerator(head, block)`, with the head's index, and `denominator(block)`.
     pub fn new(heads: usize, numerator: impl Fn(usize, usize) -> f64, denominator: impl Fn(usize) -> f64) -> Self {
         let of_head = |head: usize| std::array::from_fn(|block| numerator(head, block));
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// Rank correlation of this metric over the blocks of one parity with `other` over the other parity, averaged over both ways.
-    /// Over the same blocks, the two metrics would share sampling noise.
+    /// Rank correlation of this metric over the blocks of one parity with `other` over the blocks of the other parity, averaged
+    /// over both ways. Over the same blocks, the two metrics would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
         // All heads have the same denominator, so their order is that of the numerators.
         let fold = |of: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {

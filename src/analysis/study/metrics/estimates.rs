@@ -1,4 +1,4 @@
-//! Estimates: the metrics of all heads from the sums of blocks, with chance levels, intervals and standard errors.
+//! Estimates: the metrics of all attention heads from the sums of blocks, with chance levels, intervals and standard errors.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -15,7 +15,7 @@ use crate::system::parallel::in_parallel;
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
-    /// Whether to keep every ratio without each block, for the block test that compares two analyses.
+    /// Whether to keep the value of every ratio without each block, for the block test that compares two analyses.
     pub leaves_out: bool,
     /// The heads that the checkpoint was saved without, ascending.
     pub absent: Vec<HeadPlace>,
@@ -24,7 +24,7 @@ pub struct EstimationContext {
 }
 
 impl EstimationContext {
-    /// A context in which all heads take part, and no ratios without a block are kept.
+    /// A context in which all heads take part, and values without a block are not kept.
     pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
         Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl EstimationContext {
         !self.absent.contains(&self.grid.place(place))
     }
 
-    /// Whether the head at a place takes part: the model has it, and the run did not remove it.
+    /// Whether the head at index `place` takes part: the model has it, and the run did not remove it.
     pub fn takes_part(&self, place: usize) -> bool {
         self.has(place) && !self.removed.contains(&self.grid.place(place))
     }
@@ -51,17 +51,17 @@ pub struct Estimates {
     pub ci95: Vec<Intervals>,
     /// The standard errors of `heads`, `[layers * heads]`.
     pub standard_errors: Vec<StandardErrors>,
-    /// The chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
+    /// Chance levels that differ between heads, `[layers * heads]`, from all studies that have such metrics.
     pub own_chance: Vec<Values>,
     pub chance: Values,
     pub chance_ci95: Intervals,
-    /// The denominators of each metric, common to all heads; where classes of layers differ, the largest.
+    /// Denominators of each metric, common to all heads; where classes of layers differ, the largest.
     pub denominators: Metrics<Denominator>,
-    /// Each head's denominators where they differ from `denominators`, `[layers * heads]`.
+    /// Denominators of each head where they differ from `denominators`, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
     /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::leaves_out`.
     pub without_blocks: Vec<WithoutBlocks>,
-    /// Block sums of metrics that other studies compare theirs with, by the metric's id.
+    /// Sums by block of metrics with which other studies compare theirs, by the metric's id.
     pub by_block: BTreeMap<&'static str, ByBlock>,
 }
 
@@ -77,7 +77,7 @@ impl Estimates {
         }
     }
 
-    /// Computes the ratios over all blocks, and over all blocks but one.
+    /// Computes the metrics of all heads over all blocks, and over all blocks but one.
     ///
     /// `of_head(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
     /// `of_chance(block)` gives the cells of a head without any preference, and thereby the denominators of all heads.
@@ -91,7 +91,7 @@ impl Estimates {
         Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
     }
 
-    /// As [`Estimates::new`], from the sums of blocks: `values` gives the cells of a head, or of chance for `None`.
+    /// As [`Estimates::new`], from the sums of `blocks`: `values` gives the cells of a head, or the cells of chance for `None`.
     pub fn of_blocks<B: Merge + Clone + Sync>(
         columns: &[Column],
         context: &EstimationContext,
@@ -103,7 +103,7 @@ impl Estimates {
         Self::new(columns, context, of_head, |number| values(blocks.at(number), None))
     }
 
-    /// A single metric of a head, its 95 % interval, and its estimate if it can be tested.
+    /// A single metric of a head, its 95 % interval, and its estimate, which is `None` if it cannot be tested.
     pub fn of_metric(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
         let value = self.heads[place].get(metric, None).copied().flatten();
         let error = self.standard_errors[place].get(metric, None).copied().flatten();
@@ -112,7 +112,8 @@ impl Estimates {
         (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
     }
 
-    /// As [`Estimates::new`], with chance levels and denominators for each class of layers, the second argument of `of_chance`.
+    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `of_chance` is
+    /// the index of the class.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
@@ -150,7 +151,7 @@ impl Estimates {
         found
     }
 
-    /// Sets all numbers of the head at a place, which the model lacks, to `None`.
+    /// Sets all numbers of the head at index `place`, which the model lacks, to `None`.
     pub fn forget(&mut self, place: usize) {
         for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
             values.forget();
@@ -159,7 +160,7 @@ impl Estimates {
         self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
     }
 
-    /// Adds the chance levels of each head, in the order of `columns`: the score of a head with its values, but without
+    /// Adds the chance levels of each head, in the order of `columns`: the score of a head with the same values, but without
     /// preference for keys.
     pub fn with_own_chance(self, columns: &[Column], of_heads: impl Iterator<Item = Vec<Fraction>>) -> Self {
         let chance = |cells: Vec<Fraction>| Metrics::new(columns, cells.iter().map(Fraction::value));
@@ -211,10 +212,10 @@ impl Estimates {
     }
 }
 
-/// All cells of some columns: over all blocks, in each block, and without each block.
+/// Ratios of all cells of some columns: over all blocks, in each block, and without each block.
 struct CellEstimates {
     whole: Vec<Fraction>,
-    /// `[BLOCKS][cells]`
+    /// Ratios in each block, `[BLOCKS][cells]`.
     blocks: Vec<Vec<Fraction>>,
     without: Vec<Option<Jackknife>>,
 }
@@ -273,7 +274,7 @@ impl ClassChance {
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
 
-    /// The chance levels that all classes share (`None` where they differ), and the largest denominators of any class.
+    /// Chance levels that all classes share (`None` where they differ), and the largest denominators of any class.
     fn common(classes: &[Self]) -> Self {
         let Self { mut values, mut ci95, mut denominators } = classes[0].clone();
         for class in &classes[1..] {
@@ -287,7 +288,7 @@ impl ClassChance {
         Self { values, ci95, denominators }
     }
 
-    /// The chance levels and denominators of a class where they differ from the common ones.
+    /// Chance levels and denominators of a class where they differ from the common ones; `None` elsewhere.
     fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =
@@ -296,7 +297,7 @@ impl ClassChance {
     }
 }
 
-/// A ratio over all blocks and without each, where `of(block)` gives it in one block or all; `None` if it has no value.
+/// Jackknifes a ratio over blocks; `of(block)` gives it in one block, `of(None)` in all. `None` if the ratio has no value.
 pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
     left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
@@ -306,7 +307,8 @@ fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
 }
 
-/// Ratios without each block, for each cell that has a value; `blocks` are `[BLOCKS][cells]`.
+/// Jackknifes the ratio of each cell over blocks; `None` for a cell without a value. `blocks` has the ratios in each block,
+/// `[BLOCKS][cells]`.
 fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
     let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
         let by_block =

@@ -1,6 +1,6 @@
 //! The documentation of labels and metrics: the one text that `explain` prints and docs/detectors.md is made from.
 
-/// The source of a definition of this project.
+/// Source of a definition that this project made.
 pub const OURS: &str = "Defined here.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Explanation {
     pub measures: &'static str,
     /// The formula; symbols as in docs/methodology/units.md. A threshold's name in braces is replaced by its default.
     pub formula: &'static str,
-    /// The value of a head without any preference.
+    /// Value of the label or metric for a head without any preference.
     pub chance: &'static str,
     /// The source of the definition or of the threshold.
     pub source: &'static str,

@@ -16,10 +16,10 @@ use crate::stats::interval::Interval;
 
 /// A metric: one line of a study's table. `F` is the function that computes the ratio of a cell from the study's sums.
 pub struct Metric<F> {
-    /// The id, and the text that `explain` prints.
+    /// The metric's id, and the text that `explain` prints.
     pub explanation: Explanation,
     pub keys: Keys,
-    /// Numerator and denominator of a head.
+    /// Computes the numerator and the denominator of the metric for a head.
     pub value: F,
     /// The chance level as a ratio, for a head without any preference; `None` if it is `value` of a uniformly attending head.
     pub chance: Option<F>,
@@ -49,7 +49,7 @@ pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
-/// All cells of a table; `cell` computes one from the metric and the place of its key.
+/// All cells of a table; `cell` computes one from the metric and the index of its key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
     let cells = table.iter().flat_map(|metric| metric.keys.places().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
@@ -58,7 +58,7 @@ pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fractio
 #[derive(Clone, Copy)]
 pub enum Keys {
     Single,
-    /// This many numbers; the function names each by its place.
+    /// This many numbers; the function gives the key of each from its index.
     Each(usize, fn(usize) -> String),
 }
 
@@ -73,10 +73,10 @@ impl Keys {
     }
 }
 
-/// A metric computed from the sums of one or all blocks, and from the place of a head; `None` gives the chance level.
+/// A metric computed from the sums of one or all blocks, and from the index of a head; `None` gives the chance level.
 pub type HeadMetric<B> = Metric<fn(&B, Option<usize>) -> Fraction>;
 
-/// The function that computes all cells of a table of single numbers.
+/// Returns the function that computes all cells of a table of single numbers.
 pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync {
     |sums, head| table.iter().map(|metric| (metric.value)(sums, head)).collect()
 }
@@ -85,13 +85,13 @@ pub fn values<B>(table: &'static [HeadMetric<B>]) -> impl Fn(&B, Option<usize>) 
 pub struct Column {
     pub id: &'static str,
     pub keys: Keys,
-    /// The scale of the metric's tests and intervals.
+    /// Scale of the metric's tests and intervals: logit for a share, else the number itself.
     pub scale: Scale,
     /// Lower and upper bound of the metric, to which intervals are clipped.
     pub ends: [f64; 2],
 }
 
-/// The names of all cells in order: the id, and the key after a dot where there are several.
+/// Names of all cells of the columns, in order: the id, and the key after a dot where there are several.
 pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
     columns.iter().flat_map(|Column { id, keys, .. }| {
         keys.places().map(move |place| match keys {
@@ -108,24 +108,25 @@ pub struct Fraction {
     basis: Denominator,
 }
 
-/// The evidence that a ratio rests on.
+/// The evidence on which a ratio rests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Denominator {
-    /// The things that were eligible: queries of the token level, words of a relation, edges of trees.
+    /// Number of eligible things: queries of the token level, words of a relation, edges of trees.
     pub count: u64,
-    /// Sentences with any. Only the first of each family counts: later ones (copies, for example) are no independent evidence.
+    /// Number of sentences with an eligible thing, counting one per sentence family: copies are no independent evidence.
     pub sentences: u64,
-    /// Blocks with any; 0 in reports that do not say.
+    /// Number of blocks with an eligible thing; 0 in reports that do not say.
     #[serde(default)]
     #[schemars(range(max = BLOCKS))]
     pub blocks: u64,
-    /// `(sum n)² / sum n²` over the blocks, where `n` is a block's count: the number of equal blocks with as much evidence.
+    /// Effective number of blocks, `(sum n)² / sum n²` over blocks with count `n`: the number of equal blocks with as much
+    /// evidence.
     #[serde(default)]
     #[schemars(range(min = 0, max = BLOCKS))]
     pub effective_blocks: f64,
 }
 
-/// Eligible things, and the sentences with any. Only the first of each family counts: later ones are no independent evidence.
+/// Number of eligible things, and of sentences with any, counting one per sentence family (equal or grouped sentences).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Eligible {
     pub count: u64,
@@ -135,20 +136,20 @@ pub struct Eligible {
 merge_fields!(Eligible { count, sentences });
 
 impl Eligible {
-    /// Adds the eligible things of one sentence; `is_first` says whether it is the first of its family.
+    /// Adds the eligible things of one sentence; `is_first` says whether it is the first of its sentence family.
     pub fn add(&mut self, count: u64, is_first: bool) {
         self.count += count;
         self.sentences += u64::from(count > 0 && is_first);
     }
 
-    /// The mean of a sum over these things.
+    /// Divides `sum` by the number of eligible things.
     pub fn mean(self, sum: f64) -> Fraction {
         Fraction::mean(sum, self.count, self.sentences)
     }
 }
 
 impl Denominator {
-    /// The estimate of a number over these blocks, with its standard error; `None` where they are too few for a test.
+    /// Estimate of a number that rests on this evidence, with its standard error; `None` if there are too few blocks for a test.
     pub fn estimate(&self, value: f64, standard_error: f64, scale: Scale) -> Option<Estimate> {
         let (blocks, effective_blocks) = (usize::try_from(self.blocks).unwrap_or(BLOCKS), self.effective_blocks);
         Estimate { value, standard_error, blocks, effective_blocks, scale }.testable()
@@ -156,29 +157,29 @@ impl Denominator {
 }
 
 impl Fraction {
-    /// Zero by zero: a ratio without a value.
+    /// A ratio without a value: zero by zero.
     pub const NONE: Self = Self {
         numerator: 0.0,
         denominator: 0.0,
         basis: Denominator { count: 0, sentences: 0, blocks: 0, effective_blocks: 0.0 },
     };
 
-    /// `numerator / denominator`
+    /// The ratio `numerator / denominator`, without evidence.
     pub fn new(numerator: f64, denominator: f64) -> Self {
         Self { numerator, denominator, ..Self::NONE }
     }
 
-    /// The mean of a sum over `count` things in `sentences` sentences.
+    /// The mean of `sum` over `count` things in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
         Self::new(sum, count as f64).over(count, sentences)
     }
 
-    /// This ratio, resting on `count` things in `sentences` sentences.
+    /// This ratio with evidence: `count` things in `sentences` sentences.
     pub fn over(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
-    /// This denominator with an unknown numerator: the chance level differs between heads that are scored on the same things.
+    /// A ratio on this evidence with an unknown numerator: the chance level differs between heads scored on the same things.
     pub fn unknown(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
@@ -201,7 +202,7 @@ impl Fraction {
         (self.denominator != 0.0 && value.is_finite()).then_some(value)
     }
 
-    /// The ratio over all blocks, and without each.
+    /// Jackknifes a ratio over blocks; `of_block` gives it in one block.
     pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
         let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
         Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
@@ -233,7 +234,7 @@ pub type StandardErrors = Metrics<Option<f64>>;
 /// The 95 % intervals of the metrics of one head; `null` where there is no value, or no standard error.
 pub type Intervals = Metrics<Option<Interval>>;
 
-/// The metrics of one head without each block; none where there is no value.
+/// The metrics of one head without each block; `None` where a metric has no value.
 pub type WithoutBlocks = Metrics<Option<Jackknife>>;
 
 impl<T> Metrics<T> {
@@ -288,7 +289,7 @@ impl<T> Metrics<T> {
         self.0.0.extend(other.0.0);
     }
 
-    /// The values in the order of `columns`; `None` unless they are exactly those columns.
+    /// The values in the order of `columns`; `None` unless the metrics are exactly those columns.
     ///
     /// JSON objects have no order, so another program may have changed it.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
@@ -314,7 +315,7 @@ impl<T> Metrics<T> {
         self.in_order(&present)
     }
 
-    /// Every single value with its name: the id, and the key after a dot where there are several.
+    /// Each value with its name: the metric's id, and the key after a dot where there are several cells.
     pub fn cells(&self) -> impl Iterator<Item = (String, &T)> {
         self.0.0.iter().flat_map(|(id, cells)| -> Vec<(String, &T)> {
             match cells {
@@ -324,12 +325,12 @@ impl<T> Metrics<T> {
         })
     }
 
-    /// Every single value by its name, as [`Metrics::cells`] has it.
+    /// All values by their names, which are as in [`Metrics::cells`].
     pub fn by_name(&self) -> BTreeMap<String, &T> {
         self.cells().collect()
     }
 
-    /// The value of the metric `id`, at `key` if it has several; `None` if there is no such cell.
+    /// The value of the metric `id`, at `key` if it has several cells; `None` if there is no such cell.
     pub fn get(&self, id: &str, key: Option<&str>) -> Option<&T> {
         match (self.0.get(id)?, key) {
             (Cells::Single(value), None) => Some(value),

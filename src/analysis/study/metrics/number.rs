@@ -10,43 +10,43 @@ use crate::stats::interval::Interval;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number<'a> {
     pub part: Part,
-    /// The place of the head in lists of all heads.
+    /// Index of the attention head in lists of all heads.
     pub head: usize,
     pub of: String,
-    /// The name: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
+    /// Name of the number: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
     pub name: String,
     pub unit: Unit,
-    /// The number from which this one is computed together with rates of the corpus; `None` if it depends on the head alone.
+    /// Name of the number from which this one is computed with rates of the corpus; `None` if it depends on the head alone.
     pub made_of: Option<String>,
-    /// The number; `None` where nothing in the corpus was eligible.
+    /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
     pub ci95: Option<Interval>,
-    /// Blocks with a denominator.
+    /// Number of blocks with a denominator.
     pub blocks: usize,
-    /// The number of equal blocks with as much evidence.
+    /// Effective number of blocks: the number of equal blocks with as much evidence.
     pub effective_blocks: f64,
-    /// For a share of things that are each right or wrong, their number; otherwise `None`.
+    /// Number of things that are each right or wrong, if the number is a share of them; otherwise `None`.
     pub trials: Option<u64>,
-    /// Whether the number has as much evidence as the policy requires.
+    /// Whether the number rests on as much evidence as the policy requires.
     pub enough: bool,
-    /// The number without each block, if computed.
+    /// Jackknife of the number, with its value without each block, if computed.
     pub left_out: Option<&'a Jackknife>,
 }
 
-/// A part of an analysis.
+/// The part of an analysis to which a number belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// The labels of heads.
+    /// Labels of attention heads.
     Labels,
-    /// Numbers on relations, beside metrics.
+    /// Numbers about relations, other than metrics.
     Relations,
-    /// The metrics of heads.
+    /// Metrics of attention heads.
     Metrics,
 }
 
 impl Number<'_> {
-    /// The name as in the rules of labels: `offset_mass[-1]`.
+    /// The number's name as in the rules of labels: `offset_mass[-1]`.
     pub fn in_rules(&self) -> String {
         in_rules(self.part, &self.name)
     }

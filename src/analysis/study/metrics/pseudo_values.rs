@@ -6,18 +6,18 @@ use crate::stats::blocks::BLOCKS;
 /// A jackknife replicate: a number without one block, and the share of its denominator in the other blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Replicate {
-    /// The number without the block.
+    /// The number computed without the block.
     pub value: f64,
-    /// The share of the denominator in the other blocks.
+    /// The share of the number's denominator that is in the other blocks.
     pub rest: f64,
 }
 
-/// Pseudo-values: a number as one fraction for each block, followed by the number over the whole corpus. With `θ_(b)` the number
-/// without block `b`, and `w_b` the block's share of the corpus, the fraction is `(x - θ_(b) (1 - w_b)) / w_b`. Here `x` is the
-/// sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
+/// Computes pseudo-values: a number as one fraction for each block, followed by the number over the whole corpus. With `θ_(b)`
+/// the number without block `b`, and `w_b` the block's share of the corpus, the fraction is `(x - θ_(b) (1 - w_b)) / w_b`. Here
+/// `x` is the sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
 ///
-/// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios of
-/// sums (Efron & Tibshirani 1993, section 11.5). Panics unless `without` has one entry for each block.
+/// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios
+/// of sums (Efron & Tibshirani 1993, section 11.5). Panics unless `without` has one entry for each block.
 pub fn fractions(whole: Option<f64>, without: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(without.len(), BLOCKS, "one for each block");
     let of_others = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);

@@ -3,19 +3,19 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The unit of a number.
+/// Unit of a number that two analyses are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Shares and other pure numbers of their size: accuracies, masses, cosines, ratios, and their differences.
+    /// Unit of shares and other pure numbers of their size: accuracies, masses, cosines, ratios, and their differences.
     Shares,
-    /// Entropies and losses.
+    /// Unit of entropies and losses.
     Nats,
-    /// Distances between tokens.
+    /// Unit of distances between tokens.
     Tokens,
 }
 
-/// A value for each unit.
+/// A value for each unit of numbers (shares, nats, tokens).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerUnit<T> {
     /// Value for shares and other pure numbers of their size.

@@ -1,8 +1,8 @@
-//! The terms of comparisons of two analyses, `headscope compare`.
+//! Glossary terms of `headscope compare`, which compares two analyses.
 
 use super::terms::Term;
 
-/// Terms of comparisons, in the order in which a reader of one meets them.
+/// Glossary terms of `headscope compare`, in the order in which a reader of its summary meets them.
 pub const COMPARISON_TERMS: &[Term] = &[
     Term {
         name: "kept",

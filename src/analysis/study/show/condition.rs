@@ -8,19 +8,19 @@ use anyhow::{Error, Result, anyhow};
 use super::table::{Cell, Table};
 use crate::system::errors::Facts;
 
-/// A condition on the cells of a column: the column, a relation, and the value on its right side.
+/// A condition on the cells of a column: the column, a comparison sign, and the value on its right side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     column: String,
-    /// One of [`RELATIONS`].
+    /// The comparison sign, one of [`RELATIONS`].
     relation: &'static str,
     value: String,
 }
 
-/// A relation: its sign, and the orderings that it admits.
+/// A comparison sign, and whether it admits an ordering of cell and value.
 type Relation = (&'static str, fn(Ordering) -> bool);
 
-/// All relations; `>=` and `<=` stand before their prefixes `>` and `<`.
+/// All comparison signs; `>=` and `<=` stand before their prefixes `>` and `<`.
 const RELATIONS: [Relation; 6] = [
     ("!=", Ordering::is_ne),
     (">=", Ordering::is_ge),
@@ -45,8 +45,8 @@ impl FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value.
-    /// Fails if the cell is a number and the value is not, or if texts are compared by order.
+    /// Whether a cell meets the condition. An empty cell equals an empty value, and is neither above nor below any value. Fails
+    /// if the cell is a number and the value is not, or if texts are compared by order.
     fn is_met(&self, cell: &Cell) -> Result<bool> {
         let Self { column, relation, value } = self;
         let (_, holds) = RELATIONS.into_iter().find(|(known, _)| known == relation).expect("one of the relations");
@@ -80,8 +80,7 @@ impl Condition {
 }
 
 impl Table {
-    /// The rows that meet all conditions.
-    /// Fails if the table lacks a column, or a condition does not fit its cells.
+    /// Keeps the rows that meet all conditions. Fails if the table lacks a column, or a condition does not fit its cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
             let place = self.place_of(&condition.column)?;

@@ -31,7 +31,7 @@ pub enum Chart {
 pub struct Bars {
     /// The quantity of the horizontal scale.
     pub across: String,
-    /// The name of the reference level beside each bar; empty if there is none.
+    /// Name of the reference level drawn beside each bar; empty if there is none.
     pub level: String,
     /// Whether the numbers are shares, shown in per cent.
     pub shares: bool,
@@ -40,7 +40,7 @@ pub struct Bars {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// The bar's place on the horizontal scale.
+    /// Name of the bar, on the horizontal scale.
     pub name: String,
     /// The bar's height; `None` if there was nothing to measure.
     pub mark: Option<Mark>,
@@ -50,17 +50,17 @@ pub struct Bar {
 /// A stacked bar for each head, layer by layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
-    /// The quantity of a bar's height, a share.
+    /// Quantity of a bar's height, which is a share.
     pub scale: String,
     pub parts: Vec<String>,
     pub stacks: Vec<Stack>,
 }
 
-/// A bar: shares that add up to 1, or no shares at all.
+/// A stacked bar of one head: shares that add up to 1, or no shares at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     pub place: HeadPlace,
-    /// The shares, from the bottom.
+    /// Shares of the head's bar, from the bottom.
     pub parts: Vec<f64>,
 }
 
@@ -70,14 +70,14 @@ pub struct Forest {
     /// The quantity of the scale, with its unit.
     pub scale: String,
     pub shares: bool,
-    /// The value that means no effect, drawn as a line, if there is one.
+    /// Value that means no effect, drawn as a line; `None` if there is no such value.
     pub nothing: Option<f64>,
-    /// The meanings of a row's marks, in order; each has a different shape.
+    /// Legend: the meanings of a row's marks, in order. Each has a different shape.
     pub marks: Vec<String>,
     pub rows: Vec<ForestRow>,
 }
 
-/// The most heads that a forest of heads shows.
+/// Maximum number of heads in a forest plot of heads.
 const DRAWN: usize = 24;
 
 impl Forest {
@@ -90,7 +90,8 @@ impl Forest {
         Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// The first of these heads on a scale around 0, and a sentence that counts the others, whose `what` are smaller.
+    /// Forest plot of the first [`DRAWN`] of these heads on a scale around 0. The sentence with it counts the heads left out,
+    /// whose `what` are smaller.
     pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(DRAWN) {
             0 => String::new(),
@@ -104,9 +105,9 @@ impl Forest {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForestRow {
     pub name: String,
-    /// Further facts: the head, the count.
+    /// Further facts about the row, such as the head or the count.
     pub note: String,
-    /// A mark for each of the forest's `marks`, or `None`.
+    /// Marks of the row, one for each of the forest's `marks`; `None` where there is no number.
     pub marks: Vec<Option<Mark>>,
 }
 
@@ -131,11 +132,11 @@ pub struct Curves {
     pub curves: Vec<Curve>,
 }
 
-/// A line, with a point for 0, 1, 2 and so on.
+/// A curve, with a point for 0, 1, 2 and so on removed heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Whether the line is only a reference for the others.
+    /// Whether the curve is only a reference for the other curves.
     pub beside: bool,
     pub points: Vec<Mark>,
 }
@@ -143,9 +144,9 @@ pub struct Curve {
 /// Edges between heads of different layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
-    /// The quantity of an edge's width.
+    /// Quantity that the width of an edge shows.
     pub width: String,
-    /// The kinds of edges, where they are known.
+    /// Legend of the kinds of edges; empty where kinds are not known.
     pub kinds: Vec<EdgeKind>,
     pub edges: Vec<Edge>,
 }
@@ -163,7 +164,7 @@ pub enum EdgeLine {
     Dashed,
 }
 
-/// An edge from one head to a later one.
+/// An edge from one attention head to a head of a later layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     pub source: HeadPlace,
@@ -177,29 +178,29 @@ pub struct Edge {
 /// Heads as points of the plane, whose distances approximate how different the heads are.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
-    /// The quantity that the distances show.
+    /// Quantity that the distances between points show.
     pub distance: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// Groups of heads, by their places; each is drawn with lines from its centre.
+    /// Groups of heads by their indices; each is drawn with lines from its centre.
     pub groups: Vec<Vec<usize>>,
 }
 
 /// A dendrogram: heads joined one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// The quantity of a join's height.
+    /// Quantity that the height of a join shows.
     pub height: String,
-    /// The height at which the tree is cut into groups, if it is.
+    /// Height at which the tree is cut into groups; `None` if it is not cut.
     pub cut: Option<f64>,
     /// Joins of heads (layer by layer) or of earlier joins, by rising height: one fewer than heads.
     pub joins: Vec<TreeJoin>,
 }
 
-/// A join of two heads or earlier joins.
+/// A join of two attention heads, or of earlier joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
-    /// The joined two: a head by its place, an earlier join by the number of heads plus its place among the joins.
+    /// The two that are joined: a head by its index, an earlier join by the number of heads plus its index among the joins.
     pub of: [usize; 2],
     pub height: f64,
 }
@@ -215,7 +216,7 @@ pub struct ArcSentence {
     pub about: String,
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
-    /// Arcs of the gold tree, drawn for comparison, each from where attention should start.
+    /// Arcs of the gold tree as `[from, to]`, drawn for comparison; `from` is where attention should start.
     pub gold: Vec<[usize; 2]>,
 }
 
@@ -230,8 +231,8 @@ pub struct Arc {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArcMatch {
     Right,
-    /// Another arc is expected.
+    /// The arc is wrong: the label expects another.
     Wrong,
-    /// Nothing is expected.
+    /// The label expects no particular arc.
     Neutral,
 }

@@ -10,7 +10,7 @@ pub struct InBrief {
     pub found: Option<String>,
     /// The shortage that prevented a finding.
     pub shortage: Option<Shortage>,
-    /// Whether the sentence comes before all others, since the run was asked about the study by name.
+    /// Whether the finding comes before the findings of all other studies, because the run asked for this study by name.
     pub opens: bool,
 }
 
@@ -20,16 +20,16 @@ impl InBrief {
     }
 }
 
-/// Too little text for a finding.
+/// Shortage of text or task items that prevents a finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
-    /// The finding that is missing, as a noun.
+    /// The missing finding, as a noun.
     pub of: String,
     pub count: u64,
     pub asked: u64,
-    /// The noun of the things that were too few, in the singular and the plural.
+    /// Noun of the things that were too few, as `[singular, plural]`.
     pub things: [String; 2],
-    /// The threshold that was missed, by its name in the policy, if there is one.
+    /// Name of the threshold in the policy that was missed; `None` if there is none.
     pub threshold: Option<&'static str>,
     /// The factor by which the text must grow; `None` if there is nothing to extrapolate from, or more text would not help.
     pub times: Option<f64>,
@@ -42,7 +42,7 @@ impl Shortage {
         Self { of: of.to_owned(), count, asked, things, threshold: None, times }
     }
 
-    /// The shortage of task items for verdicts on heads, if there are too few.
+    /// Shortage of task items for verdicts on heads, from the numbers of `[items, units]`. `None` if both are enough.
     pub fn of_items(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
@@ -54,7 +54,7 @@ impl Shortage {
         short(items, &MIN_QUERIES, ["item", "items"]).or_else(of_units)
     }
 
-    /// The shortage that keeps labels from a test, if the denominator that they rest on is too small.
+    /// Shortage that keeps labels from a test: the evidence `rests_on` is too small. `None` if it is enough.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
@@ -65,7 +65,7 @@ impl Shortage {
         Some(Self { of, count, asked, things, threshold, times })
     }
 
-    /// The number of further sentences needed, extrapolated from the `read` ones and rounded up to two digits.
+    /// Number of further sentences needed, extrapolated from the `read` ones, rounded up to two digits; `None` without `times`.
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
         let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);

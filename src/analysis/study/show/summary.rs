@@ -17,7 +17,7 @@ enum Passage {
     Table(Box<Table>, Vec<usize>),
 }
 
-/// The widest line of text, however wide the terminal is: longer lines are hard to read.
+/// Maximum width of a line of text, however wide the terminal is: longer lines are hard to read.
 const WIDEST_LINE: usize = 100;
 
 impl Summary {
@@ -31,7 +31,7 @@ impl Summary {
         self.table_without(table, &[]);
     }
 
-    /// Adds a table with optional columns, which are dropped in this order where there is no room.
+    /// Adds a table with optional columns `may_go`, which are dropped first, in this order, when the table is too wide.
     pub fn table_without(&mut self, table: Table, may_go: &[usize]) {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
@@ -106,7 +106,7 @@ impl Passage {
     }
 }
 
-/// Wraps a line. Later lines are indented as the first or, in a list, as the text of the item.
+/// Wraps a line to a width. Its second and later lines are indented as the first or, in a list, as the text of the item.
 fn wrapped(line: &str, width: usize) -> String {
     let text = line.trim_start();
     let text = text.strip_prefix("- ").unwrap_or(text);
@@ -115,10 +115,10 @@ fn wrapped(line: &str, width: usize) -> String {
     wrap(line, options.word_splitter(WordSplitter::NoHyphenation)).join("\n")
 }
 
-/// The table fitted to the available width, and the columns that were dropped.
+/// Fits a table to a width; returns the table and the indices of the dropped columns.
 ///
-/// If the table is still too wide without the optional columns, its cells are wrapped between words. If there is no room for the
-/// longest word of each column, further columns are dropped from the right, all but the first two.
+/// If the table is still too wide without the optional columns `may_go`, its cells are wrapped between words. If the longest
+/// word of each column does not fit, further columns are dropped from the right, except the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
     let mut gone = Vec::new();
@@ -145,7 +145,7 @@ fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, V
     (table, gone)
 }
 
-/// The visible columns, each with the width of its longest word and the padding.
+/// Index and minimum width of each visible column: the width of its longest word and the padding.
 fn least_widths(table: &Table) -> Vec<(usize, u16)> {
     let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
     let widest = |place: usize| {

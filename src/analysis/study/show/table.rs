@@ -45,7 +45,7 @@ enum ReportValue {
     Null(()),
 }
 
-/// The rows of a flat table, which are flattened only when they are used.
+/// Rows of a flat table, which are flattened only when they are used.
 pub struct TableRows<'a> {
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
@@ -62,8 +62,7 @@ impl<'a> TableRows<'a> {
     }
 
     /// The table with all scalars of each row, at any depth. Lists of words are joined by spaces. Lists of objects are left out:
-    /// they have separate tables.
-    /// Panics if a row is no object of the report.
+    /// they have separate tables. Panics if a row is no object of the report.
     pub fn table(self) -> Table {
         let table = Table::new(self.name, self.rows.collect());
         match self.is_left_out {
@@ -81,13 +80,12 @@ fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
 }
 
 impl Table {
-    /// The table of these rows of the report, as [`TableRows::table`] makes it.
-    /// Panics if a row is no object of the report.
+    /// A table of these rows of the report, flattened as by [`TableRows::table`]. Panics if a row is no object of the report.
     pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
         TableRows::of(name, rows).table()
     }
 
-    /// A table of rows that may lack some columns, which are then empty, as are the two ends of a null interval.
+    /// A table of rows of `(column, cell)`. A column that a row lacks is empty in it, and so are both ends of a null interval.
     pub fn new(name: &'static str, rows: Vec<Vec<(String, Cell)>>) -> Self {
         let mut columns: Vec<String> = Vec::new();
         for row in &rows {
@@ -122,15 +120,13 @@ impl Table {
         self.of_places(&kept)
     }
 
-    /// The table with these columns alone, in this order.
-    /// Fails if a column is unknown.
+    /// The table with only these columns, in this order. Fails if a column is unknown.
     pub fn select(self, columns: &[String]) -> Result<Self> {
         let places = columns.iter().map(|name| self.place_of(name)).collect::<Result<Vec<_>>>()?;
         Ok(self.of_places(&places))
     }
 
-    /// The place of the column of this name.
-    /// Fails if there is none.
+    /// Index of the column with this name. Fails if there is none.
     pub(super) fn place_of(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let known = self.columns.join(", ");

@@ -1,6 +1,6 @@
-//! The terms of reports that are neither labels, metrics nor studies. A study's own terms are on its card.
+//! Glossary terms of reports that are neither labels, metrics nor studies. A study's own terms are on its card.
 
-/// A term of reports and summaries.
+/// A glossary term of reports and summaries.
 #[derive(Debug)]
 pub struct Term {
     pub name: &'static str,
@@ -11,7 +11,7 @@ pub struct Term {
     pub page: &'static str,
 }
 
-/// Terms that all studies share, in the order in which a reader of a summary meets them.
+/// Glossary terms that all studies share, in the order in which a reader of a summary meets them.
 pub const TERMS: &[Term] = &[
     Term {
         name: "primary",

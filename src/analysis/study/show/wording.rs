@@ -7,17 +7,17 @@ use crate::stats::interval::Interval;
 use crate::study::labels::Label;
 use crate::system::counted::counted;
 
-/// A share in per cent.
+/// Writes a share in per cent with one decimal; `-` without a share.
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
 }
 
-/// The noun for a sequence: a sentence, or a window where a decoder read documents.
+/// Noun for a sequence: a sentence, or a window where a decoder read documents.
 pub fn sequence(read: Context) -> &'static str {
     if read == Context::Document { "window" } else { "sentence" }
 }
 
-/// A number of sentences, or of windows where a decoder read documents.
+/// Writes a number of sentences, or of windows where a decoder read documents.
 pub fn sequences(count: u64, read: Context) -> String {
     counted(count, sequence(read))
 }
@@ -27,12 +27,12 @@ pub fn drawn_without(what: &str, read: Context) -> String {
     format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence(read))
 }
 
-/// A share in whole per cent, for use in sentences.
+/// Writes a share in whole per cent, for use in sentences.
 pub fn percent_of(share: f64) -> String {
     format!("{} %", decimal(100.0 * share, 0))
 }
 
-/// A number with this many decimals; a rounded 0 has no minus.
+/// Writes a number with this many decimals (`digits`); a rounded 0 has no minus.
 pub fn decimal(value: f64, digits: usize) -> String {
     let shown = format!("{value:.digits$}");
     match shown.strip_prefix('-') {
@@ -41,7 +41,7 @@ pub fn decimal(value: f64, digits: usize) -> String {
     }
 }
 
-/// A number with its sign and this many decimals; a rounded 0 has a plus.
+/// Writes a number with its sign and this many decimals (`digits`); a rounded 0 has a plus.
 pub fn signed(value: f64, digits: usize) -> String {
     let shown = decimal(value, digits);
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
@@ -58,7 +58,7 @@ pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> S
     format!("{}{}", shown(value), interval.map_or_else(String::new, ends))
 }
 
-/// Half of an interval's width with this many decimals, after a ±; empty without an interval.
+/// Half of an interval's width with this many decimals (`digits`), after a ±; empty without an interval.
 pub fn plus_minus(interval: Option<Interval>, digits: usize) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.digits$}", interval.half_width()))
 }
@@ -68,19 +68,20 @@ pub fn plus_minus_percent(interval: Option<Interval>) -> String {
     interval.map_or_else(String::new, |interval| format!(" ±{:.1}", interval.half_width() * 100.0))
 }
 
-/// The distance of a syntactic label below word classes, where its whole interval is below 0.
+/// How many points a syntactic label is below word classes, as text; `None` unless the entire interval is below 0.
 pub fn below_word_classes(label: &Label) -> Option<String> {
     let tags = label.below_word_classes()?;
     Some(format!("{:.1}{} points below word classes", -100.0 * tags.difference, plus_minus_percent(tags.ci95)))
 }
 
-/// How often a special token has more weight than the chosen word, as the end of a line; empty if unknown.
+/// Text for the end of a line: the share of cases in which a special token has more weight than the chosen word. Empty if
+/// unknown.
 pub fn more_to_special(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }
 
-/// A p- or q-value, to one digit if small. A value below one in a million is given as such: it says more of the tail of Student's
-/// distribution than of the data.
+/// Writes a p- or q-value, to one digit if small. A value below one in a million is only written as `<1e-6`: its size says more
+/// of the tail of Student's distribution than of the data.
 pub fn significance(q: f64) -> String {
     const LEAST: f64 = 1e-6;
     if q < LEAST {
@@ -96,7 +97,7 @@ pub fn significance(q: f64) -> String {
 
 const LEVEL: f64 = 0.05;
 
-/// A table without rules, with this header and these rows; the columns `right` are aligned to the right.
+/// A table without ruled lines, with this header and these rows; the columns in the range `right` are aligned to the right.
 pub fn aligned_table<R: Into<comfy_table::Row>>(
     header: impl Into<comfy_table::Row>,
     rows: impl IntoIterator<Item = R>,
@@ -116,7 +117,7 @@ pub fn plain_table() -> Table {
     table
 }
 
-/// A column of a table: its name, whether it holds text, and the function that writes a row's cell.
+/// A column of a table: `(name, whether it holds text, function that writes a row's cell)`.
 pub type TableColumn<T> = (&'static str, bool, fn(&T) -> String);
 
 /// A table with a row for each item; text is aligned to the left, numbers to the right.

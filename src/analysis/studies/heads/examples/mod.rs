@@ -1,4 +1,4 @@
-//! Example sentences for labels: the best, a typical and the worst sentence of each head (docs/methodology/examples.md).
+//! Study `examples`: the best, a typical and the worst sentence for each head's label (docs/methodology/examples.md).
 
 mod section;
 mod sums;
@@ -11,7 +11,7 @@ use sums::ExampleSums;
 
 pub struct ExampleSentences;
 
-/// The first of `tokens` that the vocabulary has, or else `otherwise`.
+/// Text that stands for a special token in drawings: the first of `tokens` that is in the vocabulary, else `otherwise`.
 fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }

@@ -1,4 +1,4 @@
-//! The section `examples` of the report: sentences that show what labels say.
+//! Report section `examples`: example sentences for the labels of attention heads.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ impl Section for Examples {
     }
 }
 
-/// A sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
+/// Describes an example sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
 pub fn about(of: &HeadExamples, example: &Example) -> String {
     let [rank, score] = rank_and_score(of, example);
     format!("{rank}, {score}, sentence {}", example.sentence)
@@ -136,49 +136,49 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
     })
 }
 
-/// Sentences of the corpus that show what the labels of heads say, chosen by how much they show it.
+/// Example sentences for the labels of attention heads, chosen by how closely the head follows its label in them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Examples {
-    /// Fewest words of a sentence that is chosen.
+    /// Minimum length of an example sentence, in words.
     pub least_words: usize,
-    /// Most words of one.
+    /// Maximum length of an example sentence, in words.
     pub most_words: usize,
-    /// Sentences with so many words, the first of each family alone.
+    /// Number of sentences of suitable length, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// The heads with a label that says where they look, each with its sentences.
+    /// Attention heads with a label that says where they attend, each with its example sentences.
     pub heads: Vec<HeadExamples>,
 }
 
-/// The sentences of one head.
+/// Example sentences of one attention head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadExamples {
-    /// The head.
+    /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label that is shown: the first of the head's that says where it looks, when the corpus ran.
+    /// Label that the sentences illustrate: the first of the head's labels that says where the head attends, when the corpus ran.
     pub label: String,
-    /// The direction of a label of arcs; null of others.
+    /// Direction of the label's arcs; null for a label that is not about arcs.
     pub direction: Option<Direction>,
-    /// How much the head does what the label says, over the whole corpus.
+    /// Mean score of the label over the whole corpus: how closely the attention head follows it.
     pub mean: f64,
-    /// Sentences among which these were chosen.
+    /// Number of sentences that were scored for the label, from which the examples were chosen.
     pub scored: u64,
-    /// One of each rank, as far as there are different ones.
+    /// Chosen sentences: at most one for each rank, and none twice.
     pub examples: Vec<Example>,
 }
 
-/// One sentence.
+/// Example sentence of an attention head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Example {
-    /// How it stands to the others.
+    /// Rank of the sentence among all scored sentences of the attention head.
     pub rank: Rank,
-    /// Its place in the corpus, counted from 0.
+    /// Number of the sentence in the corpus, counted from 0.
     pub sentence: u64,
-    /// How much the head does in it what its label says.
+    /// Score of the label in this sentence, from 0 to 1: how closely the attention head follows its label.
     pub score: f64,
-    /// The queries of that score: arcs, tokens or words.
+    /// Number of queries over which `score` is a mean: arcs, tokens or words.
     pub queries: u64,
-    /// The sentence with the head's attention.
+    /// The sentence with the weights of the attention head, as data for a drawing.
     #[serde(flatten)]
     pub drawn: Drawn,
 }

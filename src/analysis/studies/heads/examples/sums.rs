@@ -18,26 +18,26 @@ use crate::study::aim::{Goals, Score};
 use crate::study::instruments::partners::largest;
 use crate::study::upstream::HeadAim;
 
-/// Fewest words of a drawn sentence: in shorter sentences, uniform attention has more than 1/7 on each token.
+/// Minimum length of a drawn sentence, in words. In shorter sentences, uniform attention gives each token more than 1/7.
 pub const LEAST_WORDS: usize = 5;
 
-/// Rank of an example sentence among the sentences of its head.
+/// Rank of an example sentence among the scored sentences of its attention head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rank {
-    /// The head follows its label about as much as in the whole corpus.
+    /// Sentence with about the mean score of the whole corpus.
     Typical,
-    /// The head follows its label most.
+    /// Sentence with the highest score.
     Best,
-    /// The head follows its label least.
+    /// Sentence with the lowest score.
     Worst,
 }
 
 impl Rank {
-    /// All ranks, in the order in which they claim sentences: no sentence is shown twice.
+    /// All ranks, in the order in which they pick their sentences. Later ranks cannot pick a sentence again.
     pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
 
-    /// Number of candidates to keep, so that one remains after earlier ranks have claimed theirs.
+    /// Number of candidate sentences to keep for this rank, so that one remains after earlier ranks have picked theirs.
     fn kept(self) -> usize {
         match self {
             Self::Best => 1,
@@ -55,7 +55,7 @@ pub struct Candidate {
     pub drawn: Drawn,
 }
 
-/// Sort key of candidates: distance from the score that the rank wants, then more queries, then position in the corpus.
+/// Sort key of candidate sentences: distance from the score that the rank asks for, more queries, position in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
 fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
@@ -74,12 +74,12 @@ fn by_key(a: &Key, b: &Key) -> Ordering {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeadCandidates {
     pub scored: u64,
-    /// The candidates of each rank, in the order of [`Rank::ALL`], the best first.
+    /// Candidate sentences of each rank, in the order of [`Rank::ALL`]; within a rank by rising [`Key`].
     ranks: [Vec<Candidate>; 3],
 }
 
 impl HeadCandidates {
-    /// One sentence for each rank: the first that no earlier rank has claimed. The typical sentence is listed first.
+    /// Picks one sentence per rank: its first candidate that no earlier rank picked. The typical sentence is listed first.
     pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
@@ -138,12 +138,12 @@ pub struct ExampleSums {
     classes: LayerClasses,
     from: FromToken,
     pub aims: Vec<HeadAim>,
-    /// How the first special token and separators are written.
+    /// Texts of special tokens in drawings: `[first special token, separator]`.
     special: [String; 2],
     pub sentences: u64,
-    /// `[aims]`
+    /// Candidate sentences for each aim, `[aims]`.
     pub kept: Vec<HeadCandidates>,
-    /// For each aim, the place of the first aim with equal goals in every sentence, `[aims]`.
+    /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`.
     #[serde(skip)]
     alike: Vec<usize>,
 }
@@ -178,7 +178,7 @@ pub struct ExampleState {
     sentences: Vec<ExampleSentence>,
 }
 
-/// A sentence that is short enough to draw, with the goals of each aim, `[aims]`; `None` for aims equal to an earlier aim.
+/// A sentence of drawable length with the goals of each aim, `[aims]`; `None` without goals, or if equal to an earlier aim.
 struct ExampleSentence {
     place: usize,
     goals: Vec<Option<Goals>>,
@@ -254,36 +254,36 @@ impl Sums for ExampleSums {
     }
 }
 
-/// Most words of a drawn sentence: this many fit side by side on a card of the page. A page of 12 x 12 heads, half of them with
-/// three such sentences, stays below 1 MB.
+/// Maximum length of a drawn sentence, in words: this many fit side by side on a card of the page. A page of 12 x 12 heads, half
+/// of them with three sentences of this length, stays below 1 MB.
 pub const MOST_WORDS: usize = 16;
 
-/// Letters kept of a word: words of treebanks are shorter, URLs are longer.
+/// Number of letters after which a drawn word is cut: words of treebanks are shorter, URLs are longer.
 const MOST_LETTERS: usize = 24;
 
-/// Most special tokens of a drawn sentence: two around it, and a few more from unusual tokenizers.
+/// Maximum number of special tokens in a drawn sentence: two around it, and a few more from unusual tokenizers.
 const MOST_SPECIAL: usize = 8;
 
-/// A sentence with the attention of one head, by units: its words and its special tokens.
+/// A sentence with the weights of one attention head, by units: its words and its special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Drawn {
-    /// The text of each unit, `[units]`, cut after 24 letters.
+    /// Text of each unit, `[units]`, cut after 24 letters.
     pub units: Vec<String>,
-    /// The unit that each unit attends to most, `[units]`. With a label of arcs: the word that the unit attends to most, or, for
-    /// `head->dep`, the word that attends to the unit most. For a special token: the token itself.
+    /// For each unit, the index of the unit that it attends to most, `[units]`. With a label of arcs: the word that it attends
+    /// to most or, for `head->dep`, the word that attends to it most. A special token points to itself.
     pub to: Vec<usize>,
-    /// Attention between each unit and its unit in `to`, `[units]`; 0 for special tokens.
+    /// Attention weight between each unit and its unit in `to`, `[units]`; 0 for special tokens.
     pub weights: Vec<f64>,
-    /// Units whose unit in `to` is right by the label.
+    /// Indices of the units whose unit in `to` is right by the label.
     pub right: Vec<usize>,
-    /// Units whose unit in `to` is wrong by the label.
+    /// Indices of the units whose unit in `to` is wrong by the label.
     pub wrong: Vec<usize>,
-    /// The gold head of each unit, `[units]`; the unit itself where it has no head. Empty without a tree.
+    /// Index of each unit's gold syntactic head, `[units]`; the unit itself where it has none. Empty without a tree.
     pub heads: Vec<usize>,
 }
 
 impl Drawn {
-    /// Draws the `units` of a sentence with a head's attention; `special` has texts for the first special token and separators.
+    /// Computes the drawing of a sentence's `units` with a head's weights; `special` has `[first special token, separator]`.
     pub fn new(
         (sequence, units): (&Sequence, &Units),
         goals: &Goals,

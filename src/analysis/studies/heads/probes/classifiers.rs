@@ -7,11 +7,11 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 #[derive(Clone, Debug, Default)]
 pub struct Stack {
     features: usize,
-    /// `[features, columns]`, one column for each class of each task.
+    /// Weights of all tasks' classifiers side by side, `[features, columns]`: one column for each class of each task.
     weights: Vec<f32>,
-    /// `[columns]`
+    /// Bias of each column, `[columns]`.
     bias: Vec<f32>,
-    /// The tasks by number, each with the classes of its columns.
+    /// Number of each task, with the classes of its columns.
     parts: Vec<(usize, Vec<usize>)>,
 }
 
@@ -37,8 +37,8 @@ impl Stack {
         self.bias.len()
     }
 
-    /// Calls `of` with each task, word and predicted class: the class of the largest score, ties going to the first. Features are
-    /// `[words, features]` with `stride`; `beside` is added to the scores.
+    /// Predicts the class of each word in each task, and calls `of(task, word, class)`. The class with the largest score is
+    /// predicted, ties going to the first. Features are `[words, features]` with `stride`; `beside` has scores to be added.
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
@@ -76,7 +76,7 @@ impl Stack {
     }
 }
 
-/// Products of the distinct word embeddings (`kinds`) with the weights, `[kinds, columns]`.
+/// Multiplies the `kinds` distinct word embeddings by the weights, and writes the `scores`, `[kinds, columns]`.
 fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
     scores.clear();
     scores.resize(kinds * columns, 0.0);
@@ -89,7 +89,7 @@ fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: u
 
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
-    /// `[kinds, columns]` with a stride.
+    /// Scores of each distinct word embedding (kind), `[kinds, columns]` with `stride`.
     of_kinds: &'a [f32],
     stride: usize,
     kinds: &'a [usize],
@@ -98,7 +98,7 @@ pub struct KindScores<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
     pub alone: Stack,
-    /// Classifiers on embedding and context together: the weights of the context.
+    /// Classifiers on embedding and context together: only the weights of the context.
     pub together: Stack,
     pub control: Stack,
 }
@@ -112,7 +112,8 @@ pub struct LayerProbes {
 }
 
 impl LayerProbes {
-    /// Embedding part of the scores of the classifiers on embedding and context, `[kinds, heads * columns]`.
+    /// Computes the embedding part of all heads' scores on embedding and context: `scores`, `[kinds, heads * columns]`, with a
+    /// row for each of the `kinds` distinct embeddings.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
         let columns = self.heads.iter().map(|head| head.together.columns()).sum();
         score_kinds((embeddings, kinds), &self.beside, columns, scores);
@@ -125,17 +126,17 @@ impl LayerProbes {
     }
 }
 
-/// Ridge on the diagonal of the covariance, which is scaled to a mean diagonal of 1.
+/// Ridge added to the diagonal of the covariance, which is scaled to a mean diagonal of 1.
 pub const RIDGE: f64 = 1e-3;
 
-/// Features count as constant if the within-class variance is a smaller share of the mean square: the rest is rounding.
+/// Features count as constant if their within-class variance is less than this share of their mean square: it is rounding.
 const CONSTANT: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts {
-    /// The classes, ascending.
+    /// Indices of the classes that have words, ascending.
     pub classes: Vec<usize>,
-    /// Number of words of each class, above 0.
+    /// Number of words of each class in `classes`, above 0.
     pub words: Vec<f64>,
 }
 
@@ -158,27 +159,28 @@ impl Counts {
         self.total() - self.classes.len() as f64
     }
 
-    /// `sum / sqrt(words)` of each class, `[classes, size]`: its columns' Gram matrix is the uncentred between-class scatter.
+    /// Divides each class's feature sum by `sqrt(words)`, `[classes, size]`. Its Gram matrix is the uncentred between-class
+    /// scatter.
     fn rooted(&self, sums: &[Vec<f64>]) -> Vec<f64> {
         let rows = sums.iter().zip(&self.words);
         rows.flat_map(|(sum, words)| sum.iter().map(move |value| value / words.sqrt())).collect()
     }
 }
 
-/// A linear classifier: the score of a class is `x · weights + bias`.
+/// A linear classifier: the score of a class is `x · weights + bias` for features `x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearClassifier {
-    /// `[features, classes]`, for unscaled features.
+    /// Weights for unscaled features, `[features, classes]`.
     pub weights: Vec<f64>,
-    /// `[classes]`
+    /// Bias of each class, `[classes]`.
     pub bias: Vec<f64>,
 }
 
-/// A block of features: class means and within-class covariance, scaled so that the trace of the covariance is its dimension.
+/// Statistics of a block of features: class means and within-class covariance, scaled so that its trace is its dimension.
 #[derive(Clone, Debug)]
 pub struct Block {
     size: usize,
-    /// Scaling factor of the features; 0 for constant features.
+    /// Scaling factor of the block's features; 0 for constant features.
     scale: f64,
     /// Mean of the unscaled features over all words, `[size]`.
     centre: Vec<f64>,
@@ -186,12 +188,13 @@ pub struct Block {
     means: Vec<f64>,
     /// Within-class covariance, scaled, plus the ridge, `[size, size]`.
     covariance: Vec<f64>,
-    /// `sum / sqrt(words)` of each class, `[classes, size]`.
+    /// Feature sum of each class divided by the square root of its number of words, `[classes, size]`.
     rooted: Vec<f64>,
 }
 
 impl Block {
-    /// A block from the summed products of all words' features, `[size, size]`, and the feature sums of each class, `[size]`.
+    /// Computes the statistics from `squares`, products of features summed over words, `[size, size]`, and the sums of each
+    /// class.
     pub fn new(mut squares: Vec<f64>, sums: &[Vec<f64>], counts: &Counts) -> Self {
         let (size, classes, total) = (sums.first().map_or(0, Vec::len), sums.len(), counts.total());
         let trace = |squares: &[f64]| squares.iter().step_by(size + 1).sum::<f64>();
@@ -224,7 +227,7 @@ impl Block {
         weights
     }
 
-    /// `centre · weights`, `[classes]`
+    /// Scores of the block's centre: `centre · weights`, `[classes]`.
     fn offset(&self, weights: &[f64], classes: usize) -> Vec<f64> {
         let mut offset = vec![0.0; classes];
         for (centre, row) in self.centre.iter().zip(weights.chunks_exact(classes.max(1))) {
@@ -237,7 +240,7 @@ impl Block {
 pub struct Anchor {
     block: Block,
     factor: Cholesky,
-    /// `U⁻ᵀ means`, `[size, classes]`.
+    /// Class means divided by the Cholesky factor `U` of the covariance: `U⁻ᵀ means`, `[size, classes]`.
     half: Vec<f64>,
 }
 
@@ -250,7 +253,7 @@ fn squares(half: &[f64], classes: usize) -> Vec<f64> {
 }
 
 impl Anchor {
-    /// Factorises the covariance of a block; `None` if the covariance is not positive definite, for example because of NaN.
+    /// Factorises the covariance of a block. `None` if the covariance is not positive definite, for example because of NaN.
     pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
         let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
         let mut half = block.means.clone();
@@ -258,7 +261,8 @@ impl Anchor {
         Some(Self { block, factor, half })
     }
 
-    /// The discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`, with `x` and `μ` centred at the overall mean.
+    /// Computes the discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`. Features `x` and class means `μ` are
+    /// centred at the overall mean; `Σ` is the within-class covariance.
     pub fn alone(&self, counts: &Counts) -> LinearClassifier {
         let classes = counts.classes.len();
         let mut weights = self.half.clone();
@@ -268,8 +272,9 @@ impl Anchor {
         LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
     }
 
-    /// The columns for [`Anchor::with`]: `U⁻ᵀ` times the within-class cross-covariance of this block with the others,
-    /// `[size, columns]`. `crosses` has the products of their features over all words, `[size, columns]`.
+    /// Computes the columns for [`Anchor::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
+    /// within-class cross-covariance with the `others`. `crosses` has the products of their features summed over all words,
+    /// `[size, columns]`.
     ///
     /// Each other block has `columns / others.len()` columns.
     pub fn beside(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
@@ -297,9 +302,9 @@ impl Anchor {
         crosses
     }
 
-    /// The joint discriminant of this block and `other`: this block's weights, and a classifier on `other` with the joint bias.
-    /// `lower` has the columns of `other` from [`Anchor::beside`], `[size, other.size]` with stride `step`. If the covariance is
-    /// not positive definite, the classifier has only the class priors.
+    /// Computes the joint discriminant of this block and `other`: the weights of this block, and a classifier on `other` with
+    /// the joint bias. `lower` has the columns of `other` from [`Anchor::beside`], `[size, other.size]` with stride `step`. If
+    /// the covariance is not positive definite, the classifier has only the class priors.
     pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(lower, size, other.size, step);
@@ -329,7 +334,7 @@ impl Anchor {
     }
 }
 
-/// `ln prior - distance / 2 - offsets`, where distances are `μ Σ⁻¹ μ`.
+/// Bias of each class: `ln prior - distance / 2 - offsets`; distance is `μ Σ⁻¹ μ` for class mean `μ` and covariance `Σ`.
 fn bias(counts: &Counts, distances: &[f64], offsets: &[Vec<f64>]) -> Vec<f64> {
     let total = counts.total();
     let of_class = |class: usize| {

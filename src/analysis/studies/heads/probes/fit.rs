@@ -1,4 +1,4 @@
-//! Training of the classifiers of all heads, in both folds, from sums.
+//! Training of the probes' linear classifiers, for all attention heads and in both folds, from sums over words.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
@@ -8,16 +8,16 @@ use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::in_parallel;
 
-/// Fewest training words per feature dimension; with fewer, a discriminant overfits.
+/// Minimum number of training words per feature dimension; with fewer, a discriminant overfits.
 pub const WORDS_A_DIMENSION: u64 = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
-    /// Class names, ascending.
+    /// Class names of the probing task, ascending.
     pub names: Vec<String>,
-    /// Number of words with a class in each fold.
+    /// Number of words with a class, in each of the two folds.
     pub words: [u64; 2],
-    /// The class that the control task gives each bucket of word forms; empty where no word has a class.
+    /// Class that the control task assigns to each bucket of word forms, `[BUCKETS]`; empty if no word has a class.
     pub control: Vec<usize>,
 }
 
@@ -48,7 +48,8 @@ impl TaskClasses {
     }
 }
 
-/// The control class of each bucket. Buckets divide a line evenly, classes by their shares: a bucket's midpoint has its class.
+/// Assigns a control class to each bucket, `[BUCKETS]`, in proportion to the classes' `words`. Buckets divide a line equally,
+/// classes by their shares; a bucket gets the class at its midpoint.
 fn control_classes(words: &[u64]) -> Vec<usize> {
     let total: u64 = words.iter().sum();
     let mut ends = words.iter().scan(0, |end, &words| {
@@ -73,8 +74,9 @@ pub struct FoldProbes {
     pub majority: Vec<Option<usize>>,
     pub forms: Vec<HashMap<Form, usize>>,
     pub embedding: Stack,
-    /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer of one head. `beside` has the weights of
-    /// the word's embedding, `[embedding, columns]`; `heads[0].together` those for both neighbours, `2 * embedding` features.
+    /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer of one head. `beside` has the weights
+    /// of the word's embedding, `[embedding, columns]`; `heads[0].together` has the weights of both neighbours, `2 * embedding`
+    /// features.
     pub neighbours: LayerProbes,
     pub layers: Vec<LayerProbes>,
 }
@@ -107,7 +109,7 @@ struct Training<'a> {
 struct Task {
     number: usize,
     counts: Counts,
-    /// The classifier on embeddings; `None` without embeddings or with too few words.
+    /// Factorised covariance of the embeddings. `None` without embeddings or with too few words.
     anchor: Option<Anchor>,
 }
 
@@ -133,7 +135,7 @@ impl Training<'_> {
         Counts::new(&self.tasks[task].names.iter().map(words).collect::<Vec<_>>())
     }
 
-    /// The most frequent class; ties go to the first.
+    /// Most frequent class of a task in this fold; ties go to the first. `None` if no word has a class.
     fn majority(&self, task: usize) -> Option<usize> {
         let Counts { classes, words } = self.counts(task);
         let best = classes.into_iter().zip(words).reduce(|best, other| if other.1 > best.1 { other } else { best });
@@ -159,14 +161,14 @@ impl Training<'_> {
         task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
     }
 
-    /// Products summed over all words of a task, `[len]`.
+    /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`].
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
         self.fold.of_task(task).for_each(|moments| add(moments, &mut products));
         products
     }
 
-    /// A block of features over all words of a task; `at` is where its `width` features begin in the sums of a class.
+    /// Computes the statistics of `width` features over a task's words; `at` is where the features begin in a class's `sums`.
     fn features(
         &self,
         task: &Task,
@@ -276,7 +278,8 @@ impl Training<'_> {
     }
 }
 
-/// Concatenates weights to `[features, heads * columns]`; `heads` has the number of columns and the weights by head and task.
+/// Concatenates the weights of all heads and tasks to `[features, heads * columns]`. `heads` has the number of columns and the
+/// weights for each head and task.
 #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
 fn side_by_side(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
     let rows = (0..features).flat_map(|feature| {

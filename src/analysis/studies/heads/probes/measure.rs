@@ -1,4 +1,4 @@
-//! Accuracies, gains and selectivities from hits, with intervals and tests.
+//! Accuracies, gains and selectivities of the probes from numbers of right predictions, with intervals and tests.
 
 use super::fit::TaskClasses;
 use super::scores::{Hits, ProbeScores};
@@ -31,7 +31,7 @@ struct Measuring<'a> {
     context: &'a EstimationContext,
     total: Hits,
     words: PerBlock,
-    /// Whether classifiers were trained on embeddings, layer inputs, contexts, embedding + context, embedding + neighbours.
+    /// Whether classifiers were trained on `[embedding, layer input, context, embedding + context, embedding + neighbours]`.
     trained: [bool; 5],
     both: bool,
 }

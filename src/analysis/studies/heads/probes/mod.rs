@@ -1,4 +1,5 @@
-//! Probes: the information in a head's output, read by linear discriminants on its contexts (docs/methodology/probes.md).
+//! Study `probes`: linear discriminants that read a word's class from the contexts of an attention head
+//! (docs/methodology/probes.md).
 
 mod classifiers;
 mod fit;

@@ -1,4 +1,4 @@
-//! Word vectors of a pack, layer by layer: a pack has enough words for efficient matrix products.
+//! Word vectors of a pack of sequences, layer by layer: a pack has enough words for efficient matrix products.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub struct RowPlace {
     pub row: usize,
 }
 
-/// State of a sequence: its classified words, and its number among the sequences of the pack with such words.
+/// State of a sequence: its words that have a class, and its number among the pack's sequences with such words.
 #[derive(Debug)]
 pub struct PackState {
     number: usize,
@@ -37,17 +37,17 @@ pub struct WordRow {
 pub struct WordGroup<K> {
     pub key: K,
     pub words: usize,
-    /// Distinct embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
+    /// Distinct word embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
     pub embeddings: Vec<f32>,
-    /// The kind of each word; empty if the encoder gives no access to embeddings.
+    /// Index of each word's embedding in `embeddings`, `[words]`; empty if the encoder gives no access to embeddings.
     pub kinds: Vec<usize>,
-    /// The embeddings of the words before and after each, `[words, 2, embedding]`; zeros at the ends of a sequence.
+    /// Embeddings of the word before and of the word after each word, `[words, 2, embedding]`; zeros at the ends of a sequence.
     pub neighbours: Vec<f32>,
-    /// The kinds, by token ids and, for words that share a token, their shares in the tokens.
+    /// Index in `embeddings`, by token ids and, for words that share a token, by their shares in the tokens.
     known: HashMap<Box<[u32]>, usize>,
-    /// The input of the layer, `[words, hidden]`.
+    /// Input vectors of the current layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
-    /// The contexts of all heads of the layer, `[words, heads * head_dim]`.
+    /// Contexts of all heads of the current layer, `[words, heads * head_dim]`.
     pub contexts: Vec<f32>,
 }
 
@@ -98,7 +98,7 @@ impl<K: Default + PartialEq> Pack<K> {
         Some(PackState { number: self.begun - 1, words })
     }
 
-    /// Adds a row for a word to the group with this key, with the embeddings of the word and its neighbours if available.
+    /// Adds a row for a word to the group with this `key`, with the embeddings of the word and its neighbours if available.
     pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             self.groups.push(WordGroup { key, ..WordGroup::default() });
@@ -112,7 +112,7 @@ impl<K: Default + PartialEq> Pack<K> {
         WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
     }
 
-    /// Keeps the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences.
+    /// Stores the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences of the pack.
     pub fn observe(&mut self, state: &PackState, event: &Event<'_>, grid: HeadGrid) -> Option<usize> {
         match event {
             Event::HiddenStates { layer, states } if *layer < grid.layers => self.input(&state.words, *states),
@@ -147,7 +147,7 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 }
 
-/// Mean over the rows of a word's tokens, weighted by the word's shares in them, computed in f64.
+/// Computes the mean of the rows of a word's tokens in f64, weighted by the word's share in each token.
 fn mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
     if span.len() == 1 {
         into.copy_from_slice(row(span.start()));

@@ -1,4 +1,4 @@
-//! Number of words that the classifiers trained on one fold get right in the other fold.
+//! Right predictions of the probes: number of words that classifiers trained on one fold get right in the other fold.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ pub struct Hits {
     pub form: u64,
     pub embedding: u64,
     pub neighbours: u64,
-    /// Hits of the classifiers on each layer's input, `[layers]`.
+    /// Right predictions of the classifiers on each layer's input, `[layers]`.
     pub inputs: Vec<u64>,
-    /// Hits of the classifiers of each head, `[layers * heads]`.
+    /// Right predictions of the classifiers on each attention head's output, `[layers * heads]`.
     pub heads: Vec<HeadHits>,
 }
 
@@ -57,7 +57,7 @@ pub struct ProbeScores {
 struct ScoreBuffers {
     probes: Arc<Probes>,
     embeddings: Option<WordEmbeddings>,
-    /// The words of the pack, grouped by fold.
+    /// Words of the current pack, grouped by fold.
     pack: Pack<usize>,
     words: Vec<Vec<Word>>,
     scores: [Vec<f32>; 2],
@@ -80,7 +80,7 @@ impl ProbeScores {
         Self { grid, tasks, blocks, at_work: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
 
-    /// Scores the words of the pack in a layer, once all heads of the layer were seen.
+    /// Counts the right predictions for the words of the pack in a layer, once all heads of the layer were seen.
     fn score_layer(&mut self, layer: usize) {
         let Self { grid, blocks, at_work, .. } = self;
         let ScoreBuffers { probes, pack, words, scores, .. } = at_work;

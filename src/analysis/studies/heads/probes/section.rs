@@ -1,4 +1,4 @@
-//! The section `probes` of the report: what can be read out of heads, and what that adds to the word itself.
+//! Report section `probes`: accuracies of linear probes on attention heads' outputs, and their gain over the word embedding.
 
 use std::fmt::{self, Write};
 
@@ -17,139 +17,140 @@ use crate::system::counted::{counted, plural};
 
 const SHOWN: usize = 5;
 
-/// The gain that a head must exceed to add to the word: one point. A gain above 0 is no sign of training, for the output of an
-/// untrained head is another view of the same word and of those around it: heads of an untrained `box:small` gain up to 1.3
-/// points over `box:gold`; a verdict asks for significantly more than one.
+/// Gain in accuracy that an attention head must exceed for the verdict `adds`: one point. A gain above 0 is no sign of training:
+/// the output of an untrained head is another view of the word and of its neighbours. Heads of an untrained `box:small` gain up
+/// to 1.3 points over `box:gold`. A verdict requires significantly more than one point.
 pub(super) const LEAST_GAIN: f64 = 0.01;
 
 pub struct ProbesSection {
     pub probes: Vec<TaskProbes>,
 }
 
-/// Accuracies of linear discriminants on every head, for one task.
+/// Accuracies of linear discriminants on every attention head, for one probing task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskProbes {
-    /// `upos`, `relation`, or the column or key that was asked for.
+    /// Name of the probing task: `upos`, `relation`, or the column or key of the corpus that was asked for.
     pub task: String,
-    /// Words that have a class.
+    /// Number of words that have a class in this task.
     pub words: u64,
-    /// Sentences with any, the first of each family alone.
+    /// Number of sentences with a word that has a class, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Classes in the whole corpus.
+    /// Number of classes of the task in the whole corpus.
     pub classes: u64,
-    /// Whether there were too many classes, so that nothing was trained.
+    /// Whether the task has too many classes (more than 100), so that nothing was trained.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_crowded: bool,
-    /// The most frequent class of the other fold.
+    /// Accuracy of predicting the most frequent class of the other fold.
     pub majority: Share,
-    /// The most frequent class of the word's form, without case, in the other fold; the most frequent class where it has none.
+    /// Accuracy of predicting the most frequent class of the word's form, without case, in the other fold. A form that is not
+    /// there gets the most frequent class.
     pub form: Share,
-    /// The discriminant on the word embedding.
+    /// Accuracy of the discriminant on the word embedding.
     pub embedding: Share,
-    /// The discriminant on the embeddings of the word and of those before and after it; absent in older reports.
+    /// Accuracy of the discriminant on the embeddings of the word, the word before and the word after; absent in older reports.
     #[serde(default)]
     pub neighbours: Share,
-    /// `neighbours` less `embedding`: the gain from both neighbours' embeddings.
+    /// `neighbours` less `embedding`: the gain in accuracy from both neighbours' embeddings.
     #[serde(default)]
     #[schemars(range(min = -1, max = 1))]
     pub neighbours_gain: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `neighbours_gain`.
     #[serde(default)]
     pub neighbours_gain_ci95: Option<Interval>,
-    /// The largest gain of any head of the untrained models; absent unless that control was run.
+    /// Largest gain of any attention head of the untrained models; absent unless the control `random-init` was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1, max = 1), with = "f64")]
     pub largest_untrained_gain: Option<f64>,
-    /// Accuracies of each layer.
+    /// Accuracies and gains of each layer.
     pub layers: Vec<LayerProbe>,
-    /// Accuracies of each head, layer by layer.
+    /// Accuracies and gains of each attention head, layer by layer.
     pub heads: Vec<HeadProbe>,
 }
 
-/// A share of words that are right; null where a fold has too few words to train on.
+/// Accuracy of a classifier. Its fields are null where a fold has too few words to train on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
-    /// The share.
+    /// Share of words that are classified right.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
 }
 
-/// A layer beside its heads.
+/// Results of the probes for one layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerProbe {
-    /// The layer, counted from 0.
+    /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// The discriminant on what goes into the layer.
+    /// Accuracy of the discriminant on the input of the layer.
     pub input: Share,
-    /// The mean gain of its heads.
+    /// Mean gain of the layer's attention heads.
     pub mean_gain: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `mean_gain`.
     pub mean_gain_ci95: Option<Interval>,
-    /// The head with the largest gain.
+    /// Attention head of the layer with the largest gain.
     pub best: Option<HeadPlace>,
-    /// The gain of the best head.
+    /// Gain of the attention head `best`.
     pub best_gain: Option<f64>,
 }
 
-/// The discriminants of a head.
+/// Results of the probes for one attention head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadProbe {
-    /// The head.
+    /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The accuracy on embedding and context together less that on the embedding alone: what the head adds to a
+    /// Accuracy on embedding and context together less the accuracy on the embedding alone: what the attention head adds to a
     /// linear reading of the word's embedding.
     #[schemars(range(min = -1, max = 1))]
     pub gain: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `gain`.
     pub gain_ci95: Option<Interval>,
-    /// Its standard error, by leaving out one block of sentences at a time.
+    /// Standard error of `gain`, by leaving out one block of sentences at a time.
     pub standard_error: Option<f64>,
-    /// The one-sided p-value of the gain being above 0.01.
+    /// One-sided p-value for `gain` being above 0.01.
     #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
-    /// Twice `p` corrected by Benjamini & Hochberg for all heads of the model whose gain is above 0.01; null for others.
+    /// q-value of `gain`: twice `p`, corrected by Benjamini & Hochberg for all heads with a gain above 0.01; null for others.
     #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
-    /// Whether the gain is above 0.01 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
+    /// Whether `gain` is above 0.01 with a q-value of at most `settings.policy.label_q`; null where it was not tested.
     pub adds: Option<bool>,
-    /// The accuracy on embedding and context together.
+    /// Accuracy on embedding and context together.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// The accuracy on embedding and context less that on the embeddings of the word and both neighbours; absent in older reports.
+    /// Accuracy on embedding and context less that on the word's and both neighbours' embeddings; absent in older reports.
     #[serde(default)]
     #[schemars(range(min = -1, max = 1))]
     pub over_neighbours: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `over_neighbours`.
     #[serde(default)]
     pub over_neighbours_ci95: Option<Interval>,
-    /// The accuracy on the context alone.
+    /// Accuracy on the context alone.
     #[schemars(range(min = 0, max = 1))]
     pub accuracy: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `accuracy`.
     pub ci95: Option<Interval>,
-    /// The accuracy of the control task, on the context alone.
+    /// Accuracy in the control task, on the context alone.
     #[schemars(range(min = 0, max = 1))]
     pub control: Option<f64>,
-    /// The accuracy less that of the control task.
+    /// `accuracy` less `control`, the accuracy in the control task.
     #[schemars(range(min = -1, max = 1))]
     pub selectivity: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `selectivity`.
     pub selectivity_ci95: Option<Interval>,
-    /// This head with fresh weights; absent unless that control was run.
+    /// Results of this attention head with fresh weights; absent unless the control `random-init` was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Untrained")]
     pub untrained: Option<Untrained>,
 }
 
-/// A head with fresh weights: means over the seeds of the control.
+/// Results of an attention head with fresh weights: means over the seeds of the control `random-init`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Untrained {
-    /// The gain.
+    /// Mean gain of the untrained head.
     pub gain: Option<f64>,
-    /// The accuracy on the context alone.
+    /// Mean accuracy on the context of the untrained head alone.
     pub accuracy: Option<f64>,
 }
 

@@ -19,13 +19,13 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
 use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
 
-/// Most classes of a task. With more classes, such as lemmas, each has too few words, and the class means would fill memory.
+/// Maximum number of classes of a task. With more (lemmas), each class has too few words, and class means would fill memory.
 pub const MOST_CLASSES: usize = 100;
 
-/// Bit set of the tasks in which a word has a class.
+/// Bit set of the probing tasks in which a word has a class.
 type Mask = u8;
 
-/// Most tasks: sums are kept apart for each set of tasks in which a word can have a class.
+/// Maximum number of probing tasks: sums are separate for each set of tasks in which a word can have a class.
 pub const MOST_TASKS: usize = 6;
 
 pub fn fold_of(family: u64) -> usize {
@@ -35,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
     pub classes: BTreeMap<String, ClassSums>,
-    /// Whether the task has more than [`MOST_CLASSES`] classes; then none is kept.
+    /// Whether the task has more than [`MOST_CLASSES`] classes; then `classes` is empty.
     pub is_crowded: bool,
 }
 
@@ -73,7 +73,7 @@ impl Merge for TaskSums {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldSums {
-    /// Sums by the set of tasks in which the words have a class.
+    /// Sums of feature products, by the set of probing tasks in which the words have a class.
     pub moments: BTreeMap<Mask, Moments>,
     pub tasks: Vec<TaskSums>,
 }
@@ -90,7 +90,7 @@ impl FoldSums {
 pub struct ProbeSums {
     pub grid: HeadGrid,
     pub tasks: Vec<String>,
-    /// Vector widths; `None` until a word was seen.
+    /// Widths of the feature vectors; `None` until a word was seen.
     pub widths: Option<Widths>,
     pub folds: [FoldSums; 2],
     #[serde(skip)]
@@ -101,9 +101,9 @@ pub struct ProbeSums {
 struct PackBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: Pack<(usize, Mask)>,
-    /// The words of each class, by fold, task and class name.
+    /// Rows of the pack's words, by fold, task and class name.
     classes: BTreeMap<(usize, usize, String), Vec<RowPlace>>,
-    /// The words of each bucket, by group and bucket number.
+    /// Rows of the pack's words, by group and bucket number.
     buckets: BTreeMap<(usize, u8), Vec<RowPlace>>,
     products: Vec<f64>,
 }
@@ -209,7 +209,7 @@ fn doubled(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
-/// Sum over the words of each kind, `[kinds, width]`.
+/// Sums the rows of words with equal embeddings (one kind), giving `[kinds, width]`.
 fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     let mut sums = vec![0.0; group.count_kinds() * width];
     for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
@@ -218,7 +218,7 @@ fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     sums
 }
 
-/// Sum over words of their rows; `rows` gives the vectors with a word's row, and the row's index.
+/// Sums the vectors of words, `[width]`. `rows` returns the matrix that has a word's vector, and the index of its row.
 fn sum_of<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for (vectors, row) in words.iter().map(rows) {
@@ -307,13 +307,13 @@ pub struct Widths {
 pub struct ClassSums {
     pub words: u64,
     pub forms: BTreeMap<Form, u64>,
-    /// Summed word embeddings, `[embedding]`.
+    /// Embeddings of the class's words, summed, `[embedding]`.
     pub embeddings: VectorSums,
     /// Summed embeddings of the word before and of the word after, `[2, embedding]`.
     pub neighbours: VectorSums,
-    /// Summed layer inputs, `[layers, hidden]`.
+    /// Layer inputs of the class's words, summed, `[layers, hidden]`.
     pub inputs: VectorSums,
-    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
+    /// Contexts of all heads for the class's words, summed, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
@@ -331,26 +331,26 @@ impl ClassSums {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSums {
     pub words: u64,
-    /// Summed contexts of all heads, `[layers, heads * head_dim]`.
+    /// Contexts of all heads for the bucket's words, summed, `[layers, heads * head_dim]`.
     pub contexts: VectorSums,
 }
 
 merge_fields!(BucketSums { words, contexts });
 
-/// Sums over the words of one fold that have a class in exactly one set of tasks.
+/// Sums of products over the words of one fold that have a class in one and the same set of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
-    /// Products of embeddings with themselves, shared by all heads.
+    /// Products of word embeddings with themselves (upper half), shared by all heads.
     pub embeddings: VectorSums,
-    /// Products of the embeddings of both neighbours with themselves.
+    /// Products of both neighbours' embeddings with themselves (upper half).
     pub neighbours: VectorSums,
     /// Products of each word's embedding with both neighbours' embeddings, `[embedding, 2 * embedding]`.
     pub neighbour_crosses: VectorSums,
-    /// The products of each layer's input with itself.
+    /// Products of each layer's inputs with themselves (upper half), `[layers]`.
     pub inputs: Vec<VectorSums>,
-    /// The products of embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
+    /// Products of word embeddings with the contexts of all heads, for each layer, `[embedding, heads * head_dim]`.
     pub crosses: Vec<VectorSums>,
-    /// The products of each head's contexts with themselves.
+    /// Products of each head's contexts with themselves (upper half), `[layers * heads]`.
     pub contexts: Vec<VectorSums>,
     pub buckets: BTreeMap<u8, BucketSums>,
 }
@@ -385,7 +385,7 @@ pub fn tasks(requested: &[String]) -> Vec<String> {
     ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
 
-/// The class of a word in each task, in the order of [`tasks`]; `None` where it has none.
+/// Class of a word in each probing task, in the order of [`tasks`]; `None` where the word has no class.
 pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
     let annotation = sequence.annotations.get(word);
     let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
@@ -395,14 +395,12 @@ pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
 
-/// Number of buckets of word forms; a control task gives all forms of a bucket one class.
-///
-/// Shares of control classes are thus multiples of 1/128. Twice as many buckets would take a third more memory than all classes
-/// of a treebank.
+/// Number of buckets of word forms; a control task gives all forms of a bucket one class. Shares of control classes are thus
+/// multiples of 1/128. Twice as many buckets would take a third more memory than all classes of a treebank.
 pub const BUCKETS: usize = 128;
 
-/// Hash of a lower-cased form (eight bytes of SHA-256), for the control task and the form's most frequent class. Signed, because
-/// it is not a count.
+/// Hash of a lower-cased word form (eight bytes of SHA-256), for the control task and the form's most frequent class. Signed,
+/// because it is not a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Form(pub i64);
 

@@ -1,4 +1,4 @@
-//! Batches of tokens from different sentences, over which debiased HSIC is summed.
+//! Batches of tokens from different sentences, over which debiased HSIC (similarity of the heads' outputs) is summed.
 
 use std::ops::Range;
 
@@ -13,19 +13,19 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 /// Heads arrive layer by layer: the outputs of a layer become kernels once the layer is complete.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
-    /// The block of the first sentence.
+    /// Block of the pack's first sentence, to which all batches of the pack count.
     block: usize,
     /// Index in the pack of each sentence's first token.
     starts: Vec<usize>,
     deal: BatchAssignment,
-    /// Pairs of head and sentence of the current layer seen so far.
+    /// Number of (head, sentence) pairs of the current layer seen so far.
     shown: usize,
-    /// `[heads, tokens, head_dim]`: contexts of the current layer, tokens in the order of batches.
+    /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
     contexts: Vec<f32>,
-    /// As `contexts`, times the Gram matrix of the head's output projection.
+    /// Contexts of the current layer times the Gram matrix of the head's output projection, shaped as `contexts`.
     products: Vec<f32>,
     heads: usize,
-    /// The centred kernels of each batch, `[heads, pairs of tokens]`.
+    /// U-centred kernels of each batch, `[heads, pairs of tokens]`.
     centred: Vec<Vec<f32>>,
 }
 
@@ -34,11 +34,11 @@ pub struct Batches {
     pub block: usize,
     pub count: u64,
     pub tokens: u64,
-    /// Summed `(n - 3) HSIC1` of each pair of heads, pairs of a head with itself included.
+    /// Summed `(n - 3) HSIC1` of each pair of heads, for batches of `n` tokens; pairs of a head with itself are included.
     pub covariances: Vec<f64>,
 }
 
-/// HSIC1 divides by `n (n - 3)`, so a batch has at least this many tokens.
+/// Minimum number of tokens `n` of a batch: HSIC1 divides by `n (n - 3)`.
 const LEAST: usize = 4;
 
 /// Round-robin assignment of tokens to batches, sentence by sentence, with one batch more than the longest sentence has tokens.
@@ -69,7 +69,7 @@ impl BatchAssignment {
 }
 
 impl Outputs {
-    /// Begins a sentence with this many text tokens and returns its number. All sentences begin before the first head.
+    /// Begins a sentence with this many text `tokens` and returns its number. All sentences begin before the first head.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
             self.block = block;
@@ -122,7 +122,7 @@ impl Outputs {
         self.shown = 0;
     }
 
-    /// Ends the pack of a model with this many heads; `None` without a batch or if a head is missing.
+    /// Ends the pack of a model with this many `heads`; returns its sums. `None` without a batch, or if a head is missing.
     pub fn end(&mut self, heads: usize) -> Option<Batches> {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
@@ -152,7 +152,7 @@ impl Outputs {
     }
 }
 
-/// Centres vectors at their mean. U-centring removes the mean as well, but loses precision in f32 if the mean is large.
+/// Subtracts the mean vector from all rows. U-centring removes the mean too, but loses precision in f32 if the mean is large.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn take_mean(rows: &mut [f32], width: usize) {
     let n = rows.len() / width;
@@ -172,7 +172,7 @@ fn take_mean(rows: &mut [f32], width: usize) {
     }
 }
 
-/// `contexts_i · products_j` for all `i < j`, ordered by `j`, then by `i`.
+/// Computes the inner products `contexts_i · products_j` of all tokens `i < j`, ordered by `j`, then by `i`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut Vec<f64>) {
     into.clear();
@@ -184,10 +184,10 @@ fn inner_products(contexts: &[f32], products: &[f32], width: usize, into: &mut V
     }
 }
 
-/// U-centres a symmetric matrix without diagonal: subtracts unbiased row and column effects (Székely & Rizzo 2014, definition 2).
-/// The cells `i < j` are in `kernel`; the results are appended to `centred`.
+/// U-centres a symmetric `n` x `n` matrix without diagonal: subtracts unbiased row and column effects (Székely & Rizzo 2014,
+/// definition 2). The cells `i < j` are in `kernel`; the results are appended to `centred`.
 ///
-/// The inner product of two such matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
+/// The inner product of two centred matrices, over both orders of `i` and `j`, is `n (n - 3) HSIC1` (Song et al. 2012).
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 #[expect(clippy::cast_possible_truncation, reason = "products of pairs are summed in f32")]
 fn u_centre(kernel: &[f64], n: usize, centred: &mut Vec<f32>) {

@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 
-/// Number of random permutations; ten thousand with the observed assignment.
+/// Number of random permutations; with the observed assignment, 10,000 assignments are compared.
 const PERMUTATIONS: usize = 9999;
 
 /// The seed of the permutations: the year of the first permutation test (Fisher 1935).
 const SEED: u64 = 1935;
 
-/// Pairs of heads within one group compared with the other pairs of their stratum.
+/// Pairs of attention heads within one group, compared with the other pairs of their stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// Number of pairs within one group.
+    /// Number of pairs of heads within one group.
     pub pairs: u64,
-    /// The mean over pairs within one group.
+    /// Mean of the compared number (distance or CKA) over pairs within one group.
     pub same: f64,
-    /// The mean over the other pairs.
+    /// Mean of the compared number (distance or CKA) over the other pairs.
     pub others: f64,
-    /// One-sided permutation p-value: the share of 10,000 assignments in which pairs within one group are at least as alike. Each
-    /// stratum's heads are assigned to groups of these sizes; the real assignment counts.
+    /// One-sided permutation p-value: the share of 10,000 assignments in which pairs within one group are at least as alike.
+    /// Each assigns the heads of a stratum to groups of unchanged size; the real assignment is included.
     #[schemars(range(min = 0, max = 1))]
     pub p: f64,
 }
@@ -37,14 +37,14 @@ pub enum MoreAlike {
     High,
 }
 
-/// Places of heads that are permuted among each other; only pairs within one stratum count.
+/// Indices of heads that are permuted among each other; only pairs within one stratum count.
 pub type Stratum = Vec<usize>;
 
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
 }
 
-/// Strata of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
+/// Strata of the heads of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
 pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
     (1..grid.layers).step_by(2).map(|second| places(grid, second - 1..second + 1)).collect()
 }
@@ -53,9 +53,9 @@ fn places(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 
-/// Permutation test of pairs within one group against the other pairs of their stratum. `values` are in the order of
-/// [`HeadPairs`]; heads without a group form no pair within a group. `None` if a pair has no value or either kind of pair is
-/// missing.
+/// Permutation test of pairs within one group against the other pairs of their stratum. `values` has a value for each pair, in
+/// the order of [`HeadPairs`]. Heads without a group form no pair within a group. `None` if a pair has no value, if no pair is
+/// within a group, or if all are.
 pub fn compare(
     values: &[Option<f64>],
     groups: &[Option<usize>],
@@ -98,7 +98,7 @@ pub fn compare(
     Some(Comparison { pairs: count as u64, same: found / count as f64, others: (total - found) / others as f64, p })
 }
 
-/// The pairs of this many heads, in the order of every list of pairs: by the later head, then by the earlier.
+/// All pairs of this many attention heads, in the order of every list of pairs: by the later head, then by the earlier.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadPairs(pub usize);
 
@@ -120,7 +120,7 @@ impl HeadPairs {
         later * later.saturating_sub(1) / 2 + earlier
     }
 
-    /// Place of a pair in lists that include the pairs of a head with itself.
+    /// Index of a pair of heads in lists that include the pairs of a head with itself.
     pub fn index_with_self(a: usize, b: usize) -> usize {
         let (earlier, later) = (a.min(b), a.max(b));
         later * (later + 1) / 2 + earlier

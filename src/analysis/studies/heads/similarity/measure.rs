@@ -1,4 +1,4 @@
-//! Distances, similarity of outputs, clusters and comparisons from sums, with intervals over blocks of sentences.
+//! Distances, similarity of outputs, clusters and comparisons of heads from sums, with intervals over blocks of sentences.
 
 use std::num::NonZeroUsize;
 
@@ -15,9 +15,9 @@ use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
 pub struct MeasuredPairs {
-    /// Hellinger distance between the attention of each pair; empty without a text token.
+    /// Hellinger distance between the attention of each pair of heads; empty without a text token.
     pub distances: Vec<f64>,
-    /// Debiased linear CKA between the outputs of each pair; `None` where a head has no variance, or without a batch.
+    /// Debiased linear CKA between the outputs of each pair of heads; `None` where a head has no variance, or without a batch.
     pub cka: Vec<Option<f64>>,
     pub median: Option<f64>,
     pub groups: Vec<HeadCluster>,
@@ -90,7 +90,7 @@ impl MeasuredPairs {
     }
 }
 
-/// Clusters are cut at this share of the median distance.
+/// Distance at which clusters are cut, as a share of the median distance of all pairs.
 pub const CUT: f64 = 0.5;
 
 /// Number of bootstrap resamples for the stability of clusters: a share of 80 % has a standard error of 3 points.
@@ -98,9 +98,9 @@ pub const DRAWS: usize = 200;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeadCluster {
-    /// Places of the heads, ascending.
+    /// Indices of the cluster's heads, ascending.
     pub places: Vec<usize>,
-    /// Share of the non-empty resamples in which all heads are in one cluster; `None` without resamples.
+    /// Share of the non-empty resamples in which all heads of the cluster are together; `None` without resamples.
     pub together: Option<f64>,
 }
 
@@ -121,7 +121,7 @@ pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// The cluster of each head, named by the cluster's first head: average linkage, cut at [`CUT`] times the median distance.
+/// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT`] times the median distance.
 pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.
@@ -145,7 +145,8 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
 
-/// The clusters with their stability; `squares` has the summed squared distances by pair and block, `rows` the rows by block.
+/// Finds clusters of heads and their stability over resampled blocks. `squares` has the summed squared distances by pair and
+/// block, `rows` the number of attention rows by block.
 pub fn resampled(
     (squares, rows): (&[PerBlock], &PerBlock),
     distances: &[f64],

@@ -1,4 +1,4 @@
-//! Similarity of heads in attention and in outputs (docs/methodology/similarity.md).
+//! Study `similarity`: which attention heads are alike in attention and in outputs (docs/methodology/similarity.md).
 
 mod batches;
 mod compare;

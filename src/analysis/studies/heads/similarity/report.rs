@@ -1,4 +1,4 @@
-//! The section on similarity: distances and similarity of all pairs, clusters, comparisons.
+//! Data of the report section `similarity`: distances and similarity of all pairs of attention heads, clusters, comparisons.
 
 use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
@@ -17,55 +17,54 @@ use crate::study::metrics::estimates::EstimationContext;
 
 const LISTED: usize = 10;
 
-/// Smallest share of resamples in which the heads of a kept cluster are all together.
+/// Minimum share of resamples in which the heads of a cluster must all be together for it to be kept.
 const STABLE: f64 = 0.8;
 
-/// Which heads look alike and write alike.
+/// Similarity of attention heads, by where they attend (distance) and by what they write (CKA).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Similarity {
-    /// Sentences with a token of text, the first of each family alone.
+    /// Number of sentences with a text token, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Tokens of text: the rows of attention that are compared.
+    /// Number of text tokens, whose rows of attention are compared.
     pub tokens: u64,
-    /// Batches of tokens whose outputs are compared.
+    /// Number of batches of tokens whose outputs are compared.
     pub batches: u64,
-    /// Tokens in the batches.
+    /// Number of tokens in the batches.
     pub batched_tokens: u64,
-    /// For each head, layer by layer, the Hellinger distance of its attention from the attention of each head before it.
+    /// For each attention head, layer by layer, the Hellinger distance of its attention from that of each head before it.
     #[schemars(schema_with = "shares")]
     pub distance: Vec<Vec<f64>>,
-    /// For each head, layer by layer, the debiased linear CKA of what it writes with what each head before it writes; null
-    /// where one of the two writes the same everywhere, or there is no batch.
+    /// For each attention head, layer by layer, the debiased linear CKA of its output with the output of each head before it.
+    /// Null where one of the two outputs is constant, or if there is no batch.
     pub cka: Vec<Vec<Option<f64>>>,
-    /// For each head, layer by layer, the Hellinger distance of its attention from even attention; reports of 0.1 have none.
+    /// For each attention head, layer by layer, its Hellinger distance from uniform attention; empty in reports of 0.1.
     #[serde(default)]
     pub from_even: Vec<f64>,
-    /// The median distance of all pairs; null where there are none.
+    /// Median distance of all pairs of heads; null without pairs.
     pub median_distance: Option<f64>,
-    /// Spearman's rank correlation over all pairs of the distance with the CKA: near -1 if heads that look alike write alike.
+    /// Spearman's rank correlation of distance and CKA over all pairs of heads: near -1 if heads that attend alike write alike.
     #[schemars(range(min = -1, max = 1))]
     pub distance_with_cka: Option<f64>,
-    /// The closest pairs, the closest first; at most ten.
+    /// Pairs of heads with the smallest distances, the closest first; at most ten.
     pub closest: Vec<ClosePair>,
-    /// Clusters of heads that look alike: average linkage of the distances, cut at half of the median.
+    /// Clusters of heads that attend alike: average linkage of the distances, cut at half of the median distance.
     pub clusters: Vec<Cluster>,
-    /// Pairs within one layer compared with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
+    /// Pairs of heads within one layer compared with pairs across two neighbouring layers: layers 0 and 1, 2 and 3, and so on.
     pub same_layer: Comparisons,
-    /// Pairs of heads of one layer with the same first label compared with the layer's other pairs; heads without a label have
-    /// none in common.
+    /// Pairs of heads of one layer with the same first label compared with its other pairs. Heads without a label share none.
     pub same_label: Comparisons,
     /// Pairs of heads of one layer that share keys and values compared with the layer's other pairs; absent where each head has
     /// its own keys and values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Comparisons")]
     pub same_key_value_group: Option<Comparisons>,
-    /// The mean distance and CKA of pairs by the layer difference of their heads, from 0 (one layer) on.
+    /// Mean distance and CKA of pairs of heads, by the difference of their layers, from 0 (one layer) on.
     pub apart: Vec<Apart>,
-    /// Heads as points of the plane.
+    /// Map of the heads as points of the plane; null for fewer than three heads, or if all distances are 0.
     pub map: Option<Map>,
-    /// How much the heads of each layer disagree (Li et al. 2018).
+    /// Disagreement of the heads of each layer (Li et al. 2018).
     pub disagreement: Vec<LayerDisagreement>,
-    /// Spectra and composition of the weights; null where the weights are not accessible or attention scores are not bilinear.
+    /// Spectra and composition of the weights; null without access to the weights, or if attention scores are not bilinear.
     pub weights: Option<Weighed>,
 }
 
@@ -74,85 +73,87 @@ fn shares(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "array", "items": row })
 }
 
-/// Two heads that look alike.
+/// Pair of attention heads with a small distance.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClosePair {
-    /// The two heads.
+    /// The two attention heads, the earlier one first.
     pub heads: [HeadPlace; 2],
-    /// The Hellinger distance of their attention.
+    /// Hellinger distance between the attention of the two heads.
     #[schemars(range(min = 0, max = 1))]
     pub distance: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `distance`.
     pub distance_ci95: Option<Interval>,
-    /// The CKA of what they write.
+    /// Debiased linear CKA of the two heads' outputs.
     pub cka: Option<f64>,
-    /// Its 95 % interval.
+    /// 95 % interval of `cka`.
     pub cka_ci95: Option<Interval>,
 }
 
-/// Heads that look alike.
+/// Cluster of attention heads that attend alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cluster {
-    /// The heads, layer by layer.
+    /// Attention heads of the cluster, layer by layer.
     pub heads: Vec<HeadPlace>,
-    /// The first label of each head.
+    /// First label of each head of the cluster.
     pub labels: Vec<String>,
-    /// The largest distance between two heads of the cluster.
+    /// Largest distance between two heads of the cluster.
     #[schemars(range(min = 0, max = 1))]
     pub widest: f64,
     /// The mean CKA over pairs of heads of the cluster; null where a pair has none.
     pub mean_cka: Option<f64>,
-    /// The share of 200 resamples of the blocks in which all these heads are in one cluster.
+    /// Share of 200 resamples of the blocks in which all heads of the cluster are together.
     #[schemars(range(min = 0, max = 1))]
     pub together: Option<f64>,
-    /// Whether every two of these heads are nearer to each other than either is to even attention, by the 95 % interval.
+    /// Whether every two heads are nearer to each other than either is to uniform attention, by the 95 % interval.
     #[serde(default)]
     pub nearer_than_even: bool,
-    /// Whether `together` is at least 0.8 and `nearer_than_even` holds: other clusters may be chance, or heads attending evenly.
+    /// Whether the cluster is kept: `together` is at least 0.8, and `nearer_than_even` holds. Other clusters may be chance, or
+    /// heads with uniform attention.
     pub kept: bool,
 }
 
-/// Pairs within one group compared with other pairs, by attention and by outputs.
+/// Pairs of heads within one group compared with other pairs, by attention and by outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparisons {
-    /// By the distance of their attention: the lower, the more alike. Null where there are no two kinds of pairs.
+    /// Comparison by the distance of attention: the lower, the more alike. Null if no pair is within a group, or if all pairs
+    /// are.
     pub distance: Option<Comparison>,
-    /// By the CKA of what they write: the higher, the more alike.
+    /// Comparison by the CKA of outputs: the higher, the more alike. Null as `distance` is, or if a pair has no CKA.
     pub cka: Option<Comparison>,
 }
 
-/// Pairs of heads at one layer difference.
+/// Mean similarity of the pairs of heads with one layer difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Apart {
-    /// The difference of their layers.
+    /// Difference between the layers of the two heads.
     pub layers: usize,
-    /// Number of pairs.
+    /// Number of pairs with this layer difference.
     pub pairs: u64,
-    /// The mean distance of their attention.
+    /// Mean Hellinger distance between the attention of the two heads.
     pub distance: f64,
-    /// The mean CKA of what they write; null where a pair has none.
+    /// Mean CKA of the two heads' outputs; null where a pair has none.
     pub cka: Option<f64>,
 }
 
-/// How much the heads of a layer disagree: the negative mean over all pairs of heads, pairs of a head with itself included.
+/// Disagreement of a layer's heads: the negative mean similarity over all pairs, pairs of a head with itself included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerDisagreement {
-    /// The layer, counted from 0.
+    /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// By the cosine of their values.
+    /// Disagreement by the cosine of the heads' values.
     #[schemars(range(min = -1, max = 0))]
     pub subspace: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `subspace`.
     pub subspace_ci95: Option<Interval>,
-    /// By the product of their attention weights, summed over the keys.
+    /// Disagreement by the product of the heads' attention weights, summed over the keys.
     #[schemars(range(min = -1, max = 0))]
     pub position: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `position`.
     pub position_ci95: Option<Interval>,
-    /// By the cosine of their contexts.
+    /// Disagreement by the cosine of the heads' contexts.
     #[schemars(range(min = -1, max = 0))]
     pub output: f64,
-    /// Its 95 % interval.
+    /// 95 % interval of `output`.
     pub output_ci95: Option<Interval>,
 }
 
@@ -264,17 +265,17 @@ fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     total.disagreement.iter().enumerate().map(layer).collect()
 }
 
-/// Heads as points of the plane, by classical scaling (Torgerson 1952).
+/// Map of attention heads as points of the plane, by classical scaling (Torgerson 1952).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Map {
-    /// The point of each head, layer by layer.
+    /// Point of each head, `[x, y]`, layer by layer.
     pub points: Vec<[f64; 2]>,
-    /// The share of each axis in the sum of the positive eigenvalues: how much of the distances the axis shows.
+    /// For the two axes, the share in the sum of the positive eigenvalues: how much of the distances the axis shows.
     pub shown: [f64; 2],
 }
 
 impl Map {
-    /// The map of distances in the order of `HeadPairs`; `None` for fewer than three heads, or if all distances are 0.
+    /// Computes the map from distances in the order of `HeadPairs`. `None` for fewer than three heads, or if all distances are 0.
     pub fn new(distances: &[f64], heads: usize) -> Option<Self> {
         if heads < 3 {
             return None;

@@ -1,4 +1,4 @@
-//! The section `similarity` of the report.
+//! Report section `similarity`: its summary, its part of a head's card, and its figures.
 
 use std::fmt::{self, Write};
 
@@ -109,7 +109,7 @@ impl Similarity {
         }
     }
 
-    /// The heads that were compared, in layers as the disagreement has them; `None` where nothing was seen.
+    /// Grid of the compared heads, with as many layers as `disagreement`; `None` if no token was seen.
     pub fn grid(&self) -> Option<HeadGrid> {
         let (layers, heads) = (self.disagreement.len(), self.distance.len());
         (layers > 0).then(|| HeadGrid { layers, heads: heads / layers })
@@ -225,7 +225,7 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
     aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
-/// Labels in the order in which they come, with how often where that is more than once.
+/// Lists each label once, in the order of first occurrence, with its count if above 1: `label x2`.
 fn by_number(labels: &[String]) -> String {
     let mut seen: Vec<(&str, usize)> = Vec::new();
     for label in labels {

@@ -1,5 +1,5 @@
-//! Sums by block: differences between heads in attention and outputs, and disagreement of the heads of a layer (Li et al. 2018,
-//! arXiv:1810.10183, section 3.2).
+//! Sums by block for the study `similarity`: differences between heads in attention and outputs, and disagreement of the heads
+//! of a layer (Li et al. 2018, arXiv:1810.10183, section 3.2).
 
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
@@ -26,15 +26,15 @@ use crate::study::instruments::roots::{Roots, from_even};
 pub struct SimilarityTotals {
     pub rows: u64,
     pub sentences: u64,
-    /// Squared Hellinger distance of each pair of heads, summed over the rows; empty without rows, to keep empty blocks small.
+    /// Squared Hellinger distance of each pair of heads, summed over rows; empty without rows, to keep empty blocks small.
     pub distances: Vec<Component>,
-    /// As `distances`, of each head from uniform attention, `[layers * heads]`.
+    /// Squared Hellinger distance of each head from uniform attention, summed over attention rows, `[layers * heads]`.
     pub from_even: Vec<Component>,
-    /// The disagreement of the heads of each layer, summed over the rows, `[layers]`; empty without rows.
+    /// Agreement (negative disagreement) of the heads of each layer, summed over attention rows, `[layers]`; empty without rows.
     pub disagreement: Vec<Disagreement>,
     pub batches: u64,
     pub batched: u64,
-    /// `(n - 3) HSIC1`, summed over batches, of each pair of heads, pairs of a head with itself included; empty without a batch.
+    /// `(n - 3) HSIC1` of each pair of heads (also with itself), summed over batches of `n` tokens; empty without a batch.
     pub covariances: Vec<ExactSum>,
 }
 
@@ -96,7 +96,7 @@ impl SimilaritySums {
 pub struct SimilarityState {
     block: usize,
     roots: Roots,
-    /// Sentences whose outputs are compared, by number, with their text tokens; empty unless `family.is_first`.
+    /// Number and text tokens of each sentence whose outputs are compared; empty unless `family.is_first`.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
 }
@@ -104,8 +104,8 @@ pub struct SimilarityState {
 /// Number of columns of square roots summed in f32 before accumulation in f64.
 const COLUMNS: usize = 2048;
 
-/// The squared Hellinger distances of all pairs, summed over the rows of `roots`, `[heads, rows * tokens]`: half of
-/// `|a|² + |b|² - 2 a · b`, which is exactly 0 for equal rows.
+/// Computes the squared Hellinger distances of all pairs of heads, summed over rows: half of `|a|² + |b|² - 2 a · b` for heads
+/// `a` and `b`, exactly 0 for equal rows. `roots` has the square roots of the attention, `[heads, rows * tokens]`.
 fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
     let size = roots.len() / heads;
     let (mut sums, mut part) = (vec![0.0; heads * heads], vec![0.0_f32; heads * heads]);
@@ -187,33 +187,33 @@ impl Sums for SimilaritySums {
     }
 }
 
-/// Agreement of a layer's heads: the mean over all pairs, pairs of a head with itself included, summed over rows. The paper's
-/// disagreement is its negative.
+/// Agreement of a layer's heads: the mean over all pairs of heads, pairs of a head with itself included, summed over rows. The
+/// disagreement of Li et al. 2018 is its negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// The cosine of their values.
+    /// Cosine of the two heads' values.
     pub subspace: ExactSum,
-    /// The product of their attention weights, summed over the keys.
+    /// Product of the two heads' attention weights, summed over the keys.
     pub position: ExactSum,
-    /// The cosine of their contexts.
+    /// Cosine of the two heads' contexts.
     pub output: ExactSum,
 }
 
 merge_fields!(Disagreement { subspace, position, output });
 
-/// Sums over the heads of a layer in one sequence: the mean over all pairs is the squared length of the mean vector.
+/// Vectors summed over the heads of a layer in one sequence: the mean product of all pairs is the mean vector's squared length.
 #[derive(Debug, Default)]
 pub struct LayerSums {
-    /// `[rows, tokens]`: the weights of all heads.
+    /// Attention weights summed over the heads, `[rows, tokens]`.
     weights: Vec<f32>,
-    /// `[rows, head_dim]`: the values of all heads, each scaled to length 1.
+    /// Value vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
     values: Vec<f32>,
-    /// `[rows, head_dim]`: the contexts of all heads, each scaled to length 1.
+    /// Context vectors summed over the heads, each scaled to length 1, `[rows, head_dim]`.
     contexts: Vec<f32>,
 }
 
 impl LayerSums {
-    /// Adds a head; `contexts` are without the value bias, which is added here.
+    /// Adds one head of the layer; `contexts` are without the value bias, which is added here.
     pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: Values<'_>, contexts: Rows<'_>) {
         let width = values.bias.len();
         self.weights.resize(rows.len() * attention.tokens(), 0.0);
@@ -252,7 +252,7 @@ fn add(values: &[f32], sums: &mut [f32]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
-/// Adds `vector + bias`, scaled to length 1; a vector of zeros has no direction and adds nothing.
+/// Adds `vector + bias`, scaled to length 1, to `sums`; a vector of zeros has no direction and adds nothing.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn add_direction(vector: &[f32], bias: &[f32], sums: &mut [f32]) {
     let square = shifted_dot(vector, bias, vector, bias);

@@ -15,60 +15,60 @@ const SHARE: f64 = 0.9;
 
 const LISTED: usize = 5;
 
-/// Spectra and composition of the weights.
+/// Similarity of attention heads by their weights alone: spectra and composition scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Weighed {
-    /// The spectra of queries and keys, layer by layer.
+    /// Spectrum of `W_Q W_Kᵀ` (queries and keys) for each layer.
     pub spectra: Vec<Spectrum>,
-    /// How much heads read what heads of earlier layers write: hints from weights alone.
+    /// Composition scores: how much heads read what heads of earlier layers write. They are hints, from weights alone.
     pub composition: Composition,
 }
 
 /// Number of dimensions with 90 % of the spectrum (squared singular values) of `W_Q W_Kᵀ` in a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spectrum {
-    /// The layer, counted from 0.
+    /// Number of the layer, counted from 0.
     pub layer: usize,
-    /// Dimensions of each head by itself, of at most `head_dim`.
+    /// Number of dimensions for each head by itself, at most `head_dim`.
     pub heads: Vec<usize>,
-    /// Dimensions of the sum of all heads' products (heads concatenated), of at most `hidden_size`.
+    /// Number of dimensions for the sum of all heads' products (heads concatenated), at most `hidden_size`.
     pub concatenated: usize,
 }
 
 /// Composition scores of all pairs of a head and a head of a later layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Composition {
-    /// The level of scores for two matrices rotated against each other at random: `1 / sqrt(hidden_size)`.
+    /// Score of two matrices rotated against each other at random: `1 / sqrt(hidden_size)`.
     pub random: f64,
-    /// Through the queries of the later head.
+    /// Scores for reading through the queries of the later head.
     pub queries: Scores,
-    /// Through the keys of the later head.
+    /// Scores for reading through the keys of the later head.
     pub keys: Scores,
-    /// Through the values of the later head.
+    /// Scores for reading through the values of the later head.
     pub values: Scores,
 }
 
-/// Composition scores of one kind.
+/// Composition scores through one input of the later head: queries, keys or values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Scores {
-    /// The mean score of all pairs, less the random level; null for a model of one layer.
+    /// Mean score of all pairs of heads, less the random level; null for a model of one layer.
     pub mean_above_random: Option<f64>,
-    /// The pairs of the largest scores, the largest first; at most five.
+    /// Pairs of heads with the largest scores, the largest first; at most five.
     pub strongest: Vec<Composed>,
 }
 
-/// A pair of heads with its composition score.
+/// Pair of attention heads with its composition score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Composed {
-    /// The head that writes.
+    /// The earlier attention head, which writes.
     pub source: HeadPlace,
-    /// The head of a later layer that reads.
+    /// The attention head of a later layer, which reads.
     pub target: HeadPlace,
-    /// The score less the random level.
+    /// Composition score of the pair, less the random level.
     pub above_random: f64,
 }
 
-/// Weights of a layer whose attention scores are bilinear, `x W_Q W_Kᵀ yᵀ`.
+/// Weights of a layer whose attention scores are bilinear in the tokens' vectors `x` and `y`: `x W_Q W_Kᵀ yᵀ`.
 type Bilinear<'a> = WeightParts<Matrix<'a>>;
 
 #[derive(Clone, Copy)]
@@ -87,7 +87,8 @@ impl<'a> Bilinear<'a> {
 }
 
 impl Weighed {
-    /// Spectra and composition of an encoder's weights; `None` without access to them, or if attention scores are not bilinear.
+    /// Computes spectra and composition scores from an encoder's weights. `None` without access to the weights, or if attention
+    /// scores are not bilinear.
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<Bilinear<'_>> =
             (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
@@ -133,7 +134,7 @@ fn squared_singular_values(a: &DMatrix<f64>, b: &DMatrix<f64>) -> Vec<f64> {
     (root.transpose() * (a * &root)).symmetric_eigenvalues().iter().map(|value| value.max(0.0)).collect()
 }
 
-/// The Gram matrices of a layer's heads, `[heads, head_dim, head_dim]`.
+/// Gram matrices of each weight matrix of a layer, by head, `[heads, head_dim, head_dim]`.
 type Grams = WeightParts<Vec<f32>>;
 
 impl Grams {
@@ -161,8 +162,9 @@ fn inner(a: &[f32], b: &[f32]) -> f64 {
 }
 
 impl Composition {
-    /// Composition scores `|A B| / (|A| |B|)` of all pairs of layers (Elhage et al. 2021, "Composition scores"), for row vectors.
-    /// The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or `W_V W_O`.
+    /// Computes composition scores `|A B| / (|A| |B|)` of all heads of all pairs of layers (Elhage et al. 2021, "Composition
+    /// scores"), for row vectors. The earlier head writes by `A = W_V W_O`, the later head reads by `B = W_Q W_Kᵀ`, `W_K W_Qᵀ` or
+    /// `W_V W_O`.
     fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
@@ -191,13 +193,13 @@ impl Composition {
     }
 }
 
-/// `|a bᵀ|²` of each head, from the Gram matrices `aᵀa` and `bᵀb`.
+/// Squared norm `|a bᵀ|²` for each head, `[heads]`, from the Gram matrices `aᵀa` and `bᵀb`.
 fn sizes(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     let square = a.len() / heads;
     a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner(a, b)).collect()
 }
 
-/// The scores of all heads of a layer with all heads of a later one, `[sources, targets]`.
+/// Computes the composition scores of all heads of a layer with all heads of a later layer, `[sources, targets]`.
 ///
 /// `output` is the output projection of the earlier layer, `reads` the weights of the later layer that multiply it. `before` and
 /// `after` are Gram matrices of the outer weights, `written` and `read` the squared norms of each head's products.

@@ -15,18 +15,18 @@ use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
-/// Attention is mixed with this much uniform attention before it is compared.
+/// Share of uniform attention that is mixed into attention before it is compared.
 const SMOOTHING: f32 = 0.001;
 
-/// The distances of all pairs of heads.
+/// Jensen-Shannon divergences of all pairs of attention heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distances {
-    /// Rows of attention: the tokens of all sequences.
+    /// Number of rows of attention: the tokens of all sequences.
     pub rows: u64,
-    /// For each head, layer by layer, the divergence from each head before it in nats, summed over all rows, as the released
-    /// code has it; nothing without rows.
+    /// For each attention head, layer by layer, its divergence from each head before it in nats. Summed over all rows, as in the
+    /// released code; empty without rows.
     pub summed: Vec<Vec<f64>>,
-    /// The distance divided by the number of rows: from 0, for equal rows, to ln 2.
+    /// `summed` divided by the number of rows: from 0, for equal rows, to ln 2.
     pub per_row: Vec<Vec<f64>>,
 }
 
@@ -34,7 +34,7 @@ pub struct Distances {
 pub struct HeadDistances {
     grid: HeadGrid,
     rows: u64,
-    /// Distances of all pairs, by the later head, then by the earlier.
+    /// Summed divergence of each pair of heads, by the later head, then by the earlier.
     pairs: Vec<ExactSum>,
 }
 
@@ -62,12 +62,12 @@ impl HeadDistances {
     }
 }
 
-/// The attention of all heads over one sequence.
+/// Smoothed attention of all heads over one sequence.
 #[derive(Debug, Default)]
 pub struct SmoothedAttention {
     /// Number of weights of one head, rounded up to whole SIMD vectors.
     size: usize,
-    /// `[heads, size]`: the smoothed weights of each head, padded with 1, which adds nothing (`ln 1 = 0`).
+    /// Smoothed weights of each head, `[heads, size]`, padded with 1, which adds nothing (`ln 1 = 0`).
     weights: Vec<f32>,
 }
 
@@ -111,7 +111,7 @@ impl Sums for HeadDistances {
 /// Number of weights summed in f32 before accumulation in f64.
 const RUN: usize = 64 * LANES;
 
-/// The sum of `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
+/// Sums `m ln m` over the means `m` of two heads' weights, which are above 0 and fill whole SIMD vectors.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn plogp(a: &[f32], b: &[f32]) -> f64 {
     let mut sum = 0.0;
@@ -129,9 +129,9 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
     sum
 }
 
-/// The logarithm of a positive, normal number, with an error of at most 2e-7 `max(1, |ln|)`. For `2^e m`, `m` from `sqrt(1/2)` to
-/// `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends where the next term is below 1e-9. Inlined, so that
-/// it is compiled for the instruction set of its caller.
+/// Natural logarithm of a positive, normal number, with an error of at most 2e-7 `max(1, |ln|)`. For `2^e m`, `m` from
+/// `sqrt(1/2)` to `sqrt(2)`, it is `e ln 2 + 2 artanh((m - 1) / (m + 1))`, whose series ends where the next term is below 1e-9.
+/// Inlined, so that it is compiled for the instruction set of its caller.
 #[inline(always)]
 fn ln(value: f32) -> f32 {
     const FRACTION: u32 = f32::MANTISSA_DIGITS - 1;

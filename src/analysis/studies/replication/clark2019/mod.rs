@@ -81,66 +81,66 @@ impl Section for Findings {
     }
 }
 
-/// Attention to the next or the previous token above which a head is said to attend there.
+/// Mean attention to the next or the previous token above which a head gets the label `next` or `previous`.
 const POSITION_THRESHOLD: f64 = 0.5;
 
-/// Entropy in nats above which a head is said to attend broadly.
+/// Mean entropy in nats above which a head gets the label `broad`.
 const ENTROPY_THRESHOLD: f64 = 3.8;
 
-/// Attention to `[CLS]`, `[SEP]` or `.` and `,` above which a head is said to attend there.
+/// Mean attention to `[CLS]`, to `[SEP]`, or to `.` and `,` above which a head gets the label `cls`, `sep` or `punct`.
 const SPECIAL_TOKEN_THRESHOLD: f64 = 0.6;
 
-/// Relations of fewer words are not in the published table.
+/// Minimum number of words of a relation in the published table.
 const LEAST_WORDS: u64 = 100;
 
-/// The findings of the preset `clark2019`.
+/// Results of the preset `clark2019`: labels of attention heads, relations and distances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Findings {
-    /// Sequences `[CLS] A [SEP] B [SEP]`.
+    /// Number of sequences `[CLS] A [SEP] B [SEP]`.
     pub sequences: u64,
-    /// Their tokens.
+    /// Number of tokens in all sequences.
     pub tokens: u64,
-    /// Sentences that are in no sequence: a sequence needs two.
+    /// Number of sentences that are in no sequence: a sequence needs two.
     pub dropped: u64,
     /// Mean entropy of uniform attention over the sequences, in nats; null without sequences.
     pub uniform_entropy: Option<f64>,
-    /// One object per head, layer by layer.
+    /// Label and means of each attention head, layer by layer.
     pub heads: Vec<ClarkHead>,
-    /// The relations of the published table, `all` first, then by falling number of words.
+    /// Best attention head and best offset of each relation of the published table: `all` first, then by falling count.
     pub relations: Vec<ClarkRelation>,
-    /// The distances of all pairs of heads; null in reports of earlier versions.
+    /// Distances of all pairs of attention heads; null in reports of earlier versions.
     #[serde(default)]
     pub distances: Option<Distances>,
 }
 
-/// One head by the formulas of the released notebook; null without sequences.
+/// Label and means of one attention head by the formulas of the released notebook. The means are null without sequences.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClarkHead {
-    /// The head.
+    /// The attention head, by layer and number in the layer.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// The label: of those that fit the last of next, previous, broad, cls, sep, punct; null if none does.
+    /// Last label that fits, in the order next, previous, broad, cls, sep, punct; null if none fits.
     pub label: Option<ClarkLabel>,
-    /// The means over sequences.
+    /// Mean attention and entropy over all sequences.
     #[serde(flatten)]
     pub means: Means<Option<f64>>,
 }
 
-/// A label of the released notebook.
+/// Label of an attention head by the rules of the released notebook of Clark et al. 2019.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClarkLabel {
-    /// `next` above 0.5.
+    /// Mean attention to the next token is above 0.5.
     Next,
-    /// `previous` above 0.5.
+    /// Mean attention to the previous token is above 0.5.
     Previous,
-    /// `entropy` above 3.8 nats.
+    /// Mean entropy is above 3.8 nats.
     Broad,
-    /// `cls` above 0.6.
+    /// Mean attention to `[CLS]` is above 0.6.
     Cls,
-    /// `sep` above 0.6.
+    /// Mean attention to `[SEP]` is above 0.6.
     Sep,
-    /// `punct` above 0.6.
+    /// Mean attention to `.` and `,` is above 0.6.
     Punct,
 }
 
@@ -157,28 +157,28 @@ impl ClarkLabel {
     }
 }
 
-/// The best head and the best offset of one relation.
+/// Best attention head and best offset of one relation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClarkRelation {
-    /// The relation as the corpus names it, or `all`: every word.
+    /// Name of the relation in the corpus, or `all` for every word.
     pub relation: String,
-    /// Words.
+    /// Number of words with this relation.
     pub count: u64,
-    /// The best head; among equals the last, by layer, head and direction.
+    /// Attention head with the highest accuracy; among equals the last, by layer, head and direction.
     #[serde(flatten)]
     pub place: HeadPlace,
-    /// Its direction.
+    /// Direction in which the best attention head predicts.
     pub direction: Direction,
-    /// Its accuracy, on the words that it was chosen on.
+    /// Accuracy of the best attention head, on the words on which it was chosen.
     pub accuracy: f64,
-    /// The best offset of -3 to 2; among equals the largest.
+    /// Most accurate offset of -3 to 2 words; among equals the largest.
     pub offset: i32,
-    /// Its accuracy.
+    /// Accuracy of the best offset.
     pub offset_accuracy: f64,
 }
 
 impl Findings {
-    /// Divides the sums and labels the heads.
+    /// Computes means from the sums, and labels the attention heads.
     fn new(grid: HeadGrid, tokens: &TokenMeans, syntax: &SyntaxHits, (distances, dropped): (Distances, u64)) -> Self {
         let TokenMeans { sequences, tokens, uniform_entropy, heads, .. } = tokens;
         let mean = |sum: f64| (*sequences > 0).then_some(sum / *sequences as f64);
@@ -198,7 +198,7 @@ impl Findings {
     }
 }
 
-/// The label of a head: the last rule of the notebook that fits.
+/// Label of an attention head by the last rule of the notebook that fits; `None` if no rule fits.
 fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
     let rules = [
         (ClarkLabel::Next, means.next, POSITION_THRESHOLD),

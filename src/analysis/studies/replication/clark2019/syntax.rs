@@ -15,7 +15,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// The offsets of the baseline: `range(-3, 3)` in the notebook.
+/// Fixed offsets of the baseline, in words: `range(-3, 3)` in the notebook.
 pub const OFFSETS: [i32; 6] = [-3, -2, -1, 0, 1, 2];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,8 +23,7 @@ pub struct Relation {
     pub count: u64,
     /// Number of words whose syntactic head each of [`OFFSETS`] predicts.
     pub offset_hits: [u64; OFFSETS.len()],
-    /// Number of words whose syntactic head each attention head predicts, by attention from the word and to the word;
-    /// `[layers * heads]`.
+    /// Number of words whose syntactic head each attention head predicts `[from the word, to the word]`, `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
 }
 
@@ -33,7 +32,7 @@ merge_fields!(Relation { count, offset_hits, hits });
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SyntaxHits {
     grid: HeadGrid,
-    /// Relations by name, `all` among them.
+    /// Counts and right predictions by name of the relation, `all` among them.
     pub relations: BTreeMap<String, Relation>,
 }
 
@@ -43,7 +42,7 @@ impl SyntaxHits {
     }
 }
 
-/// The head of a word as the notebook numbers it: 0 is the root, 1 the first word.
+/// Number of a word's syntactic head in the notebook: 0 is the root, 1 the first word. `None` if the syntactic head is unknown.
 fn number(head: TreeHead) -> Option<usize> {
     match head {
         TreeHead::Root => Some(0),
@@ -52,7 +51,7 @@ fn number(head: TreeHead) -> Option<usize> {
     }
 }
 
-/// The 1-based head that an offset predicts for the 0-based word, clipped to 0 (the root) and the last word.
+/// Predicts the syntactic head of a 0-based word at an offset: 1-based, clipped to 0 (the root) and the last word.
 fn at_offset(word: usize, offset: i32, words: usize) -> usize {
     (word + 1).saturating_add_signed(offset as isize).min(words)
 }
@@ -60,7 +59,7 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
-    /// The tree of a sentence of at most [`MAX_TOKENS`] tokens; the released code leaves out longer sentences.
+    /// Dependency tree of a sentence of at most [`MAX_TOKENS`] tokens; the released code leaves out longer sentences.
     type SequenceState = Vec<GoldArc>;
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {

@@ -12,31 +12,31 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 
-/// Attention is mixed with this much uniform attention before its entropy is taken.
+/// Share of uniform attention that is mixed into attention before its entropy is taken.
 const SMOOTHING: f64 = 0.0001;
 
-/// One head's means over one sequence, or their sums over sequences.
+/// Mean attention and entropy of one attention head over one sequence of `n` tokens, or their sums or means over sequences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Means<N> {
-    /// Attention to the token itself: the sum over rows divided by `n`, as in the other fields unless stated otherwise.
+    /// Mean attention of a token to itself: the sum over rows divided by `n`, as in the other fields unless stated otherwise.
     pub to_self: N,
-    /// To the next token.
+    /// Mean attention to the next token.
     pub next: N,
-    /// To the previous token.
+    /// Mean attention to the previous token.
     pub previous: N,
-    /// To `[CLS]`.
+    /// Mean attention to `[CLS]`.
     pub cls: N,
-    /// To both `[SEP]`.
+    /// Mean attention to both `[SEP]` together.
     pub sep: N,
-    /// Attention of `[SEP]` to `[SEP]`, divided by 2.
+    /// Attention of `[SEP]` to `[SEP]`: the sum over both rows divided by 2.
     pub sep_sep: N,
-    /// Attention of other tokens to `[SEP]`, divided by `n - 2`.
+    /// Attention of other tokens to `[SEP]`: the sum over their rows divided by `n - 2`, for `n` tokens.
     pub rest_sep: N,
-    /// To `.` and `,`.
+    /// Mean attention to `.` and `,`.
     pub punct: N,
-    /// Mean entropy of the rows, smoothed, in nats.
+    /// Mean entropy of the smoothed rows of attention, in nats.
     pub entropy: N,
-    /// Entropy of the row of `[CLS]`, smoothed, in nats.
+    /// Entropy of the smoothed row of attention of `[CLS]`, in nats.
     pub entropy_cls: N,
 }
 
@@ -60,7 +60,7 @@ impl<N> Means<N> {
     }
 }
 
-/// Places of a sequence's special and punctuation tokens that the formulas use.
+/// Indices of a sequence's special and punctuation tokens that the formulas use.
 #[derive(Clone, Debug)]
 pub struct TokenPlaces {
     separators: Vec<usize>,
@@ -71,13 +71,13 @@ pub struct TokenPlaces {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenMeans {
     grid: HeadGrid,
-    /// The ids of `.` and `,`.
+    /// Token ids of `.` and `,`.
     punctuation: Vec<u32>,
     pub sequences: u64,
     pub tokens: u64,
-    /// The entropy of uniform attention, summed over sequences.
+    /// Entropy of uniform attention in nats, summed over sequences.
     pub uniform_entropy: ExactSum,
-    /// The means of each head, summed over sequences; `[layers * heads]`.
+    /// Means of each attention head, summed over sequences; `[layers * heads]`.
     pub heads: Vec<Means<ExactSum>>,
 }
 

@@ -1,4 +1,4 @@
-//! Sums over one type of links in one block of sentences: how often each head and rule chooses a target.
+//! Sums over one type of links in one block of sentences: how often each attention head and rule chooses a target.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// The right choices of one head, each pair in the order of [`Direction::OF_LINKS`].
+/// Right choices of one attention head for links. Each pair of counts is in the order of [`Direction::OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
-    /// Choices among the candidates.
+    /// Number of sources whose target the attention head chooses among the candidates.
     pub right: [u64; 2],
-    /// Choices among all words, where the corpus names candidates.
+    /// Number of sources whose target the attention head chooses among all words, where the corpus names candidates.
     pub among_all: [u64; 2],
-    /// Choices among the candidates of the source's class.
+    /// Number of sources whose target the attention head chooses among the candidates of the source's class.
     pub among_class: [u64; 2],
-    /// As `right`, for sources with candidates at the same places of a neighbour.
+    /// As `right`, for sources with candidates at the same positions of a neighbouring sequence.
     pub beside: [u64; 2],
-    /// Choices by the head's weights at the same places of the neighbour.
+    /// Right choices by the attention head's weights at the same positions of the neighbouring sequence.
     pub elsewhere: [u64; 2],
-    /// Sources for which a special token has more weight than every candidate.
+    /// Number of sources for which a special token has more weight than every candidate.
     pub to_special: [u64; 2],
-    /// The weight of sources on their targets.
+    /// Summed weight of sources on their targets.
     pub mass: ExactSum,
-    /// Linked pairs among the pairs with the largest corrected weights.
+    /// Number of linked pairs among the pairs of words with the largest corrected weights.
     pub pairs: u64,
 }
 
@@ -38,33 +38,33 @@ merge_fields!(LinkHits { right, among_all, among_class, beside, elsewhere, to_sp
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkBlock {
     pub count: u64,
-    /// Sentences with a scored source; only the first of each family counts.
+    /// Number of sentences with a scored source, counting one per sentence family (equal or grouped sentences).
     pub sentences: u64,
-    /// Summed share of targets among the candidates.
+    /// Share of targets among the candidates, summed over sources.
     pub chance: ExactSum,
-    /// Summed weight of even attention on targets.
+    /// Weight of uniform attention on the targets, summed over sources.
     pub even_mass: ExactSum,
     pub places: PlaceHits,
     pub same_class: [u64; SAME_CLASS.len()],
-    /// Sources in sentences whose words have classes.
+    /// Number of sources in sentences whose words have classes.
     pub classed: u64,
-    /// Right choices of the rules by class, for each class of sources.
+    /// Right choices of the class rules, by the class of the source.
     pub classes: BTreeMap<Box<str>, ClassHits>,
-    /// Sources whose class has both targets and other candidates.
+    /// Number of sources whose class has both targets and other candidates.
     pub with_class: u64,
-    /// Summed share of targets among the candidates of the source's class.
+    /// Share of targets among the candidates of the source's class, summed over sources.
     pub class_chance: ExactSum,
-    /// Sources whose candidates the corpus names.
+    /// Number of sources whose candidates the corpus names.
     pub named: u64,
-    /// Sentences after one of another group, and how many of these have a neighbour of similar length.
+    /// Number of sentences after one of another group, and of those among them that are of similar length: `[all, similar]`.
     pub followers: [u64; 2],
-    /// Sources with candidates at the same places of a neighbour.
+    /// Number of sources with candidates at the same positions of a neighbouring sequence.
     pub with_neighbour: u64,
-    /// Pairs of words with the largest corrected weights: as many for each sentence as it has words.
+    /// Number of pairs of words with the largest corrected weights: as many for each sentence as it has words.
     pub pairs: u64,
-    /// Expected number of linked pairs among as many random pairs.
+    /// Expected number of linked pairs among as many random pairs as `pairs`.
     pub pairs_chance: ExactSum,
-    /// `[layers * heads]`, empty until a head scores.
+    /// Right choices of each attention head, `[layers * heads]`; empty until a head is scored.
     pub heads: Vec<LinkHits>,
 }
 
@@ -125,13 +125,13 @@ impl LinkBlock {
         self.with_neighbour += u64::from(!source.elsewhere.is_empty());
     }
 
-    /// Whether most sentences are as long as the one before, so that attention at equal places can be compared.
+    /// Whether at least half of the sentences are about as long as the one before, so that equal positions can be compared.
     pub fn are_aligned(&self) -> bool {
         let [followers, alike] = self.followers;
         alike > 0 && 2 * alike >= followers
     }
 
-    /// Whether no part exceeds its whole, and the number of heads is right; sums from a file may fail this.
+    /// Whether no part exceeds its total, and the number of attention heads is right; sums from a file may fail this.
     pub fn adds_up(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
@@ -154,7 +154,7 @@ impl LinkBlock {
             && self.heads.iter().all(of_head)
     }
 
-    /// A count of one head; 0 if no head scored.
+    /// A count of one attention head; 0 if no head was scored.
     pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
@@ -164,7 +164,7 @@ impl LinkBlock {
     }
 }
 
-/// The head that is right most often, with its direction; of equals the first in the model, then `from`.
+/// The attention head with the most right choices, with its direction. Ties go to the first head, then to the direction `from`.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right(cell)).expect("there are heads")

@@ -1,4 +1,4 @@
-//! The word that a head chooses as the target of a link.
+//! The word that an attention head chooses as the target of a link.
 
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::partners::{Partners, largest};
@@ -14,7 +14,7 @@ pub struct LinkChoice<'a> {
 }
 
 impl LinkChoice<'_> {
-    /// The word among `others` with the largest weight; of equals the first.
+    /// The word among `others` with the largest weight; ties go to the first.
     pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
         let Self { attention, partners, direction, is_both_ways } = self;
         let weight = |other: usize| partners.weight(attention, *direction, word, other);
@@ -33,7 +33,8 @@ impl LinkChoice<'_> {
         }
     }
 
-    /// The largest raw weight on a candidate: the weight of `best`, unless weights are compared relative to even attention.
+    /// The largest raw weight on a candidate. It is the weight of `best`, except in a decoder, whose weights are compared
+    /// relative to uniform attention.
     pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
         // Weights of a decoder are compared relative to even attention.
         if self.partners.is_causal {

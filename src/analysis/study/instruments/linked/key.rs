@@ -1,27 +1,28 @@
-//! Types of links as they are scored, with the directions of each.
+//! Keys of link types: a name, with the side and the directions that are scored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::LinkSet;
 use crate::study::labels::evidence::{Direction, Side};
 
-/// A type of links as it is scored. In a decoder, links to the left and to the right are scored apart: each is seen from one end.
+/// A type of links as it is scored. In a decoder, links to the left and to the right are scored apart: each is seen from one
+/// end.
 ///
-/// In partials it is a key of an object, so a string: a sign of the side, a sign of the direction, and the name.
+/// In partials it is a key of a JSON object, and so a string: a sign for `side`, a sign for `is_undirected`, and the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct LinkKey {
     pub name: Box<str>,
-    /// Whether each link counts in both directions.
+    /// Whether links have no direction, so that each counts from both ends.
     pub is_undirected: bool,
     /// The side of the source on which the target stands; `None` where queries see both sides.
     pub side: Option<Side>,
 }
 
-/// The signs of sides in the keys of partials.
+/// Signs of `side` in the string form of a [`LinkKey`].
 const SIDES: [(char, Option<Side>); 3] = [('=', None), ('<', Some(Side::Left)), ('>', Some(Side::Right))];
 
-/// The signs of directed and of undirected types.
+/// Signs of directed (`false`) and undirected (`true`) types in the string form of a [`LinkKey`].
 const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
 
 impl From<LinkKey> for String {
@@ -65,7 +66,7 @@ impl LinkKey {
     }
 }
 
-/// The index of a direction in every pair of numbers.
+/// Index of a direction in every pair of numbers ordered as [`Direction::OF_LINKS`].
 pub fn slot(direction: Direction) -> usize {
     usize::from(!direction.is_forward())
 }

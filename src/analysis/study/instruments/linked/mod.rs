@@ -1,4 +1,5 @@
-//! Links named by the user: their sources, the choices of heads and rules, and pairs of words (docs/methodology/links.md).
+//! Links named by the user: their sources, the choices of attention heads and rules, and pairs of words
+//! (docs/methodology/links.md).
 
 pub mod block;
 pub mod choice;

@@ -42,7 +42,7 @@ impl LinkedPairs {
         self.words.len()
     }
 
-    /// The number of top pairs that are taken: as many as the sentence has words.
+    /// Number of top pairs that count: as many as the sentence has words, or all pairs if these are fewer.
     pub fn taken(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
@@ -59,7 +59,7 @@ impl LinkedPairs {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
 
-    /// Writes the corrected weight of each pair into `corrected`.
+    /// Writes the weight of each candidate pair, after the average product correction, into `corrected`.
     pub fn correct(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
@@ -73,7 +73,7 @@ impl LinkedPairs {
         corrected.extend(self.pairs.iter().map(value));
     }
 
-    /// The number of linked pairs among the taken ones, those with the largest weights; ties go to the first pair.
+    /// Number of linked pairs among the top pairs by `weights`; ties go to the first pair.
     pub fn right(&self, weights: &[f64]) -> u64 {
         let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
@@ -98,7 +98,7 @@ impl LinkedPairs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
     taken: u64,
-    /// Pairs at each separation, and how many of them are linked.
+    /// Number of pairs at each distance of the two words, and number of linked pairs among these: `[all, linked]`.
     counts: BTreeMap<usize, [u64; 2]>,
 }
 
@@ -114,7 +114,8 @@ impl SeparatedPairs {
         }
     }
 
-    /// Expected linked pairs if pairs are taken in this order of separations; the last separation is sampled at random.
+    /// Expected number of linked pairs if pairs are taken in this `order` of distances. Of the last distance reached, a random
+    /// sample is taken.
     pub fn linked(&self, order: &[usize]) -> f64 {
         let (mut left, mut found) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
@@ -125,7 +126,8 @@ impl SeparatedPairs {
         found
     }
 
-    /// The separations of these pairs: the most often linked among `others` first, then the nearer; unknown ones are last.
+    /// Distances of these pairs, by falling share of linked pairs among `others`, then the nearer first. Distances unknown to
+    /// `others` are last.
     pub fn most_linked(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
@@ -135,7 +137,7 @@ impl SeparatedPairs {
         order
     }
 
-    /// Whether no part exceeds its whole; sums from a file may fail this.
+    /// Whether the counts are consistent: no part exceeds its total. Sums from a file may fail this.
     pub fn adds_up(&self) -> bool {
         let all: u64 = self.counts.values().map(|[all, _]| all).sum();
         self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)
@@ -145,8 +147,8 @@ impl SeparatedPairs {
 /// The candidate pairs of one fold, by the number of words of the sentence.
 pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 
-/// The linked share of the pairs taken at the separations that are linked most often in the other fold; of equals the nearer come
-/// first. `None` where a fold has no pair.
+/// Linked share of pairs that are chosen by distance alone: the distances linked most often in the other fold come first, then
+/// the nearer. `None` where a fold has no pair.
 pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
         let mut pooled = SeparatedPairs::default();

@@ -1,4 +1,4 @@
-//! Rules that choose the target of a link without a head: by place or by class.
+//! Baseline rules that choose the target of a link without an attention head: by position or by class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::labels::evidence::Side;
 
-/// The rules that take a word of the source's class; arrays of choices and hits have this order.
+/// Names of the rules that take a word of the source's class; arrays of choices and hits have this order.
 pub const SAME_CLASS: [&str; 5] = ["class-left", "class-right", "class-nearest", "class-in-order", "class-longest-run"];
 
-/// The rules of place without a parameter; arrays of choices and hits have this order.
+/// Names of the position rules without a parameter; arrays of choices and hits have this order.
 pub const FIXED_PLACES: [&str; 5] = ["first", "last", "in-order", "proportional", "even"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceChoice {
-    /// The rank of each candidate: -1, -2, ... before the source, and 1, 2, ... after it, nearest first.
+    /// Rank of each candidate: -1, -2, ... before the source, and 1, 2, ... after it, nearest first.
     pub ranks: Vec<i32>,
-    /// The choices of [`FIXED_PLACES`].
+    /// Word that each rule of [`FIXED_PLACES`] chooses.
     pub fixed: [Option<usize>; FIXED_PLACES.len()],
 }
 
 impl PlaceChoice {
-    /// The choices for source `number` of `sources`. `in_order` is the choice of that rule; `tokens` counts the tokens of a word.
+    /// Computes the choices for the source `word`, which has this `number` among the `sources`. `in_order` is the choice of the
+    /// rule of that name; `tokens` counts the tokens of a word.
     pub fn new(
         word: usize,
         (number, sources): (usize, usize),
@@ -45,11 +46,11 @@ impl PlaceChoice {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceHits {
-    /// Hits of the word at each offset from the source.
+    /// Right choices of each offset from the source, in words.
     pub offsets: BTreeMap<i32, u64>,
-    /// Hits of the candidate at each rank before or after the source.
+    /// Right choices of the candidate at each rank before (negative) or after the source.
     pub ranks: BTreeMap<i32, u64>,
-    /// Hits of [`FIXED_PLACES`].
+    /// Right choices of each rule of [`FIXED_PLACES`].
     pub fixed: [u64; FIXED_PLACES.len()],
 }
 
@@ -57,11 +58,11 @@ merge_fields!(PlaceHits { offsets, ranks, fixed });
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceRule {
-    /// The word at this offset.
+    /// The word at this offset from the source.
     Offset(i32),
-    /// The k-th candidate before (negative) or after the source.
+    /// The k-th candidate before (negative) or after the source, counted from 1.
     Rank(i32),
-    /// One of [`FIXED_PLACES`].
+    /// The rule with this index in [`FIXED_PLACES`].
     Fixed(usize),
 }
 
@@ -71,7 +72,7 @@ impl PlaceRule {
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
     }
 
-    /// The best of all rules; of equals the first.
+    /// The position rule with the most hits; ties go to the first.
     pub fn best(hits: &PlaceHits) -> Self {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
@@ -94,18 +95,18 @@ impl PlaceRule {
     }
 }
 
-/// The place with the most hits, 1 if there are none; of equals the nearer, then the right one.
+/// The offset or rank with the most hits, 1 if there are no hits. Ties go to the nearer, then to the one on the right.
 fn best(hits: &BTreeMap<i32, u64>) -> i32 {
     let best = hits.iter().max_by_key(|&(&place, &hits)| (hits, -i64::from(place).abs(), place));
     best.map_or(1, |(&place, _)| place)
 }
 
-/// The first of the items with the largest count.
+/// The item with the largest count; ties go to the first.
 pub fn first_best<T>(items: impl IntoIterator<Item = T>, count: impl Fn(&T) -> u64) -> Option<T> {
     items.into_iter().reduce(|best, next| if count(&next) > count(&best) { next } else { best })
 }
 
-/// The class of a source, and the class rules that are right: a rule takes the nearest candidate of a class on a side.
+/// The class of a link's source, and the class rules that are right: each takes the nearest candidate of a class on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
     pub class: Box<str>,
@@ -113,7 +114,7 @@ pub struct ClassChoice {
 }
 
 impl ClassChoice {
-    /// The choice for a source with these candidates and targets, both ascending.
+    /// Finds the class rules that are right for the source `word`, with these candidates and targets, both ascending.
     pub fn new(word: usize, classes: &[&str], candidates: &[usize], targets: &[usize]) -> Self {
         let before = candidates.partition_point(|&other| other < word);
         let (left, right) = candidates.split_at(before);
@@ -130,11 +131,11 @@ impl ClassChoice {
     }
 }
 
-/// The sources of one class, and the hits of each class rule: the nearest candidate of a class on a side.
+/// Number of sources of one class, and right choices of each class rule: the nearest candidate of one class on one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassHits {
     pub sources: u64,
-    /// Hits on the left, by the class of the candidate.
+    /// Right choices on the left, by the class of the candidate.
     pub left: BTreeMap<Box<str>, u64>,
     pub right: BTreeMap<Box<str>, u64>,
 }
@@ -160,7 +161,7 @@ impl ClassHits {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
-    /// The rule with the most hits among rules for the classes in `taken`; of equals the first.
+    /// The rule with the most hits among rules for the classes in `taken`; ties go to the first.
     fn best(&self, taken: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
         let of = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
             hits.keys().filter(|class| taken.contains(*class)).map(|class| (class.clone(), side)).collect()
@@ -169,10 +170,10 @@ impl ClassHits {
     }
 }
 
-/// The fewest scored sources of a class that gets a separate rule: an accuracy over fewer has a standard error of 9 points.
+/// Minimum number of scored sources for a class to get a separate rule: an accuracy over fewer has a standard error of 9 points.
 const OWN_RULE: u64 = 30;
 
-/// The largest number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
+/// Maximum number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
 const TAKEN_CLASSES: usize = 50;
 
 pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
@@ -181,7 +182,7 @@ pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     classes.into_iter().take(TAKEN_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
-/// The best rule for the sources of each class, and one rule for all classes with few sources.
+/// The best class rule for the sources of each class, and one rule for all classes with few sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClassRules {
     own: BTreeMap<Box<str>, Option<(Box<str>, Side)>>,

@@ -1,4 +1,4 @@
-//! The scored sources of links in a sequence, and the choices of rules without a head (docs/methodology/links.md).
+//! The scored sources of links in a sequence, and the choices of rules without an attention head (docs/methodology/links.md).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,13 +18,14 @@ pub struct LinkSource {
     pub word: usize,
     /// The source's targets among the candidates, ascending.
     pub targets: Vec<usize>,
-    /// The words among which the source's target is chosen, ascending.
+    /// The words among which a target of the source is chosen, ascending.
     pub candidates: Vec<usize>,
-    /// As `candidates`, if the corpus did not name candidates; empty where it names none.
+    /// Words that would be candidates if the corpus named none; empty if the corpus names no candidates.
     pub seen: Vec<usize>,
-    /// The candidates of the source's class, if both targets and others are among them; otherwise empty.
+    /// Candidates of the source's class; empty unless both targets and other words are among them.
     pub of_class: Vec<usize>,
-    /// The candidates whose places exist in the [neighbour](crate::study::instruments::neighbours), if there is one.
+    /// Candidates whose positions exist in the [neighbour](crate::study::instruments::neighbours), a preceding sequence of
+    /// similar length, if there is one.
     pub elsewhere: Vec<usize>,
     /// Whether all other words of the sequence are candidates, in both directions.
     pub is_free: bool,
@@ -42,14 +43,14 @@ impl LinkSource {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
 
-    /// Keeps in `elsewhere` the candidates whose places exist in a neighbour of `words` words.
+    /// Sets `elsewhere` to the candidates whose positions exist in a neighbouring sequence of this many `words`.
     pub fn beside(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
         }
     }
 
-    /// Whether candidates are among `words` words, and targets among the candidates; a source from a file may fail this.
+    /// Whether candidates are among this many `words`, and targets among the candidates; a source from a file may fail this.
     pub fn fits(&self, words: usize) -> bool {
         let is_ascending = |places: &[usize]| places.is_sorted_by(|a, b| a < b);
         let is_candidate = |word: &usize| self.candidates.binary_search(word).is_ok();
@@ -63,20 +64,20 @@ impl LinkSource {
             && self.places.ranks.len() == self.candidates.len()
     }
 
-    /// The share of targets among the candidates.
+    /// Share of targets among the candidates: the accuracy of a random choice.
     pub fn chance(&self) -> f64 {
         self.targets.len() as f64 / self.candidates.len() as f64
     }
 }
 
-/// The sources of a set of links, and the counts of links and sources that are not scored.
+/// Sources of a set of links, and the counts of links and sources that are not scored.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sources {
-    /// The scored sources, ascending.
+    /// The scored sources, in ascending order of their words.
     pub scored: Vec<LinkSource>,
-    /// Links whose target is no candidate.
+    /// Number of links whose target is no candidate.
     pub out_of_sight: u64,
-    /// Sources without a target among their candidates, or with no other candidates.
+    /// Number of sources without a target among their candidates, or without any other candidate.
     pub no_choice: u64,
 }
 
@@ -85,15 +86,15 @@ pub struct LinkedWords<'a> {
     sequence: &'a Sequence,
     even: Even,
     from: FromToken,
-    /// The sentence of each word, without words that take no part.
+    /// For each word, the words of its sentence that take part; empty for a word that takes no part.
     sentences: Vec<Range<usize>>,
     classes: Vec<&'a str>,
-    /// Whether some word has a class other than its form.
+    /// Whether some word has a class; words without one have their form in its place.
     pub are_classed: bool,
 }
 
 impl<'a> LinkedWords<'a> {
-    /// The words of a sequence in layers whose queries see the keys of `visibility`.
+    /// Prepares the words of a sequence; `visibility` says which keys each query sees.
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
         let given = |word: usize| {
             let annotation = sequence.annotations.get(word)?;
@@ -119,7 +120,7 @@ impl<'a> LinkedWords<'a> {
         &self.classes[self.sentences[word].clone()]
     }
 
-    /// The sentence of a set of links; `None` for an empty set in a window of several sentences.
+    /// The words of the sentence that a set of links is about; `None` for an empty set in a window of several sentences.
     pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
         let word = links.targets.keys().next().copied();
         let only = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
@@ -186,7 +187,7 @@ impl<'a> LinkedWords<'a> {
         found
     }
 
-    /// The choices of the rules of [`SAME_CLASS`]; `in_order` is the choice of that rule.
+    /// Computes the choice of each rule of [`SAME_CLASS`]; `in_order` is the choice of `class-in-order`.
     fn same_class(
         &self,
         word: usize,
@@ -205,7 +206,7 @@ impl<'a> LinkedWords<'a> {
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
-    /// The number of words around both that have equal classes, counted outwards from each on both sides.
+    /// Length of the class context that two words share: the number of equal classes counted outwards from both, both ways.
     fn run(&self, word: usize, other: usize) -> usize {
         let Range { start, end } = self.sentences[word];
         let equal = |(a, b): &(usize, usize)| self.classes[*a] == self.classes[*b];

@@ -1,11 +1,11 @@
-//! Labels of content: what a head attends to, beyond uniform attention and preferred offsets (docs/methodology/labels.md).
+//! Labels of content: to what a head attends beyond uniform attention and preferred offsets (docs/methodology/labels.md).
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
 use super::{Assessment, Evidence, Measured, assess_all};
 
-/// The multiple of the position-matched chance level that a label of content must exceed. That level is accurate to about a
-/// tenth, because it assumes equal offset preferences for all queries, so a label needs twice that distance.
+/// Multiple of the position-matched chance level that a label of content must exceed. The level is accurate to about a tenth,
+/// because it assumes equal offset preferences for all queries, so a label needs more than twice that distance.
 pub const TIMES_EXPECTED: f64 = 1.25;
 
 pub const CONTENT_MASS: Threshold = Threshold::rule(
@@ -18,13 +18,13 @@ pub const CONTENT_MASS: Threshold = Threshold::rule(
 const OVER_CHANCE: &str = "_over_chance";
 const OVER_POSITION: &str = "_over_position";
 
-/// The thresholds of a label of content whose margin over uniform attention is `margin`.
+/// Thresholds of a label of content, `[margin, LABEL_Q]`; `margin` is the threshold of its margin over uniform attention.
 pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
     [margin, &LABEL_Q]
 }
 
-/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells), both by the block test: `margin`
-/// above uniform attention, and above [`TIMES_EXPECTED`] times the position-matched chance.
+/// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells) by the block test. One is `margin`
+/// above uniform attention, the other above [`TIMES_EXPECTED`] times the position-matched chance.
 pub fn assess_content(
     label: &str,
     metric: &str,
@@ -36,7 +36,7 @@ pub fn assess_content(
     assess_leads(label, (metric, key), measured, policy.rule(margin)).into_iter().collect()
 }
 
-/// As [`assess_content`], from the leads of a metric over uniform attention and over its position-matched chance.
+/// As [`assess_content`], from the leads of a metric over `[uniform attention, position-matched chance]`.
 pub fn assess_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
@@ -50,12 +50,12 @@ pub fn assess_leads(
     )
 }
 
-/// The metric from which one of these derived metrics is computed, together with rates of the corpus; `None` for other metrics.
+/// Name of the metric from which a lead or expected value is computed, with rates of the corpus; `None` for other metrics.
 pub fn made_of(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
-/// The reference that a lead is measured against, in words; `None` if the number of the rule is no lead.
+/// The reference of a lead, in words, from the name of its `number`; `None` if the number is no lead.
 pub fn lead_over(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
@@ -65,13 +65,13 @@ pub fn lead_over(number: &str) -> Option<&'static str> {
     }
 }
 
-/// The metric and the key whose lead over chance a number is; `None` for other numbers.
+/// Metric and key of a lead over chance, from the name of its `number`; `None` for other numbers.
 pub fn leading(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))
 }
 
-/// The explanation of a metric's position-matched chance.
+/// Explanation of a metric's position-matched chance.
 macro_rules! expected {
     ($metric:literal) => {
         Explanation {
@@ -86,7 +86,7 @@ macro_rules! expected {
     };
 }
 
-/// The explanation of a metric less that of uniform attention.
+/// Explanation of a metric's lead over uniform attention.
 macro_rules! over_chance {
     ($metric:literal) => {
         Explanation {
@@ -100,7 +100,7 @@ macro_rules! over_chance {
     };
 }
 
-/// The explanation of a metric less [`TIMES_EXPECTED`] times its position-matched chance.
+/// Explanation of a metric's lead over [`TIMES_EXPECTED`] times its position-matched chance.
 macro_rules! over_position {
     ($metric:literal) => {
         Explanation {
