@@ -48,8 +48,8 @@ fn runs(study: &dyn AnyStudy) -> String {
     match (card.by_default, card.runs_first(), card.joins) {
         (true, ..) => "by default".to_owned(),
         (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
-        _ if card.on_decoders && card.of_decoders => "on decoders".to_owned(),
-        _ if card.on_decoders => "on decoders, on others with `--with`".to_owned(),
+        _ if card.default_on_decoders && card.decoders_only => "on decoders".to_owned(),
+        _ if card.default_on_decoders => "on decoders, on others with `--with`".to_owned(),
         (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
         _ => "with `--with`".to_owned(),
     }
@@ -64,11 +64,11 @@ pub fn one(name: &str) -> Result<String> {
         _ => {}
     }
     if let Some(study) = registry::named(name) {
-        let Card { name, question, needs, by_default, of_decoders, on_decoders, .. } = study.card();
+        let Card { name, question, needs, by_default, decoders_only, default_on_decoders, .. } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
         let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let runs_where_it_can = *by_default || (*of_decoders && *on_decoders);
+        let runs_where_it_can = *by_default || (*decoders_only && *default_on_decoders);
         let switch = if runs_where_it_can { "--without" } else { "--with" };
         let runs = runs(study);
         return Ok(format!(
@@ -113,7 +113,7 @@ pub fn one(name: &str) -> Result<String> {
 pub fn unknown(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
     let told_of = || {
-        let names = telling_of(name);
+        let names = entries_mentioning(name);
         (!names.is_empty()).then(|| format!("these tell of it: {}", names.join(", ")))
     };
     match registry::closest(name) {
@@ -123,7 +123,7 @@ pub fn unknown(error: Error, name: &str) -> Error {
 }
 
 /// Labels, metrics and terms whose explanation has this word, a few at most.
-fn telling_of(word: &str) -> Vec<&'static str> {
+fn entries_mentioning(word: &str) -> Vec<&'static str> {
     const MOST: usize = 5;
     let is_it = |part: &str| part.eq_ignore_ascii_case(word);
     let has = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(is_it);
@@ -199,7 +199,7 @@ fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String
 }
 
 /// Suffixes of metrics that compare another metric with chance; docs/methodology/attention.md and words.md define them.
-const BESIDE: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
+const CHANCE_SUFFIXES: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 
 /// Text of docs/detectors.md.
 pub fn markdown() -> String {
@@ -207,7 +207,8 @@ pub fn markdown() -> String {
     let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
-        let own: Vec<&str> = names.into_iter().filter(|name| BESIDE.iter().all(|end| !name.ends_with(end))).collect();
+        let own: Vec<&str> =
+            names.into_iter().filter(|name| CHANCE_SUFFIXES.iter().all(|end| !name.ends_with(end))).collect();
         (!own.is_empty()).then(|| [code(&[study.card().name]), code(&own)])
     };
     let policy = registry::default_policy();

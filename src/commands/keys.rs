@@ -108,7 +108,7 @@ fn add_places<'a>(
         if with_keys(schema, root).is_some() {
             add_places(&path, schema, (root, word), above, places);
         } else {
-            let mut types = successors(Some(schema), |&schema| behind(schema, root));
+            let mut types = successors(Some(schema), |&schema| target_schema(schema, root));
             let meant = types.find_map(|schema| of_value(schema, word));
             places.extend(meant.map(|meant| (format!("{path} = {word}"), meant)));
         }
@@ -135,7 +135,7 @@ fn keys(object: &Value) -> Option<&Map<String, Value>> {
 }
 
 /// The schema one step behind this one: its `$ref`, the first of its `allOf` or `anyOf`, or its list items. `None` without one.
-fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
+fn target_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     if let Some(reference) = schema.get("$ref") {
         return root.pointer(reference.as_str()?.strip_prefix('#')?);
     }
@@ -144,14 +144,14 @@ fn behind<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
 }
 
 fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
-    if keys(schema).is_some() { Some(schema) } else { with_keys(behind(schema, root)?, root) }
+    if keys(schema).is_some() { Some(schema) } else { with_keys(target_schema(schema, root)?, root) }
 }
 
 /// Description of a schema on one line. Without one, the description of the schema to which it refers.
 fn meaning(schema: &Value, root: &Value) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        None => behind(schema, root).map(|inner| meaning(inner, root)).unwrap_or_default(),
+        None => target_schema(schema, root).map(|inner| meaning(inner, root)).unwrap_or_default(),
     }
 }
 

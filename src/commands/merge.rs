@@ -44,7 +44,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
 fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let outputs = wanted.open()?;
     let policy = wanted.policy.policy()?;
-    let observation = whole(options)?;
+    let observation = merge_parts(options)?;
     ensure_no_stage_is_missing(&observation)?;
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
     let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
@@ -54,7 +54,7 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
 /// Writes the partial that one run over the whole corpus would write.
 fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
     let output = Output::open(path)?;
-    output.finish(&partial::render(Shard::WHOLE, &whole(options)?)?)
+    output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
 }
 
 fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
@@ -105,7 +105,7 @@ fn is_partial(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == partial::EXTENSION) && path.is_file()
 }
 
-fn whole(options: &MergeOptions) -> Result<Observation> {
+fn merge_parts(options: &MergeOptions) -> Result<Observation> {
     let files = files(&options.parts).class(Class::Input)?;
     let mut observation = merge::all(&files, &Plan::restore).class(Class::Input)?;
     observation.run = observation.run.filter(|_| options.run_info);

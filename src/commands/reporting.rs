@@ -161,10 +161,10 @@ pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
 pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
     let measuring = progress::step("computing intervals and tests");
-    let (mut circumstances, findings) = measure(observation, policy, threads, false)?;
+    let (mut context, results) = measure(observation, policy, threads, false)?;
     measuring.finish_and_clear();
-    circumstances.run = circumstances.run.map(|run| run.and(started.elapsed()));
-    Ok(Report::new(circumstances, findings))
+    context.run = context.run.map(|run| run.and(started.elapsed()));
+    Ok(Report::new(context, results))
 }
 
 /// Rounds a report to `digits` and checks it before it is written. `parts` are the partials behind it, which the error names.
@@ -226,14 +226,14 @@ pub fn measure(
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
     let found = Results::new(&plan.observed(&passes, None), &context, policy);
-    let mut findings = Results { is_read, ..found };
+    let mut results = Results { is_read, ..found };
     let alone = EstimationContext { leaves_out: false, ..context };
     let of_control = |control: &Control| {
         let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
         (*control, Results { is_read, ..found })
     };
     let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
-    findings.control(&found);
+    results.control(&found);
     let controlled = |(control, found): (Control, Results)| ControlVerdicts {
         control,
         studies: found.studies(),
@@ -242,7 +242,7 @@ pub fn measure(
     };
     let controls = found.into_iter().map(controlled).collect();
 
-    Ok((ReportContext { tool, model, corpus, settings, controls, run }, findings))
+    Ok((ReportContext { tool, model, corpus, settings, controls, run }, results))
 }
 
 #[derive(Clone, Debug)]

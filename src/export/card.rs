@@ -28,7 +28,7 @@ pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
     Summary::written(|out| {
         write_head(out, report, head)?;
         // For a model without a loss: other measures of the effect of removing the head.
-        for line in of_removal(report, head).filter(|_| report.model.objective.is_none()) {
+        for line in removal_remarks(report, head).filter(|_| report.model.objective.is_none()) {
             writeln!(out, "\n{}", one_line(&line))?;
         }
         ask_for_removal(out, report, head)
@@ -52,17 +52,17 @@ pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
 pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.";
 
 /// Remarks on one head by the studies that remove heads.
-fn of_removal<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
+fn removal_remarks<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
     removing.flat_map(|(_, section)| section.of_head(head.place, report.known()).lines)
 }
 
 /// For a model without a loss, says how to measure the effect of removing the head, unless that was measured.
 fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
-    if report.model.objective.is_some() || of_removal(report, head).next().is_some() {
+    if report.model.objective.is_some() || removal_remarks(report, head).next().is_some() {
         return Ok(());
     }
-    let shift = registry::removing_without_loss().card().name;
+    let shift = registry::first_ablation_without_loss().card().name;
     writeln!(
         out,
         "\nNot measured: what the model loses without the head, since it has no output layer that predicts words. \
@@ -91,7 +91,7 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "No label.")?;
     } else {
         let has_q = !head.labels.is_empty();
-        out.table_without(labels(rows.into_iter().map(|row| (row, None))), &LABELS_MAY_GO);
+        out.table_without(labels(rows.into_iter().map(|row| (row, None))), &DROP_ORDER);
         if has_q {
             writeln!(out, "{Q}")?;
             let labels = || head.labels.iter();
@@ -149,7 +149,7 @@ const BEYOND: &str = "beyond: the hardest baseline that the head significantly e
     other arcs (relations) of the same sentences; a rule by word classes.";
 
 /// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
-const LABELS_MAY_GO: [usize; 3] = [4, 1, 3];
+const DROP_ORDER: [usize; 3] = [4, 1, 3];
 
 /// Table of label rows. It has a column for the head if a row names one.
 fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
@@ -205,7 +205,7 @@ fn is_beyond(label: &Label, reach: Reach) -> &'static str {
 }
 
 /// q-value of a test in words. A test has no q-value if its estimate is not above the margin.
-fn tested(q: Option<f64>) -> String {
+fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
 
@@ -218,14 +218,14 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
         let is = is_beyond(label, Reach::Relation);
         let points = signed(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
         let over = "points over the other arcs of the same sentences";
-        writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", tested(specific.q))?;
+        writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
         let is = is_beyond(label, Reach::Tags);
         let points = signed(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
         let over = "points over the better of offset and tags";
-        writeln!(out, "{name} {is} word classes: {points} {over}, {}.", tested(tags.q))?;
+        writeln!(out, "{name} {is} word classes: {points} {over}, {}.", q_or_below_margin(tags.q))?;
     }
     let Some(test) = &label.knockout else { return Ok(()) };
     let Some(used) = test.used else {

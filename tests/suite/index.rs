@@ -94,7 +94,7 @@ fn segments_have_the_sentences_of_all(corpus: fn(&Path) -> Vec<PathBuf>, last_do
     for chosen in 0..1_u32 << counted.segments {
         let wanted = |sentence: u64| chosen >> (sentence / SEGMENT_SENTENCES) & 1 == 1;
         let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
-        let mut corpus = corpus.only(|mut sentences| sentences.any(wanted));
+        let mut corpus = corpus.with_segments(|mut sentences| sentences.any(wanted));
         let expected: Vec<&Sentence> = all.iter().filter(|sentence| wanted(sentence.index)).collect();
         let found: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
         assert!(found.iter().eq(expected), "{chosen:b}");
@@ -116,7 +116,8 @@ fn segments_end_before_a_header() {
     let all: Vec<Sentence> = Corpus::open(&inputs(&files)).unwrap().collect::<Result<_, _>>().unwrap();
     for segment in 0..6 {
         let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
-        let found = corpus.only(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
+        let found =
+            corpus.with_segments(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
         let found: Vec<Sentence> = found.collect::<Result<_, _>>().unwrap();
         assert!(found.iter().eq(all.iter().filter(|it| it.index / SEGMENT_SENTENCES == segment)), "{segment}");
     }
@@ -131,7 +132,7 @@ fn a_segment_alone_is_read() {
     let files = [file];
     let (_, index) = indexed(&files, &folder.path().join("a.index"));
     let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
-    let mut corpus = corpus.only(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
+    let mut corpus = corpus.with_segments(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
     let (read, bytes) = (corpus.bytes_read(), corpus.bytes());
     assert_eq!(corpus.by_ref().count(), 256);
     assert_eq!((read.load(Ordering::Relaxed), bytes), (256 * 16, Some(256 * 16)));
@@ -145,7 +146,7 @@ fn without_sentences_there_is_an_index_too() {
     fs::write(&files[1], "\n").unwrap();
     let (counted, index) = indexed(&files, &folder.path().join("a.index"));
     assert_eq!(counted, IndexCounts { files: 2, sentences: 0, segments: 1 });
-    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap().only(|_| true);
+    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap().with_segments(|_| true);
     let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
     assert_eq!(corpus.into_identity().unwrap(), expected);
 }

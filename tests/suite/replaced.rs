@@ -51,7 +51,7 @@ fn attention(
     let (mut scratch, mut start, mut all) = (AttentionScratch::default(), 0, Vec::new());
     for &n in lengths {
         for head in 0..heads {
-            let view = attention.between(head, &(start..start + n), [&from, &to], &mut scratch);
+            let view = attention.attention(head, &(start..start + n), [&from, &to], &mut scratch);
             all.extend(view.rows().flatten());
         }
         start += n;

@@ -55,13 +55,13 @@ const OF_PRE_NORM: &str = "direct";
 
 /// The studies that can be asked of an encoder with a norm after each block.
 fn of_encoders() -> Vec<&'static str> {
-    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !card.of_decoders);
+    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !card.decoders_only);
     cards.map(|card| card.name).filter(|name| *name != OF_PRE_NORM).collect()
 }
 
 /// A report on a decoder, with the studies that no other model has.
 static DECODER: LazyLock<String> = LazyLock::new(|| {
-    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| card.of_decoders || card.name == OF_PRE_NORM);
+    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| card.decoders_only || card.name == OF_PRE_NORM);
     let studies = cards.map(|card| card.name).collect::<Vec<_>>().join(",");
     let task = fixture("tasks/copies.jsonl");
     let asked = ["--with", &studies, "--task", path(&task), "--limit", "20", "-o", "-"];

@@ -189,14 +189,14 @@ fn what_is_long_enough_is_told_without_encoding() {
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
         let tokenizer = load(&entry.unwrap().path()).unwrap();
         for tokens in 1..=5 {
-            let end = tokenizer.enough(text, tokens).unwrap();
+            let end = tokenizer.prefix_with_tokens(text, tokens).unwrap();
             let encoded = tokenizer.encode_text(text, false).unwrap();
             let prefix = tokenizer.encode_text(&text[..end], false).unwrap();
             assert!(prefix.len() >= tokens);
             assert_eq!(prefix.get_ids(), &encoded.get_ids()[..prefix.len()]);
         }
-        assert_eq!(tokenizer.enough(text, 6), None);
-        assert_eq!(tokenizer.enough(text, 0), None);
+        assert_eq!(tokenizer.prefix_with_tokens(text, 6), None);
+        assert_eq!(tokenizer.prefix_with_tokens(text, 0), None);
     }
 }
 

@@ -36,39 +36,39 @@ impl Askable {
     }
 
     /// Why `study` does not apply to the model, as a sentence without its subject, the model; `None` if it applies.
-    pub fn beyond(self, study: &dyn AnyStudy) -> Option<String> {
+    pub fn why_not(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
         if self.of_residues && card.of_language {
             return Some("knows no words: its tokens are residues of proteins".to_owned());
         }
-        if card.of_decoders && !self.is_decoder {
+        if card.decoders_only && !self.is_decoder {
             return Some("is no decoder: it does not predict the next token from those before it".to_owned());
         }
-        if card.of_decoders && !self.predicts {
+        if card.decoders_only && !self.predicts {
             return Some("has no head that predicts the next token".to_owned());
         }
         if self.lacks_heads && !card.allows_absent_heads {
             return Some("lacks heads (pruned_heads), and this study asks about all".to_owned());
         }
-        card.beyond_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
+        card.why_not_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::beyond`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
-    pub fn beyond_or_without_loss(self, study: &dyn AnyStudy) -> Option<String> {
-        let needs_loss = || !self.predicts && is_of_losses(study);
+    /// As [`Self::why_not`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
+    pub fn why_not_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
+        let lacks_loss = || !self.predicts && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";
-        self.beyond(study).or_else(|| needs_loss().then(|| without.to_owned()))
+        self.why_not(study).or_else(|| lacks_loss().then(|| without.to_owned()))
     }
 }
 
 /// Whether a study, or a study that it builds on, has a pass that predicts tokens.
-fn is_of_losses(study: &dyn AnyStudy) -> bool {
+fn needs_loss(study: &dyn AnyStudy) -> bool {
     let own = study.passes_of(false).iter().any(|spec| spec.pass.predicts());
-    own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(is_of_losses)
+    own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(needs_loss)
 }
 
 /// Whether a study runs on the items of the user's task (`--task`) and on no corpus.
-pub fn is_of_items(study: &dyn AnyStudy) -> bool {
+pub fn is_task_only(study: &dyn AnyStudy) -> bool {
     study.passes_of(false).iter().any(|spec| spec.pass.sequences.are_items())
 }
 
@@ -81,17 +81,17 @@ mod tests {
         let named = |name: &str| registry::named(name).unwrap();
         let encoder = Askable { of_residues: false, is_decoder: false, predicts: false, lacks_heads: false };
         for name in ["effect", "pruning", "gradient"] {
-            assert!(encoder.beyond(named(name)).is_none(), "{name}");
-            assert!(encoder.beyond_or_without_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
+            assert!(encoder.why_not(named(name)).is_none(), "{name}");
+            assert!(encoder.why_not_with_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
             let predicting = Askable { predicts: true, ..encoder };
-            assert_eq!(predicting.beyond_or_without_loss(named(name)), None, "{name}");
+            assert_eq!(predicting.why_not_with_loss(named(name)), None, "{name}");
         }
-        assert_eq!(encoder.beyond_or_without_loss(named("examples")), None);
-        assert!(encoder.beyond(named("in-context")).unwrap().starts_with("is no decoder"));
+        assert_eq!(encoder.why_not_with_loss(named("examples")), None);
+        assert!(encoder.why_not(named("in-context")).unwrap().starts_with("is no decoder"));
         let pruned = Askable { lacks_heads: true, ..encoder };
-        assert!(pruned.beyond(named("edges")).unwrap().starts_with("lacks heads"));
-        assert_eq!(["attention", "effect"].map(|name| pruned.beyond(named(name))), [None, None]);
+        assert!(pruned.why_not(named("edges")).unwrap().starts_with("lacks heads"));
+        assert_eq!(["attention", "effect"].map(|name| pruned.why_not(named(name))), [None, None]);
         let proteins = Askable { of_residues: true, ..encoder };
-        assert!(proteins.beyond(named("coreference")).unwrap().starts_with("knows no words"));
+        assert!(proteins.why_not(named("coreference")).unwrap().starts_with("knows no words"));
     }
 }

@@ -229,7 +229,7 @@ impl Report {
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_in(context, reading));
-        let unhealthy = self.corpus.unhealthy_beside_reading(&self.model);
+        let unhealthy = self.corpus.other_failing_checks(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
         let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());
@@ -265,8 +265,8 @@ impl Report {
 
     /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
     fn of_headless_decoder(&self) -> Option<String> {
-        let of_decoders = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_decoders);
-        let left_out = self.settings.protocol.left_out.iter().find(of_decoders)?;
+        let decoders_only = |name: &&String| registry::named(name).is_some_and(|study| study.card().decoders_only);
+        let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
     }
 }

@@ -56,7 +56,7 @@ impl Report {
     }
 
     /// Whether a run with a task used the built-in corpus, since no corpus was named.
-    pub fn is_of_box_beside_task(&self) -> bool {
+    pub fn uses_builtin_corpus_for_task(&self) -> bool {
         self.settings.protocol.task.is_some() && self.corpus.name == boxed::CORPUS
     }
 
@@ -101,8 +101,8 @@ impl CorpusInfo {
     }
 
     /// Messages, without a full stop, for the failing checks that leave labels firm.
-    pub(super) fn unhealthy_beside_reading(&self, model: &ModelInfo) -> Vec<String> {
-        let beside = self.health.failing().filter(|check| !check.id.decides());
+    pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
+        let beside = self.health.failing().filter(|check| !check.id.affects_firmness());
         beside.map(|check| self.told(check, model).join(": ")).collect()
     }
 

@@ -241,12 +241,12 @@ pub(super) fn of_head(head: &HeadReport, sections: &Sections, known: Known<'_>) 
     }
     let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, known).clauses);
     let found: Vec<String> = head.chooses.iter().map(clause).chain(found).collect();
-    let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", listed(&found)) };
-    format!("{} {}{end}", head.place, looks(head))
+    let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", join_with_and(&found)) };
+    format!("{} {}{end}", head.place, attention_clause(head))
 }
 
 /// The head's first label that is a role, as a verb phrase, and the number of further labels.
-fn looks(head: &HeadReport) -> String {
+fn attention_clause(head: &HeadReport) -> String {
     let sureness = head.labels.first().map(|label| label.borderline);
     let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == sureness).collect();
     let alone = |label: &&&Label| label.rests_on.is_none();
@@ -332,7 +332,7 @@ fn unlabelled(nearest: &[Near]) -> String {
 }
 
 /// Joins clauses by commas, with an "and" before the last.
-fn listed(clauses: &[String]) -> String {
+fn join_with_and(clauses: &[String]) -> String {
     match clauses {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
         _ => clauses.concat(),

@@ -206,29 +206,29 @@ pub struct ReportContext {
 }
 
 impl ReportContext {
-    pub fn label_by(&mut self, findings: &mut Results, policy: Policy) {
+    pub fn label_by(&mut self, results: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
-        findings.is_read = self.corpus.health.is_read();
-        findings.correct(&policy);
+        results.is_read = self.corpus.health.is_read();
+        results.correct(&policy);
         self.settings.policy = policy;
     }
 }
 
 impl Report {
     /// Puts a report together: labels the heads, counts the labels, and adds the caveats.
-    pub fn new(circumstances: ReportContext, findings: Results) -> Self {
-        let ReportContext { tool, model, corpus, settings, controls, run } = circumstances;
+    pub fn new(context: ReportContext, results: Results) -> Self {
+        let ReportContext { tool, model, corpus, settings, controls, run } = context;
         let (grid, policy) = (model.grid(), &settings.policy);
-        let verdicts = findings.tested(findings.verdicts(policy), grid, policy);
+        let verdicts = results.with_knockout_tests(results.verdicts(policy), grid, policy);
         let read = (&corpus, settings.protocol.reading.as_ref());
-        let caveats = caveats::of_run(&model, read, &verdicts, findings.caveats(&verdicts, policy));
-        let studies = findings.studies();
-        let choices = findings.choices(policy);
+        let caveats = caveats::of_run(&model, read, &verdicts, results.caveats(&verdicts, policy));
+        let studies = results.studies();
+        let choices = results.choices(policy);
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
         let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
         let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
-        let Results { estimates, mut sections, .. } = findings;
+        let Results { estimates, mut sections, .. } = results;
         let shared = model.heads_per_group();
         if let Some(heads) = shared {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
@@ -289,9 +289,9 @@ impl Report {
     /// Labels the heads by another policy. The labels of controls are dropped, since a report lacks their evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
-        let (mut circumstances, mut findings) = self.into_parts();
-        circumstances.label_by(&mut findings, policy);
-        Self { attention_maps, ..Self::new(circumstances, findings) }
+        let (mut context, mut results) = self.into_parts();
+        context.label_by(&mut results, policy);
+        Self { attention_maps, ..Self::new(context, results) }
     }
 
     /// Splits the report into its inputs and its results. Controls are dropped, since only their outcome is stored.
@@ -309,8 +309,8 @@ impl Report {
         let removed = &settings.protocol.removed;
         let removed = removed.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
         let is_read = corpus.health.is_read();
-        let findings = Results { estimates, sections: self.sections.0, is_read, absent, removed };
-        (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, findings)
+        let results = Results { estimates, sections: self.sections.0, is_read, absent, removed };
+        (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, results)
     }
 
     /// The label policy and the facts that are needed to display the sections.

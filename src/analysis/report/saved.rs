@@ -116,11 +116,11 @@ impl Report {
             let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
             let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
             (head.metrics, head.ci95) = (metrics, ci95);
-            let Some(chance) = take(&mut head.chance).those_in_order(&expected) else {
+            let Some(chance) = take(&mut head.chance).present_in_order(&expected) else {
                 return Some(format!("the head `{}` has a chance level of what is no metric", head.place));
             };
             head.chance = chance;
-            let Some(denominators) = take(&mut head.denominators).those_in_order(&expected) else {
+            let Some(denominators) = take(&mut head.denominators).present_in_order(&expected) else {
                 return Some(format!("the head `{}` has a denominator of what is no metric", head.place));
             };
             head.denominators = denominators;

@@ -38,11 +38,11 @@ pub struct Card {
     /// Whether the study asks about words or sentences of a language, and so cannot run on protein models.
     pub of_language: bool,
     /// Reason why the study cannot run on a decoder, as a sentence without its subject, the decoder; `None` if it can.
-    pub beyond_decoders: Option<&'static str>,
+    pub why_not_decoders: Option<&'static str>,
     /// Whether the study is about decoders, and cannot run on an encoder.
-    pub of_decoders: bool,
+    pub decoders_only: bool,
     /// Whether the study, though off by default, runs on a decoder unless it is switched off.
-    pub on_decoders: bool,
+    pub default_on_decoders: bool,
     /// Whether the study accepts a checkpoint saved without some heads: these have no numbers and are counted nowhere.
     pub allows_absent_heads: bool,
     /// Whether the study removes heads, so that `--removal` (the stand-in for a removed head's output) concerns it.
@@ -98,9 +98,9 @@ impl Card {
         builds_on_with_task: None,
         joins: false,
         of_language: false,
-        beyond_decoders: None,
-        of_decoders: false,
-        on_decoders: false,
+        why_not_decoders: None,
+        decoders_only: false,
+        default_on_decoders: false,
         allows_absent_heads: false,
         removes_heads: false,
         takes: &[],

@@ -1,7 +1,7 @@
 //! The health of the input: checks of whether a model could read the text of a corpus, each a number against a threshold of the
 //! policy. docs/methodology/health.md has the reasons.
 //!
-//! If a check that [decides](HealthId::decides) fails, no label is firm, since its score may not be about the text.
+//! If a check that [decides](HealthId::affects_firmness) fails, no label is firm, since its score may not be about the text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl HealthId {
     }
 
     /// Whether no label is firm if this check fails. `Repeated` and `Units` do not decide: block tests already account for both.
-    pub fn decides(self) -> bool {
+    pub fn affects_firmness(self) -> bool {
         !matches!(self, Self::Repeated | Self::Units)
     }
 }
@@ -160,10 +160,10 @@ impl Health {
 
     /// Failing checks that keep every label from being firm.
     pub fn unread(&self) -> impl Iterator<Item = &HealthCheck> {
-        self.failing().filter(|check| check.id.decides())
+        self.failing().filter(|check| check.id.affects_firmness())
     }
 
-    /// Whether the model could read the corpus: true unless a check that [decides](HealthId::decides) fails.
+    /// Whether the model could read the corpus: true unless a check that [decides](HealthId::affects_firmness) fails.
     pub fn is_read(&self) -> bool {
         self.unread().next().is_none()
     }

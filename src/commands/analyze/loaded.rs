@@ -85,15 +85,15 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
         Outcome::Partial(partial) => partial.shard.number() == 1,
         Outcome::Report { .. } => true,
     };
-    if options.links.are_beside() && can_be_read_again && (index.is_none() || is_first) {
-        hold_against_links(options)?;
+    if options.links.has_outside_links() && can_be_read_again && (index.is_none() || is_first) {
+        check_links(options)?;
     }
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
 }
 
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
-fn hold_against_links(options: &AnalyzeOptions) -> Result<()> {
+fn check_links(options: &AnalyzeOptions) -> Result<()> {
     let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
     let mut too_near: BTreeMap<&str, usize> =
         options.links.types.min_distance.iter().map(|(name, least)| (name.as_str(), *least)).collect();
@@ -189,7 +189,7 @@ fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
              it was trained"
                 .to_owned()
         } else {
-            let shift = registry::removing_without_loss().card().name;
+            let shift = registry::first_ablation_without_loss().card().name;
             format!(
                 "leave {study} out: `--with {shift}` removes heads without a loss, `--task FILE` asks a classifier about items, or any \
                  model about triples of texts; or name a checkpoint with the head by which it was trained"

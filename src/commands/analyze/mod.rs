@@ -33,7 +33,7 @@ pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
 
 /// Analyses all of the corpus; writes the report, and the sums if they have a path. With `folder`, saves parts of the run there.
 fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path>, sums: Option<&Path>) -> Result<()> {
-    interrupt::leaves(
+    interrupt::set_interrupt_message(
         interrupt::OUTPUTS_ARE_REMOVED,
         "give the command again; with `--resume FOLDER` it goes on where it was",
     );
@@ -65,7 +65,7 @@ pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observat
 
 fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
     let shard = wanted.shard;
-    interrupt::leaves(
+    interrupt::set_interrupt_message(
         format!("nothing of this run of shard {shard} is kept"),
         format!("run it again, from its beginning; in more shards than {} each takes less time", shard.of()),
     );

@@ -297,7 +297,7 @@ impl<'a> PreparedRun<'a> {
     /// Returns what all shards of a run share: model, corpus and protocol. Reads the corpus to its end, unless there is an index.
     /// Fails if the corpus or the model's files cannot be read.
     pub fn identity(&self) -> Result<Identity> {
-        let mut corpus = self.open()?.only(|_| false);
+        let mut corpus = self.open()?.with_segments(|_| false);
         corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
         let corpus = corpus.into_identity()?;
         self.identity_with(corpus)

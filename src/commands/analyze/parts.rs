@@ -134,7 +134,7 @@ impl<'a> Parts<'a> {
         let places = self.places(stage)?;
         let mut kept = places.iter().filter(|place| place.is_there).count();
         for Place { shard, path, is_there } in places {
-            self.leaves(kept, stage);
+            self.set_interrupt_message(kept, stage);
             let part = if is_there {
                 self.taken += 1;
                 self.read(&path, stage).class(Class::Input)?
@@ -152,19 +152,19 @@ impl<'a> Parts<'a> {
                 None => whole = Some(part),
             }
         }
-        self.leaves(kept, stage);
+        self.set_interrupt_message(kept, stage);
         whole.context("a run has parts")
     }
 
     /// Sets the message of an interrupted run: how many parts of the stage are saved.
-    fn leaves(&self, kept: usize, stage: &Stage) {
+    fn set_interrupt_message(&self, kept: usize, stage: &Stage) {
         let of_stage = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
             Stage::First => " of the first stage",
             Stage::After { .. } => " of the second stage",
         };
         let (folder, are) = (self.folder.display(), plural(&kept, "is", "are"));
-        interrupt::leaves(
+        interrupt::set_interrupt_message(
             format!("{kept} of {PARTS} parts{of_stage} {are} in `{folder}`"),
             "the same command goes on with the others",
         );

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::evaluation::askable::{Askable, is_of_items};
+use crate::evaluation::askable::{Askable, is_task_only};
 use crate::evaluation::presets::Preset;
 use crate::sequences::derived::task::file::TaskFile;
 use crate::studies::registry::{self, STUDIES};
@@ -131,7 +131,7 @@ impl Selection {
     pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
         let may_join = self.request.asked_of != AskedOf::TaskAlone;
-        STUDIES.iter().copied().filter(move |study| may_join && study.card().on_decoders && !is_off(study))
+        STUDIES.iter().copied().filter(move |study| may_join && study.card().default_on_decoders && !is_off(study))
     }
 
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
@@ -168,8 +168,8 @@ impl StudyRequest {
     fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.asked_of {
-            AskedOf::Corpus => card.by_default || (is_decoder && card.on_decoders),
-            AskedOf::Box => card.runs_first() || (is_decoder && card.on_decoders),
+            AskedOf::Corpus => card.by_default || (is_decoder && card.default_on_decoders),
+            AskedOf::Box => card.runs_first() || (is_decoder && card.default_on_decoders),
             AskedOf::TaskAlone => false,
         };
         let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
@@ -227,7 +227,7 @@ impl StudyRequest {
             return Ok(Some(if is_off { Absence::SwitchedOff } else { Absence::Unrequested }));
         };
         match &self.task {
-            None if is_of_items(study) => Err(origin.error(name, "there is no task").hint("give --task FILE"))?,
+            None if is_task_only(study) => Err(origin.error(name, "there is no task").hint("give --task FILE"))?,
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
                 let takes = takes.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
                 let (path, kind) = (&task.path, task.kind);
@@ -242,7 +242,7 @@ impl StudyRequest {
                 Origin::Default => Ok(Some(Absence::Uncounted)),
             };
         }
-        match model.and_then(|(id, model)| Some((id, model.beyond(study)?))) {
+        match model.and_then(|(id, model)| Some((id, model.why_not(study)?))) {
             Some((id, why)) if matches!(origin, Origin::Option(..)) => {
                 Err(origin.error(name, &format!("`{id}` {why}")).hint("leave it out"))
             }

@@ -153,7 +153,7 @@ impl LedgerEntry {
 
     pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
-            let digest = output::earlier_sha256(path);
+            let digest = output::previous_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
             self.reports.insert(file_name(path), digest.about(path.display()).class(Class::Output)?);
         }
@@ -163,7 +163,7 @@ impl LedgerEntry {
     /// Whether a report file exists with the digest that was recorded when it was written.
     pub fn has_as_written(&self, path: &Path) -> bool {
         let known = self.reports.get(&file_name(path));
-        known.is_some() && output::earlier_sha256(path).as_ref() == known
+        known.is_some() && output::previous_sha256(path).as_ref() == known
     }
 }
 
@@ -206,7 +206,7 @@ impl Ledger {
             }
             let extension = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
             let format = RunFormat::all().find(|(known, _)| Some(*known) == extension).map(|(_, format)| format);
-            match format.filter(|_| output::earlier_sha256(&path).as_ref() == Some(digest)) {
+            match format.filter(|_| output::previous_sha256(&path).as_ref() == Some(digest)) {
                 Some(format) => kept.push((path, format)),
                 None => changed.push(path),
             }
@@ -252,7 +252,7 @@ pub fn file_name(path: &Path) -> String {
 fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
-    let text = output::earlier(path, LONGEST).cannot("read", &shown)?;
+    let text = output::read_previous_output(path, LONGEST).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));

@@ -59,7 +59,10 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         let folder = options.folder.display();
         let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
         made.class(Class::Output)?;
-        interrupt::leaves("the reports that are done are kept", "the same command goes on with the other runs");
+        interrupt::set_interrupt_message(
+            "the reports that are done are kept",
+            "the same command goes on with the other runs",
+        );
     }
     let mut batch = Batch {
         options,
@@ -166,9 +169,9 @@ impl Batch<'_> {
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
             Ok(found) => found,
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs
-                    .iter()
-                    .try_for_each(|run| self.would(run, "to do: its model is not in the cache of the Hub yet"));
+                return runs.iter().try_for_each(|run| {
+                    self.report_dry_run(run, "to do: its model is not in the cache of the Hub yet")
+                });
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -181,7 +184,7 @@ impl Batch<'_> {
             match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(outstanding) if dry => self.would(run, &outstanding.in_words())?,
+                    Some(outstanding) if dry => self.report_dry_run(run, &outstanding.in_words())?,
                     Some(Outstanding { formats: Some(FromSaved { saved, lacking }), .. }) => {
                         match self.export(run, &saved, &lacking) {
                             Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
@@ -287,7 +290,7 @@ impl Batch<'_> {
         Ok(says)
     }
 
-    fn would(&mut self, run: &TableRun, says: &str) -> Result<()> {
+    fn report_dry_run(&mut self, run: &TableRun, says: &str) -> Result<()> {
         self.done(run, Status::Missing, says)
     }
 

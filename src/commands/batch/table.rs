@@ -77,7 +77,7 @@ const REFUSED: [(&str, &str); 14] = [
 ];
 
 /// Options that change nothing in a report except its record of the run.
-const OF_THE_RUN: [&str; 2] = ["threads", "keep"];
+const RUN_ONLY_OPTIONS: [&str; 2] = ["threads", "keep"];
 const MODEL: &str = "model";
 const CORPUS: &str = "corpus";
 
@@ -398,7 +398,8 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
         }
         Outcome::Partial(_) => Vec::new(),
     };
-    let left_out: Vec<&str> = [&OF_THE_RUN[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
+    let left_out: Vec<&str> =
+        [&RUN_ONLY_OPTIONS[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
     let given = command_line(&left_out);
     let named = [model, values(CORPUS)].concat();
     let places = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();

@@ -20,7 +20,7 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
         return print(&if bibtex { bibtex_of(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
     };
     let name = path.display().to_string();
-    let report = json::parse_as_far_as_it_goes(&name, &json::on_one_line(&json::read_text(path)?))?;
+    let report = json::parse_lenient(&name, &json::on_one_line(&json::read_text(path)?))?;
     print(&if bibtex { bibtex_of(&sources(&report).concat(), &report.tool.version) } else { of(&report) })
 }
 

@@ -62,7 +62,7 @@ pub fn confirm(options: &ConfirmOptions) -> Result<()> {
 }
 
 fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
-    let sides = sides::read_by_first(&options.reports, options.threads)?;
+    let sides = sides::read_sides_like_first(&options.reports, options.threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
@@ -72,9 +72,9 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
                 .hint("name reports over other corpora"));
         }
     }
-    let policy = &first.circumstances.settings.policy;
+    let policy = &first.context.settings.policy;
     let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
-    let grid = first.circumstances.model.grid();
+    let grid = first.context.model.grid();
     let roles = firm_roles(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
@@ -101,7 +101,7 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
         fixed_by: FixedBy {
             report: first.described(),
             policy_sha256: policy.digest(),
-            started_at: first.circumstances.run.as_ref().map(|run| run.started_at.clone()),
+            started_at: first.context.run.as_ref().map(|run| run.started_at.clone()),
             label_q: most,
         },
         of_random_tokens: of_random_tokens.len(),
@@ -113,9 +113,9 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
 
 /// Firm roles of all heads at work, as (head index, label). `broad` is left out: untrained heads have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
-    let model = &side.circumstances.model;
+    let model = &side.context.model;
     let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
-    let heads = side.findings.assessments(&side.circumstances.settings.policy).into_iter().enumerate();
+    let heads = side.results.assessments(&side.context.settings.policy).into_iter().enumerate();
     let heads = heads.filter(move |(place, _)| is_at_work(*place));
     heads.flat_map(|(place, assessed)| {
         let firm = assessed.into_iter().filter(|one| one.fires && is_firm_role(&one.label));
@@ -132,7 +132,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
         }
         Some(if let Some(units) = &units {
             format!("no label can be tested: {units}")
-        } else if !first.has_like_counts(side, &label.label) {
+        } else if !first.has_comparable_counts(side, &label.label) {
             format!(
                 "`{}` depends on token counts, which differ between these corpora (analyse both with one file of `--counts`)",
                 label.label
@@ -153,12 +153,12 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
 /// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
 /// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
 fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
-    let assessed = side.findings.every_assessment(&side.circumstances.settings.policy);
+    let assessed = side.results.every_assessment(&side.context.settings.policy);
     let found: Vec<Option<&Assessment>> = fixed
         .iter()
         .map(|(place, label)| {
             let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
-            assessed[*place].iter().find(is_it).filter(|one| first.has_like_counts(side, &one.label.label))
+            assessed[*place].iter().find(is_it).filter(|one| first.has_comparable_counts(side, &one.label.label))
         })
         .collect();
     let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
@@ -176,7 +176,7 @@ fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> 
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: side.findings.is_read && *fires && q.is_some_and(|q| q <= most),
+            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= most),
         }
     };
     found.into_iter().map(outcome).collect()

@@ -63,7 +63,7 @@ pub fn prune(options: &PruneOptions) -> Result<()> {
         folder.file(&within.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
     }
     folder.commit()?;
-    print(&said(options, &files, &chosen, &left))
+    print(&summary(options, &files, &chosen, &left))
 }
 
 fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
@@ -209,7 +209,7 @@ fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -
     Ok(left)
 }
 
-fn said(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
+fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
         by_layer.entry(*layer).or_default().push(head.to_string());

@@ -82,7 +82,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
             }
         }
         ShownPart::Label(label) => {
-            let found = having(&report, label)?;
+            let found = heads_with_label(&report, label)?;
             if options.json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
         }
     };
@@ -138,7 +138,7 @@ fn shortened_list(names: &str) -> String {
 }
 
 /// Heads with a label that has this name, family or grid code, each with the label. Fails if there is none.
-fn having<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
+fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
     let is_meant = |label: &str| label == name || registry::detector_of(label).is_some_and(|of| of.calls(label, name));

@@ -285,7 +285,7 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
     Ok(LabelsOneWay {
         matched_over: half.name(),
         matched_sentences: distances.sentences,
-        labelled_sentences: sides[0].circumstances.corpus.sentences,
+        labelled_sentences: sides[0].context.corpus.sentences,
         moved: chance.moved,
         labels: matched.labels_by_outcome,
         labels_in_place: in_place.labels_by_outcome,

@@ -55,11 +55,11 @@ impl AdapterConfig {
     fn read(file: &ModelFile) -> Result<Self> {
         let (path, text) = (file.path().display(), file.text(LONGEST_CONFIG)?);
         let config: Self = serde_json::from_str(&text).cannot("use", &path)?;
-        config.refuse().cannot("use", &path)?;
+        config.check_supported().cannot("use", &path)?;
         Ok(config)
     }
 
-    fn refuse(&self) -> Result<()> {
+    fn check_supported(&self) -> Result<()> {
         let start = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
         let is_residual = RESIDUAL_STARTS.iter().any(|known| start.starts_with(known));
         let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));

@@ -25,7 +25,7 @@ impl Initial {
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
         ensure!(positive(range), "initializer_range is {range}: a small positive number is expected");
-        if let Drawn::CutNormal(cutoff) = fresh.distribution {
+        if let Drawn::TruncatedNormal(cutoff) = fresh.distribution {
             ensure!(cutoff >= 1.0, "initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected");
         }
         if let Some((part, scale)) = fresh.scales.iter().find(|(_, scale)| !positive(*scale)) {
@@ -45,7 +45,7 @@ impl Initial {
             Drawn::Uniform => {
                 return Ok(Uniform::new_inclusive(-scale, scale)?.sample_iter(random).take(count).collect());
             }
-            Drawn::CutNormal(cutoff) => cutoff as f32 * scale,
+            Drawn::TruncatedNormal(cutoff) => cutoff as f32 * scale,
             Drawn::Normal => f32::INFINITY,
         };
         let drawn = Normal::new(0.0, scale)?.sample_iter(random);
@@ -101,7 +101,7 @@ mod tests {
         };
         let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
         // A normal distribution that is cut at two standard deviations has 0.8796 of its deviation left.
-        let distribution = Drawn::CutNormal(2.0);
+        let distribution = Drawn::TruncatedNormal(2.0);
         let cut = FreshWeights { distribution, scales: vec![("Wo", 0.005)], ..FreshWeights::default() };
         let (deviation, largest) = of(&cut, "layers.0.attn.Wo.weight");
         assert!(near(deviation, 0.8796 * 0.005) && largest <= 0.01, "{deviation} {largest}");
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn numbers_that_no_distribution_has() {
         let error = |fresh| Initial::new(0.02, 1, fresh, false).err().unwrap().to_string();
-        let cut = FreshWeights { distribution: Drawn::CutNormal(0.5), ..FreshWeights::default() };
+        let cut = FreshWeights { distribution: Drawn::TruncatedNormal(0.5), ..FreshWeights::default() };
         assert_eq!(error(cut), "initializer_cutoff_factor is 0.5: a number of 1 or more is expected");
         let none = FreshWeights { scales: vec![("shared", 0.0)], ..FreshWeights::default() };
         assert_eq!(error(none), "shared: config.json gives fresh weights the scale 0, a positive number is expected");

@@ -90,7 +90,7 @@ impl Model {
         let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
-        let left = checkpoint.left(&architecture)?;
+        let left = checkpoint.unread_tensors(&architecture)?;
         let constant_heads = parameters.constant_heads();
         let mut labels = None;
         match (head, objective) {

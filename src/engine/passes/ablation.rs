@@ -72,15 +72,15 @@ impl Default for Ablation {
 }
 
 /// First equivalence margin for a negligible head, as a share of the effect of all heads together: one hundredth.
-const LARGEST: f64 = 0.01;
+const MARGIN_OF_TOTAL: f64 = 0.01;
 
 /// Second equivalence margin, as a part of one head's equal share of the effect of all heads: one half, so that the average head
 /// is never negligible. It is the smaller margin in a model of more than 50 heads.
-const OF_EQUAL_SHARE: f64 = 0.5;
+const MARGIN_OF_EQUAL_SHARE: f64 = 0.5;
 
 /// Equivalence margin of a head's effect, in the unit of `worth`, the effect of all `heads` together; at least 0.
-pub fn band(worth: f64, heads: usize) -> f64 {
-    LARGEST.min(OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
+pub fn equivalence_margin(worth: f64, heads: usize) -> f64 {
+    MARGIN_OF_TOTAL.min(MARGIN_OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
 }
 
 /// Conditions of a pass: its ablation, its prediction task and the user's task. The sums of its observers keep them.
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn bands_by_hand() {
         // Half of an equal share is 1/32 of 16 heads, 1/100 of 50 heads, and 1/288 of 144 heads.
-        assert_eq!([band(2.0, 16), band(2.0, 50)], [0.02, 0.02]);
-        assert!((band(2.88, 144) - 0.01).abs() < 1e-15);
-        assert_eq!(band(-0.3, 16), 0.0);
+        assert_eq!([equivalence_margin(2.0, 16), equivalence_margin(2.0, 50)], [0.02, 0.02]);
+        assert!((equivalence_margin(2.88, 144) - 0.01).abs() < 1e-15);
+        assert_eq!(equivalence_margin(-0.3, 16), 0.0);
     }
 
     #[test]

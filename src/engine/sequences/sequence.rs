@@ -78,7 +78,7 @@ impl Sequence {
     }
 
     /// This sequence as a decoder reads it: its first token, special or not, is [`TokenKind::First`].
-    pub fn begun(mut self) -> Self {
+    pub fn with_decoder_first_token(mut self) -> Self {
         if let Some(first) = self.kinds.first_mut() {
             *first = TokenKind::First;
         }

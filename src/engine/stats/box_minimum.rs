@@ -10,7 +10,7 @@ const REMEMBERED: usize = 10;
 const SUFFICIENT: f64 = 1e-4;
 
 /// Bounds of the factor that shortens a rejected step (Birgin et al. 2000, section 3).
-const SHORTER: [f64; 2] = [0.1, 0.9];
+const STEP_SHRINK_RANGE: [f64; 2] = [0.1, 0.9];
 
 /// The least and the greatest length of a step, as a multiple of the gradient (Birgin et al. 2000, section 3).
 const LENGTHS: [f64; 2] = [1e-10, 1e10];
@@ -19,7 +19,7 @@ const LENGTHS: [f64; 2] = [1e-10, 1e10];
 const FARTHEST: f64 = 0.25;
 
 /// A value of a function with its derivatives by all coordinates.
-pub type Valued = (f64, Vec<f64>);
+pub type ValueAndGradient = (f64, Vec<f64>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoxMinimum {
@@ -36,7 +36,7 @@ pub struct BoxMinimum {
 pub fn box_minimum<E>(
     start: &[f64],
     (tolerance, most): (f64, usize),
-    mut function: impl FnMut(&[f64]) -> Result<Valued, E>,
+    mut function: impl FnMut(&[f64]) -> Result<ValueAndGradient, E>,
 ) -> Result<BoxMinimum, E> {
     let mut point = moved(start, start, 0.0);
     let (mut value, mut gradient) = function(&point)?;
@@ -67,7 +67,7 @@ pub fn box_minimum<E>(
             }
             // The minimum of the parabola through both values and the slope.
             let least = -share * share * slope / (2.0 * (next_value - value - share * slope));
-            let [low, high] = SHORTER.map(|part| part * share);
+            let [low, high] = STEP_SHRINK_RANGE.map(|part| part * share);
             share = if (low..=high).contains(&least) { least } else { share / 2.0 };
         };
         let less = |to: &[f64], from: &[f64]| to.iter().zip(from).map(|(to, from)| to - from).collect::<Vec<f64>>();
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    fn minimum(start: &[f64], most: usize, function: impl Fn(&[f64]) -> Valued) -> BoxMinimum {
+    fn minimum(start: &[f64], most: usize, function: impl Fn(&[f64]) -> ValueAndGradient) -> BoxMinimum {
         box_minimum(start, (1e-9, most), |point| Ok::<_, Infallible>(function(point))).unwrap()
     }
 

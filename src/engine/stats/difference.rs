@@ -33,7 +33,7 @@ pub struct ReportedNumber {
 pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
-    Some(tested([estimate.value, estimate.standard_error], estimate.freedom(), tolerance, constant))
+    Some(student_test([estimate.value, estimate.standard_error], estimate.freedom(), tolerance, constant))
 }
 
 /// Welch's test of two numbers over different sentences, by their intervals; `None` if one rests on too few blocks.
@@ -52,11 +52,11 @@ pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> O
     // Welch 1938; Satterthwaite 1946.
     let squares = of_low.powi(2) / low.freedom() + of_high.powi(2) / high.freedom();
     let constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
-    Some(tested([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
+    Some(student_test([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
 }
 
 /// Student's test of a difference against the tolerance; `constant` gives the p-value if nothing varies.
-fn tested(
+fn student_test(
     [difference, standard_error]: [f64; 2],
     freedom: f64,
     tolerance: f64,

@@ -48,13 +48,13 @@ pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
 ///
 /// An estimate above the margin has a p-value of at most one half. Given that selection, twice the p-value is valid again (Zhao,
 /// Small & Su 2019, "Multiple testing when many p-values are uniformly conservative").
-pub fn q_of_those_above(p: &[Option<f64>]) -> Vec<Option<f64>> {
+pub fn q_values_above_margin(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let doubled: Vec<Option<f64>> = p.iter().map(|p| p.map(|p| (2.0 * p).min(1.0))).collect();
-    q_of_those_tested(&doubled)
+    q_values_of_present(&doubled)
 }
 
 /// The q-values of the tests that have a p-value, `[m]` as `p`; `None` for the others.
-pub fn q_of_those_tested(p: &[Option<f64>]) -> Vec<Option<f64>> {
+pub fn q_values_of_present(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let tested: Vec<f64> = p.iter().copied().flatten().collect();
     let mut q = benjamini_hochberg(&tested).into_iter();
     p.iter().map(|p| p.and_then(|_| q.next())).collect()
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn only_estimates_above_their_margins_are_in_the_family() {
         // Twice .01 and .03 are .02 and .06: .02 x 2/1 and .06 x 2/2. Twice .6 is no chance.
-        let q = q_of_those_above(&[None, Some(0.01), None, Some(0.03)]);
+        let q = q_values_above_margin(&[None, Some(0.01), None, Some(0.03)]);
         assert_eq!((q[0], q[2]), (None, None));
         [0.04, 0.06].into_iter().zip([q[1], q[3]]).for_each(|(expected, q)| close(q.unwrap(), expected));
-        assert_eq!(q_of_those_above(&[Some(0.6)]), [Some(1.0)]);
+        assert_eq!(q_values_above_margin(&[Some(0.6)]), [Some(1.0)]);
     }
 }

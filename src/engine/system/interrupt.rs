@@ -15,13 +15,13 @@ use super::terminal::say;
 const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Message of an interrupted run, as `(what it leaves, hint)`, if the command says more than [`OUTPUTS_ARE_REMOVED`].
-static LEFT: Mutex<Option<(String, String)>> = Mutex::new(None);
+static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
 
 pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// Sets what an interrupted run reports: that it leaves `what`, and the hint `way_out`.
-pub fn leaves(what: impl Into<String>, way_out: impl Into<String>) {
-    *LEFT.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
+pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
+    *INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
 }
 
 pub struct TemporaryFiles {
@@ -42,7 +42,7 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
 }
 
 /// Removes temporary files, calls `last_word` with whether all outputs were complete, and exits with `status`.
-pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
+pub(super) fn clean_up_and_exit(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
     let outputs = lock();
     for path in &outputs.paths {
@@ -56,7 +56,7 @@ pub(super) fn clean_up(status: u8, last_word: impl FnOnce(bool)) -> ! {
 fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     // Shells report a signal by this status.
     let status = 128 + signal;
-    clean_up(status, |are_whole| {
+    clean_up_and_exit(status, |are_whole| {
         let error = interrupted_by(name, are_whole);
         let (tell, told) = mpsc::channel();
         let last_word = move || {
@@ -76,7 +76,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
 
 /// Makes the error of a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
-    let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let left = INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if are_whole && left.is_none() {
         return anyhow!("ended by {what}: all files that it writes are whole");
     }
@@ -158,7 +158,7 @@ impl TemporaryFiles {
         self.paths.retain(|other| other != path);
     }
 
-    pub fn is_whole(&mut self) {
+    pub fn mark_committed(&mut self) {
         self.some_are_whole = true;
     }
 }

@@ -143,7 +143,7 @@ fn look(slot: &Slot, passed: Duration) {
             terminal::say_error(error);
             Class::of(error).status()
         });
-        interrupt::clean_up(report(&error), |_| ())
+        interrupt::clean_up_and_exit(report(&error), |_| ())
     }
 }
 

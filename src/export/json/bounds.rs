@@ -242,13 +242,13 @@ struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// Index of the part for a schema; adds the part if it is new.
     fn part(&mut self, schema: &'a Value) -> usize {
-        let stands_for = stands_for(schema);
-        if let Some(&known) = stands_for.and_then(|name| self.known.get(name)) {
+        let referenced_definition = referenced_definition(schema);
+        if let Some(&known) = referenced_definition.and_then(|name| self.known.get(name)) {
             return known;
         }
         let number = self.parts.len();
         self.parts.push(SchemaPart::default());
-        if let Some(name) = stands_for {
+        if let Some(name) = referenced_definition {
             self.known.insert(name, number);
         }
         let mut part = SchemaPart::default();
@@ -289,12 +289,12 @@ fn only_alternative(alternatives: &Value) -> Option<&Value> {
 }
 
 /// Name of the definition to which a schema refers, alone or as an alternative to null, if it adds only annotations.
-fn stands_for(schema: &Value) -> Option<&str> {
+fn referenced_definition(schema: &Value) -> Option<&str> {
     const ANNOTATIONS: [&str; 3] = ["title", "description", "default"];
     let mut says = schema.as_object()?.iter().filter(|(key, _)| !ANNOTATIONS.contains(&key.as_str()));
     match (says.next()?, says.next()) {
         ((key, _), None) if key == "$ref" => reference(schema),
-        ((key, alternatives), None) if key == "anyOf" => stands_for(only_alternative(alternatives)?),
+        ((key, alternatives), None) if key == "anyOf" => referenced_definition(only_alternative(alternatives)?),
         _ => None,
     }
 }

@@ -65,7 +65,7 @@ pub fn read_text(path: &Path) -> Result<String> {
 /// Fails if the file is missing, cannot be read or is no report.
 pub fn read_earlier(path: &Path) -> Result<Report> {
     let shown = path.display().to_string();
-    let bytes = output::earlier_bytes(path, LONGEST).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
+    let bytes = output::read_previous_bytes(path, LONGEST).and_then(|bytes| bytes.ok_or(ErrorKind::NotFound.into()));
     let text = bytes.and_then(|bytes| gzip::unpacked(bytes, LONGEST)).and_then(input::text);
     parse(&shown, &text.cannot("read the report", &shown).class(Class::Input)?)
 }
@@ -95,7 +95,7 @@ fn no_report(bytes: &[u8], shown: &str) -> Error {
 /// Parses a report in JSON; `name` is its name in errors.
 /// Fails if the text is no report, has another schema version, or lacks parts.
 pub fn parse(name: &str, text: &str) -> Result<Report> {
-    let mut report = parse_as_far_as_it_goes(name, text)?;
+    let mut report = parse_lenient(name, text)?;
     match report.complete() {
         Some(defect) => Err(not_whole(name, &defect)).class(Class::Input),
         None => Ok(report),
@@ -135,7 +135,7 @@ fn not_whole(name: &str, defect: &str) -> Error {
 
 /// As [`parse`], but lenient: another version may have written the report, with fewer or more metrics.
 /// Fails if the text is no report, has another schema version, or its parts do not fit together.
-pub fn parse_as_far_as_it_goes(name: &str, text: &str) -> Result<Report> {
+pub fn parse_lenient(name: &str, text: &str) -> Result<Report> {
     parsed(name, text).map_err(|error| comparison(name, text).unwrap_or(error)).class(Class::Input)
 }
 

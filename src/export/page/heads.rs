@@ -312,7 +312,7 @@ pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
         let card = study.card();
-        match askable.beyond_or_without_loss(*study) {
+        match askable.why_not_with_loss(*study) {
             None => missing.push(context! { name => card.name, question => card.question }),
             Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
                 Some(other) => other.names.push(card.name),

@@ -90,7 +90,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
             format!("{}{mark}", one_line(&label.label)),
             place.to_string(),
             format!("{}{spread}", decimal(label.score, 3)),
-            beside(label),
+            baselines(label),
         ]);
     }
     out.table(table);
@@ -98,7 +98,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
 }
 
 /// Baselines of a label's score, in words: chance or best offset, and word classes.
-fn beside(label: &Label) -> String {
+fn baselines(label: &Label) -> String {
     let offset = label.versus_offset.as_ref().map(|versus| ("best offset", label.score - versus.difference));
     let tags = label.versus_tags.as_ref().map(|versus| ("word classes", label.score - versus.difference));
     let chance = label.baseline.filter(|_| offset.is_none()).map(|baseline| (label.baseline_name(), baseline));
@@ -225,7 +225,7 @@ pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<
         let says = if labels.iter().any(|detector| detector.is_on(policy)) {
             Some(labelled(report, labels))
         } else if study.card().all_labels().next().is_none() && view.summary.is_empty() {
-            most(report, *study)
+            largest_metric(report, *study)
         } else {
             None
         };
@@ -257,7 +257,7 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
     }
 }
 
-fn most(report: &Report, study: &dyn AnyStudy) -> Option<String> {
+fn largest_metric(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
     let value = |head: &HeadReport| head.metrics.get(column.id, None).copied().flatten();
     let most = report.heads.iter().filter(|head| value(head).is_some());

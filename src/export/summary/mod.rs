@@ -77,7 +77,7 @@ fn write_summary(
     }
     if report.is_of_corpus() {
         let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
-        let not_named = if report.is_of_box_beside_task() { " (none was named: -c takes yours)" } else { "" };
+        let not_named = if report.uses_builtin_corpus_for_task() { " (none was named: -c takes yours)" } else { "" };
         writeln!(out, "corpus  {}: {size}{not_named}", one_line(&corpus.name))?;
     }
     out.blank();
@@ -108,7 +108,7 @@ fn write_summary(
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
 /// `None` also if the built-in corpus merely accompanies a task.
 fn opening(report: &Report) -> Option<String> {
-    report.unread().filter(|_| !report.is_of_box_beside_task())
+    report.unread().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
 /// Writes the brief sentences of a report, without the warning that [`opening`] gives.

@@ -229,7 +229,7 @@ pub fn width_of(text: &str, size: f64) -> f64 {
 }
 
 /// Margin left and right of texts in a figure, in pixels.
-const BESIDE: f64 = 4.0;
+const TEXT_MARGIN: f64 = 4.0;
 
 /// The smallest box around texts: its left, top, right and bottom.
 #[derive(Clone, Copy)]
@@ -251,8 +251,8 @@ impl Extent {
     /// `[left, top, width, height]` of a figure with at least this size that contains all its texts.
     pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
-        let [left, top] = [x1 - BESIDE, y1].map(|end| end.floor().min(0.0));
-        [left, top, (x2 + BESIDE).ceil().max(width) - left, y2.ceil().max(height) - top]
+        let [left, top] = [x1 - TEXT_MARGIN, y1].map(|end| end.floor().min(0.0));
+        [left, top, (x2 + TEXT_MARGIN).ceil().max(width) - left, y2.ceil().max(height) - top]
     }
 }
 

@@ -15,7 +15,7 @@ use candle_core::{D, DType, Device, Module, Tensor};
 use headscope::model::config::{Activation, BlockPlan, Config};
 use headscope::model::forward::batch::{Batch, Input};
 use headscope::model::forward::gates::Gates;
-use headscope::model::forward::visitor::{Needs, Visitor, Written};
+use headscope::model::forward::visitor::{BlockOutput, Needs, Visitor};
 use headscope::model::forward::{
     Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
 };
@@ -161,15 +161,15 @@ impl TensorEncoder {
                 Some(held) => kept(&held.attention)?,
                 None => apply(writes[0], &layer.attention_output.forward(&context)?, true)?,
             };
-            show_written(pass, number, Written::Contexts, &context)?;
-            show_written(pass, number, Written::Attention, &written)?;
+            show_block_output(pass, number, BlockOutput::Contexts, &context)?;
+            show_block_output(pass, number, BlockOutput::Attention, &written)?;
             let attended = after(norms[0], &(written + &states)?)?;
             let input = if self.config.blocks == BlockPlan::Parallel { &states } else { &attended };
             let written = match held {
                 Some(held) => kept(&held.feed_forward)?,
                 None => apply(writes[1], &self.feed_forward(layer, &before(norms[1], input)?)?, true)?,
             };
-            show_written(pass, number, Written::FeedForward, &written)?;
+            show_block_output(pass, number, BlockOutput::FeedForward, &written)?;
             states = after(norms[1], &(written + &attended)?)?;
             if let Some(norm) = self.final_norm.as_ref().filter(|_| number + 1 == self.order.len()) {
                 states = norm.forward(&states)?;
@@ -257,9 +257,9 @@ impl Encoder for TensorEncoder {
     }
 }
 
-fn show_written(pass: &mut Pass<'_>, layer: usize, part: Written, values: &Tensor) -> Result<()> {
+fn show_block_output(pass: &mut Pass<'_>, layer: usize, part: BlockOutput, values: &Tensor) -> Result<()> {
     if pass.needs.writes {
-        pass.show_written(layer, part, &flat(values)?);
+        pass.show_block_output(layer, part, &flat(values)?);
     }
     Ok(())
 }

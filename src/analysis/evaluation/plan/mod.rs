@@ -141,7 +141,7 @@ impl Plan {
         if let Some(defect) = identity.model.defect() {
             bail!("its header is broken: {defect}");
         }
-        ensure!(classes.fit(grid.layers), "its header has classes of other layers than those {}", grid.layers);
+        ensure!(classes.fits(grid.layers), "its header has classes of other layers than those {}", grid.layers);
         let plan = Self::new(&identity.protocol)?;
         let unfit = "its sums do not fit its header";
         let requested = plan.of_stage(stage);

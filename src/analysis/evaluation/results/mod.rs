@@ -37,17 +37,17 @@ impl Results {
         let places = |heads: &[HeadPlace]| heads.iter().map(|at| context.grid.index(at.layer, at.head)).collect();
         let (absent, removed) = (places(&context.absent), places(&context.removed));
         let estimates = Estimates::none(context.grid.count());
-        let mut findings = Self { estimates, sections: Vec::new(), is_read: true, absent, removed };
+        let mut results = Self { estimates, sections: Vec::new(), is_read: true, absent, removed };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
-            findings.estimates.extend(estimates);
-            findings.sections.push((*study, section));
+            results.estimates.extend(estimates);
+            results.sections.push((*study, section));
         }
-        let Self { estimates, sections, absent, .. } = &mut findings;
+        let Self { estimates, sections, absent, .. } = &mut results;
         absent.iter().for_each(|&place| estimates.forget(place));
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
-        findings.correct(policy);
-        findings
+        results.correct(policy);
+        results
     }
 
     /// Recomputes the parts of the sections that depend on the label policy.
@@ -74,7 +74,7 @@ impl Results {
         verdicts
     }
 
-    pub fn tested(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
+    pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).tests_of_use)
         {

@@ -69,15 +69,15 @@ fn verdict_by(
     let relations = Relations { relations, tests: Tests::default() };
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(NoSection)), (named("dependency").unwrap(), Box::new(relations))];
-    let mut findings = Results {
+    let mut results = Results {
         estimates: estimates(metrics, ci95),
         sections,
         is_read: true,
         absent: Vec::new(),
         removed: Vec::new(),
     };
-    findings.correct(policy);
-    findings.verdicts(policy).remove(0)
+    results.correct(policy);
+    results.verdicts(policy).remove(0)
 }
 
 /// The verdict by the definitions of Voita et al. 2019.
@@ -346,10 +346,10 @@ fn a_head_that_the_model_lacks_is_absent_and_no_more() {
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
         vec![(named("attention").unwrap(), Box::new(NoSection))];
     let mut given = estimates(&[(MASS_PREVIOUS, 0.9)], &ci95);
-    let findings = Results { estimates: given.clone(), sections, is_read: true, absent: vec![0], removed: Vec::new() };
-    assert!(findings.assessments(&default_policy())[0].is_empty());
+    let results = Results { estimates: given.clone(), sections, is_read: true, absent: vec![0], removed: Vec::new() };
+    assert!(results.assessments(&default_policy())[0].is_empty());
     let expected = Verdict { primary: ABSENT.to_owned(), labels: Vec::new(), nearest: Vec::new() };
-    assert_eq!(findings.verdicts(&default_policy()), [expected]);
+    assert_eq!(results.verdicts(&default_policy()), [expected]);
     given.forget(0);
     assert!(given.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(given.ci95[0].cells().all(|(_, value)| value.is_none()));
@@ -381,8 +381,8 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
             vec![(named("attention").unwrap(), Box::new(NoSection))];
-        let findings = Results { estimates: given, sections, is_read: true, absent: Vec::new(), removed: Vec::new() };
-        let verdict = findings.verdicts(&default_policy()).remove(0);
+        let results = Results { estimates: given, sections, is_read: true, absent: Vec::new(), removed: Vec::new() };
+        let verdict = results.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };
     assert_eq!(labels(100, 30), ["offset:5", "separator"]);

@@ -75,10 +75,10 @@ pub struct ScoredToken<T> {
 
 /// Lists the scored tokens of a sequence, ascending by position, each with the value of `of` for its word.
 pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
-    scored_of(sequence, |word| Some(of(word)))
+    scored_where(sequence, |word| Some(of(word)))
 }
 
-pub fn scored_of<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
+pub fn scored_where<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
         Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })
     };

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{q_of_those_above, q_of_those_tested};
+use crate::stats::significance::{q_values_above_margin, q_values_of_present};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::figure::{Chart, Forest, ForestRow, Mark};
 use crate::study::{Estimates, EstimationContext, Policy};
@@ -108,10 +108,10 @@ pub fn head_effects(
 /// Sets the q-values of two groups of tests: difference from 0, over all heads, and equivalence, over heads within the band.
 fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
-    heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
+    heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);
     let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
     let within: Vec<Option<f64>> = heads.iter().map(|head| head.p_negligible.filter(|_| is_within(head))).collect();
-    heads.iter_mut().zip(q_of_those_above(&within)).for_each(|(head, q)| head.q_negligible = q);
+    heads.iter_mut().zip(q_values_above_margin(&within)).for_each(|(head, q)| head.q_negligible = q);
 }
 
 /// Sets the verdict of each head that was removed alone, and counts the verdicts. Without `enough` data no test is significant.
@@ -137,7 +137,7 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
 
 impl HeadEffect {
     /// Effect of removing the head alone. `None` if it was not removed alone, or is removed throughout the run.
-    pub fn of_its_own(&self) -> Option<f64> {
+    pub fn single_removal_effect(&self) -> Option<f64> {
         self.effect.filter(|_| !self.removed)
     }
 
@@ -154,7 +154,7 @@ pub fn is_zero(count: &usize) -> bool {
 
 /// Lists the heads that were removed alone with their effects, the largest first.
 pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
-    let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).of_its_own()?, head))).collect();
+    let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).single_removal_effect()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     order
 }

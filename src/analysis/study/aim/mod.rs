@@ -116,13 +116,13 @@ impl Aim {
             }
             Self::Tag(tag) => {
                 let wanted = |word, other| upos(sequence, other) == Some(tag) && sees_word(word, other);
-                let goals = |word| fellows(sequence, word, |other| wanted(word, other));
+                let goals = |word| other_words_where(sequence, word, |other| wanted(word, other));
                 Goals::Words(sequence.counted_words().map(|word| (word, goals(word))).collect())
             }
             Self::SameTag => {
                 let goals = |word: usize| {
                     let own = upos(sequence, word);
-                    fellows(sequence, word, |other| {
+                    other_words_where(sequence, word, |other| {
                         own.is_some() && upos(sequence, other) == own && sees_word(word, other)
                     })
                 };
@@ -145,7 +145,7 @@ fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
 
-fn fellows(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+fn other_words_where(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
     sequence.counted_words().filter(|&other| other != word && wanted(other)).collect()
 }
 

@@ -79,7 +79,7 @@ mod tests {
             0.25, 0.25, 0.125, 0.375, 0.0, 0.0, // w3: 1/4 of 5
             0.25, 0.25, 0.125, 0.125, 0.125, 0.125,
         ];
-        let sequence = sentence(0, 4, "dep").begun();
+        let sequence = sentence(0, 4, "dep").with_decoder_first_token();
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 6, &weights), &sequence.words, FromToken::Mean);
         let found = |visibility, direction, word| {

@@ -111,7 +111,7 @@ impl Profile {
 }
 
 /// 2^32: the fixed-point number that stands for a weight of 1.
-const ONE: f64 = 4_294_967_296.0;
+const FIXED_POINT_ONE: f64 = 4_294_967_296.0;
 
 /// The profiles of many sequences as fixed-point integers, whose sum is exact in any order.
 ///
@@ -126,13 +126,13 @@ impl ProfileSums {
     #[inline(always)]
     pub fn add(&mut self, profile: &Profile) {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
-            *sum += nearest(weight * ONE);
+            *sum += nearest(weight * FIXED_POINT_ONE);
         }
     }
 
     /// The sum over bins of the weight times the rate of the bin.
     fn times(&self, rates: &ByBin<f64>) -> f64 {
-        self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / ONE * rate).sum()
+        self.0.iter().zip(rates).map(|(&weight, rate)| weight as f64 / FIXED_POINT_ONE * rate).sum()
     }
 }
 

@@ -6,7 +6,7 @@ use super::evidence::{Direction, LABEL_Q, MarginTest};
 use super::label::{Label, Measured, margin};
 use super::policy::Policy;
 use crate::stats::block_test::TAIL;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assessment {
@@ -15,7 +15,7 @@ pub struct Assessment {
     /// Whether the score meets the rule, significantly or not.
     pub fires: bool,
     /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
-    pub p_of_failing: Option<f64>,
+    pub p_below_threshold: Option<f64>,
     /// Whether the largest possible score, 1, would meet the rule.
     pub attainable: bool,
 }
@@ -76,8 +76,8 @@ pub fn assess(
     };
     // No score is above 1.
     let (fires, attainable) = (bound.holds(score, threshold), bound.holds(1.0, threshold));
-    let p_of_failing = estimate.map(|estimate| estimate.p_below(threshold));
-    Some(Assessment { label, fires, p_of_failing, attainable })
+    let p_below_threshold = estimate.map(|estimate| estimate.p_below(threshold));
+    Some(Assessment { label, fires, p_below_threshold, attainable })
 }
 
 /// A threshold as text, at most 3 decimals from 0.01 on: a baseline plus a margin has many meaningless digits.
@@ -101,27 +101,27 @@ pub fn assess_all(
     let rule = rules.join(" and ");
     let (fires, attainable) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.attainable));
     let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let p_of_failing = smallest_of(all.iter().map(|one| one.p_of_failing));
+    let p_below_threshold = bonferroni_min(all.iter().map(|one| one.p_below_threshold));
     let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
     // A rule that fails is shown as its condition farthest from the threshold.
     let rule = if fires { rule } else { least.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
-    Some(Assessment { label, fires, p_of_failing, attainable })
+    Some(Assessment { label, fires, p_below_threshold, attainable })
 }
 
 /// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times
 /// the number of rules that are on (Bonferroni). `None` if there is no rule.
 pub fn assess_any(rules: impl IntoIterator<Item = Assessment>) -> Option<Assessment> {
     let rules: Vec<Assessment> = rules.into_iter().collect();
-    let p_of_failing = rules.iter().map(|rule| rule.p_of_failing).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let p = smallest_of(rules.iter().map(|rule| rule.label.test.p));
+    let p_below_threshold = rules.iter().map(|rule| rule.p_below_threshold).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p = bonferroni_min(rules.iter().map(|rule| rule.label.test.p));
     let mut best = best(rules)?;
     best.label.test.p = p;
-    Some(Assessment { p_of_failing, ..best })
+    Some(Assessment { p_below_threshold, ..best })
 }
 
 /// The smallest of several p-values times their number (Bonferroni). `None` if there are none, or one is missing.
-fn smallest_of(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+fn bonferroni_min(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let p: Vec<f64> = p.collect::<Option<_>>()?;
     Some((p.iter().copied().reduce(f64::min)? * p.len() as f64).min(1.0))
 }
@@ -132,7 +132,7 @@ impl Assessment {
     pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
-            self.label.test.p = self.label.test.p.zip(other.p_of_failing).map(|(p, failing)| p.max(failing));
+            self.label.test.p = self.label.test.p.zip(other.p_below_threshold).map(|(p, failing)| p.max(failing));
         }
         self
     }
@@ -148,7 +148,7 @@ impl Assessment {
 pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
     let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
-    for (assessment, q) in assessed.into_iter().zip(q_of_those_above(&p)) {
+    for (assessment, q) in assessed.into_iter().zip(q_values_above_margin(&p)) {
         assessment.label.borderline = !is_significant(assessment.p_above(), q, policy);
         assessment.label.test.q = q;
     }

@@ -130,7 +130,7 @@ impl Estimates {
             (vec![Values::default(); grid.count()], vec![Metrics::default(); grid.count()])
         } else {
             let own: Vec<_> = of_classes.iter().map(|class| class.beside(&common)).collect();
-            grid.places().map(|place| own[classes.of(place.layer)].clone()).unzip()
+            grid.places().map(|place| own[classes.class_of(place.layer)].clone()).unzip()
         };
         let ClassChance { values: chance, ci95: chance_ci95, denominators } = common;
         let mut found = Self { own_chance, chance, chance_ci95, denominators, own_denominators, ..Self::default() };

@@ -310,7 +310,7 @@ impl<T> Metrics<T> {
     }
 
     /// As [`Metrics::in_order`], but some metrics may be missing.
-    pub fn those_in_order(self, columns: &[Column]) -> Option<Self> {
+    pub fn present_in_order(self, columns: &[Column]) -> Option<Self> {
         let present: Vec<Column> = columns.iter().filter(|column| self.0.get(column.id).is_some()).copied().collect();
         self.in_order(&present)
     }

@@ -67,7 +67,7 @@ pub fn compare(options: &CompareOptions) -> Result<bool> {
     if options.fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }
-    let asks = options.fail_on.iter().any(|finding| finding.is_of_lost());
+    let asks = options.fail_on.iter().any(|finding| finding.concerns_lost_labels());
     match outcome.why_none_tested().filter(|_| asks) {
         Some(why) => Err(anyhow!("--fail-on: {why}").of_option("fail-on").hint("analyse more text, by one command"))
             .class(Class::Input),
@@ -95,7 +95,7 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
 /// `matching`: index in `b` of each head's partner, `[layers * heads]`, and how many partners both halves of the text agree on.
 /// `is_unknown`: whether nothing is known of how the models are related, which adds a caveat.
 pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
-    let grid = a.circumstances.model.grid();
+    let grid = a.context.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = of_heads(a, b, partners);
@@ -126,7 +126,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
         untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
-        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
+        not_shared: described::not_shared([&a.context, &b.context]),
         a: a.described(),
         b: b.described(),
     }
@@ -202,14 +202,14 @@ struct Assessed<'a> {
 
 impl<'a> Assessed<'a> {
     fn new(side: &'a Side) -> Self {
-        let policy = &side.circumstances.settings.policy;
+        let policy = &side.context.settings.policy;
         Self {
-            studies: side.findings.studies().into_iter().map(|study| study.card().name).collect(),
+            studies: side.results.studies().into_iter().map(|study| study.card().name).collect(),
             policy,
-            is_read: side.findings.is_read,
-            absent: &side.findings.absent,
-            roles: side.findings.assessments(policy),
-            choices: side.findings.assessments_of_choices(policy),
+            is_read: side.results.is_read,
+            absent: &side.results.absent,
+            roles: side.results.assessments(policy),
+            choices: side.results.assessments_of_choices(policy),
         }
     }
 
@@ -226,8 +226,8 @@ impl<'a> Assessed<'a> {
 
 /// Compares every head of `a`, unless both models lack it, with its partner in `b`. `partners`: indices, `[layers * heads]`.
 fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
-    let grid = a.circumstances.model.grid();
-    let like_counts = |label: &str| a.has_like_counts(b, label);
+    let grid = a.context.model.grid();
+    let like_counts = |label: &str| a.has_comparable_counts(b, label);
     let idleness = |place: usize| standing::idleness([(a, place), (b, partners[place])]);
     let [a, b] = [a, b].map(Assessed::new);
     let both = [&a, &b];
@@ -235,9 +235,9 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
         let of_both = [(&a, place), (&b, partners[place])];
         let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
         let idle = idleness(place);
-        let labels = of_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
+        let labels = compare_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
         let [primary_a, primary_b] = [0, 1].map(|side| of_both[side].0.primary(of_both[side].1, idle[side]));
-        let of_choice = of_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
+        let of_choice = compare_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
         let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
             let chosen = side.choices[place].iter().find(|one| one.fires);
             chosen.map(|one| one.label.label.clone())
@@ -245,12 +245,12 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
         HeadComparison {
             place: grid.place(place),
             partner: grid.place(partners[place]),
-            outcome: of_all(&labels),
+            outcome: head_fate(&labels),
             primary_a,
             primary_b,
             labels,
             choice: (!of_choice.is_empty()).then(|| ChoiceComparison {
-                outcome: of_all(&of_choice),
+                outcome: head_fate(&of_choice),
                 a: chosen_a,
                 b: chosen_b,
                 labels: of_choice,
@@ -268,7 +268,7 @@ fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
 
 /// Compares each label, firm or borderline, that a head has in at least one analysis.
 /// `idle`: why the head does nothing in an analysis, in which it then has no labels.
-fn of_labels(
+fn compare_labels(
     (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
     like_counts: &dyn Fn(&str) -> bool,
     assessed: [&[Assessment]; 2],
@@ -293,7 +293,7 @@ fn of_labels(
         } else if !like_counts(label) {
             Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| side.policy)) {
-            of_standings([0, 1].map(|side| standing(found[side], idle[side])))
+            label_fate([0, 1].map(|side| standing(found[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
         };
@@ -321,7 +321,7 @@ fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<Lab
 
 /// Fate of a label, from its standings in both analyses; a standing is `None` if the label could not be assessed.
 /// The head must have the label in at least one of them. Fails with the reason if the standings cannot tell.
-fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
+fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
     use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach, WritesConstant};
     match sides {
         [Some(Firm), Some(Firm)] => Ok(Fate::Kept),
@@ -338,7 +338,7 @@ fn of_standings(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
 }
 
 /// Fate of a head, from the fates of all labels that it has in either analysis.
-fn of_all(labels: &[LabelComparison]) -> Fate {
+fn head_fate(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
     let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));
     match (any(&[Fate::Lost, Fate::Gained]), firm) {
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_label_is_lost_only_where_both_tests_say_so() {
         use LabelStanding::{Borderline, Firm, OutOfReach, Untested, WithinReach};
-        let of = |a, b| of_standings([Some(a), Some(b)]);
+        let of = |a, b| label_fate([Some(a), Some(b)]);
         assert_eq!((of(Firm, Firm), of(Firm, OutOfReach)), (Ok(Fate::Kept), Ok(Fate::Lost)));
         assert_eq!(of(OutOfReach, Firm), Ok(Fate::Gained));
         assert_eq!(of(Firm, LabelStanding::WritesConstant), Ok(Fate::Lost));
@@ -395,10 +395,7 @@ mod tests {
             (of(Borderline, OutOfReach), of(Borderline, Borderline)),
             (Err(Doubt::Borderline), Err(Doubt::Borderline))
         );
-        assert_eq!(
-            (of(Untested, Firm), of_standings([None, Some(Firm)])),
-            (Err(Doubt::Untested), Err(Doubt::TooLittle))
-        );
+        assert_eq!((of(Untested, Firm), label_fate([None, Some(Firm)])), (Err(Doubt::Untested), Err(Doubt::TooLittle)));
     }
 
     #[test]
@@ -406,14 +403,14 @@ mod tests {
         let (kept, lost, gained) =
             (label(Fate::Kept, [true; 2]), label(Fate::Lost, [true, false]), label(Fate::Gained, [false, true]));
         let untold = label(Fate::CouldNotTell, [false, true]);
-        assert_eq!(of_all(&[]), Fate::None);
-        assert_eq!(of_all(std::slice::from_ref(&lost)), Fate::Lost);
-        assert_eq!(of_all(std::slice::from_ref(&gained)), Fate::Gained);
-        assert_eq!(of_all(std::slice::from_ref(&untold)), Fate::CouldNotTell);
-        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), gained]), Fate::Changed);
-        assert_eq!(of_all(&[label(Fate::Lost, [true, false]), label(Fate::Kept, [true; 2])]), Fate::Changed);
+        assert_eq!(head_fate(&[]), Fate::None);
+        assert_eq!(head_fate(std::slice::from_ref(&lost)), Fate::Lost);
+        assert_eq!(head_fate(std::slice::from_ref(&gained)), Fate::Gained);
+        assert_eq!(head_fate(std::slice::from_ref(&untold)), Fate::CouldNotTell);
+        assert_eq!(head_fate(&[label(Fate::Lost, [true, false]), gained]), Fate::Changed);
+        assert_eq!(head_fate(&[label(Fate::Lost, [true, false]), label(Fate::Kept, [true; 2])]), Fate::Changed);
         // One label is gone, and another is firm there that cannot be told to be new.
-        assert_eq!(of_all(&[lost, label(Fate::CouldNotTell, [false, true])]), Fate::Changed);
-        assert_eq!(of_all(&[kept, untold]), Fate::Kept);
+        assert_eq!(head_fate(&[lost, label(Fate::CouldNotTell, [false, true])]), Fate::Changed);
+        assert_eq!(head_fate(&[kept, untold]), Fate::Kept);
     }
 }

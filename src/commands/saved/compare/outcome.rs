@@ -337,7 +337,7 @@ pub enum FailOn {
 
 impl FailOn {
     /// Whether the finding is about labels of the first analysis, so that it is undecided if none of them could be tested.
-    pub fn is_of_lost(self) -> bool {
+    pub fn concerns_lost_labels(self) -> bool {
         matches!(self, Self::Lost | Self::NoLongerFirm)
     }
 

@@ -4,7 +4,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::of_standings;
+use super::label_fate;
 use super::outcome::Fate;
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::stats::block_test::{Estimate, Scale};
@@ -49,7 +49,7 @@ fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fa
             let [a, b] = [&sides[0][head], &sides[1][head]];
             if a.fires || b.fires {
                 let standings = [a, b].map(|side| Some(LabelStanding::of(side)));
-                found.push(of_standings(standings).unwrap_or(Fate::CouldNotTell));
+                found.push(label_fate(standings).unwrap_or(Fate::CouldNotTell));
             }
         }
     }

@@ -94,7 +94,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
-        not_shared: described::not_shared([&a.circumstances, &b.circumstances]),
+        not_shared: described::not_shared([&a.context, &b.context]),
         a: a.described(),
         b: b.described(),
     })
@@ -116,18 +116,18 @@ struct Labels {
 impl Labels {
     /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
-        let places: Vec<usize> = (0..a.circumstances.model.grid().count()).collect();
+        let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
         let mut found = Self { idle: idle.collect(), ..Self::default() };
-        let grid = a.circumstances.model.grid();
-        let have_like_counts = |label: &str| a.has_like_counts(b, label);
+        let grid = a.context.model.grid();
+        let have_like_counts = |label: &str| a.has_comparable_counts(b, label);
         // Rules name a number either as policies do or as the report does.
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
             .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
             .collect();
         // A score over a text that the model could not read says nothing about a label.
-        let are_read = a.findings.is_read && b.findings.is_read;
-        let policies = [a, b].map(|side| &side.circumstances.settings.policy);
+        let are_read = a.results.is_read && b.results.is_read;
+        let policies = [a, b].map(|side| &side.context.settings.policy);
         let [ours, theirs] = [a, b].map(Side::assessments);
         let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
@@ -206,13 +206,13 @@ impl Labels {
                 "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];
-        found.left_aside = reasons.into_iter().filter_map(aside).collect();
+        found.left_aside = reasons.into_iter().filter_map(not_compared).collect();
         found
     }
 }
 
 /// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
-fn aside((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
+fn not_compared((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
     (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
@@ -290,7 +290,7 @@ impl Reason {
 impl<'a> NumberPairs<'a> {
     /// Tests numbers that both analyses have and that depend on heads alone. Differences up to the tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
-        let grid = a.circumstances.model.grid();
+        let grid = a.context.model.grid();
         let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
         let mut leave = |number: &Number<'_>, reason: Reason| {
             let (count, of) = aside.entry(reason).or_default();

@@ -197,7 +197,7 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
                 columns,
                 metrics.iter().map(change).collect(),
             ),
-            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(aside).collect()),
+            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(not_compared).collect()),
             PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
         ],
         footer: "Layers and heads are counted from 0.",
@@ -231,6 +231,6 @@ fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<Str
     vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
 }
 
-fn aside(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {
+fn not_compared(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {
     vec![why.clone(), count.to_string(), of.join(", ")]
 }

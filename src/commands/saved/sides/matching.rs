@@ -82,14 +82,14 @@ impl HeadMatching {
     /// Fails if the sides have different models, or heads are not paired one to one.
     pub fn partners(&self, sides: [&Side; 2]) -> Result<Vec<usize>> {
         for (own, side) in [&self.a, &self.b].into_iter().zip(sides) {
-            let model = &side.circumstances.model;
+            let model = &side.context.model;
             ensure!(
                 own.weights_sha256 == model.weights_sha256,
                 anyhow!("heads of `{}` were matched, and `{}` is of other weights, `{}`", own.id, side.file, model.id)
                     .hint("match the heads of the two models in the order of the reports")
             );
         }
-        pairs(&self.heads, sides[0].circumstances.model.grid())
+        pairs(&self.heads, sides[0].context.model.grid())
             .ok_or_else(|| anyhow!("the heads are not matched one to one within the layers"))
     }
 }

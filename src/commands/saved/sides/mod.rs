@@ -43,8 +43,8 @@ pub struct Side {
     pub file: String,
     shard: Option<Shard>,
     /// Model, corpus, program and settings of the analysis.
-    pub circumstances: ReportContext,
-    pub findings: Results,
+    pub context: ReportContext,
+    pub results: Results,
 }
 
 enum SavedFile {
@@ -62,7 +62,7 @@ pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let [ours, theirs] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
     let sides = [Side::new(first, &paths[0], ours?, *threads)?, Side::new(second, &paths[1], theirs?, *threads)?];
     for side in &sides {
-        let measured = options.ensure_measured(&side.circumstances.settings.protocol.studies);
+        let measured = options.ensure_measured(&side.context.settings.protocol.studies);
         measured.cannot("label", &side.file)?;
     }
     let [a, b] = &sides;
@@ -72,12 +72,12 @@ pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
 
 /// Reads a report and others, all labelled by the policy of the first.
 /// Fails if a file is neither report nor partial, the first is a partial, or the models have different heads.
-pub fn read_by_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
+pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Side>> {
     let mut sides: Vec<Side> = Vec::new();
     for path in paths {
         let file = read_file(path)?;
         let policy = match sides.first() {
-            Some(first) => first.circumstances.settings.policy.clone(),
+            Some(first) => first.context.settings.policy.clone(),
             None => policy_of(&file).ok_or_else(|| {
                 anyhow!("`{}` is a partial, whose labels no policy has fixed", path.display())
                     .hint("make a report of it: `headscope merge PARTIAL -o REPORT.json`")
@@ -93,7 +93,7 @@ pub fn read_by_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result<Vec<Sid
 
 /// Fails if the models differ in layers or heads, since heads are compared by place.
 fn ensure_same_heads(a: &Side, b: &Side) -> Result<()> {
-    let [ours, theirs] = [a, b].map(|side| side.circumstances.model.grid());
+    let [ours, theirs] = [a, b].map(|side| side.context.model.grid());
     let words = |HeadGrid { layers, heads }| format!("{layers} layers of {heads} heads");
     ensure!(
         ours == theirs,
@@ -109,7 +109,7 @@ fn read_file(path: &Path) -> Result<SavedFile> {
         return Ok(SavedFile::Partial(shard, Box::new(observation)));
     }
     let text = json::read_text(path)?;
-    json::parse_as_far_as_it_goes(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
+    json::parse_lenient(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
 }
 
 fn policy_of(file: &SavedFile) -> Option<Policy> {
@@ -121,14 +121,14 @@ fn policy_of(file: &SavedFile) -> Option<Policy> {
 
 impl Side {
     fn new(file: SavedFile, path: &Path, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
-        let (shard, (mut circumstances, mut findings)) = match file {
+        let (shard, (mut context, mut results)) = match file {
             SavedFile::Report(report) => (None, report.into_parts()),
             SavedFile::Partial(shard, observation) => {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }
         };
-        circumstances.label_by(&mut findings, policy);
-        Ok(Self { file: path.display().to_string(), shard, circumstances, findings })
+        context.label_by(&mut results, policy);
+        Ok(Self { file: path.display().to_string(), shard, context, results })
     }
 
     /// Builds the side of a comparison from an analysis that was just run; `name` stands for its file.
@@ -138,40 +138,39 @@ impl Side {
 
     /// Whether the two corpora have a file in common.
     pub fn same_text(&self, other: &Self) -> bool {
-        let files = |side: &Self| -> Vec<String> {
-            side.circumstances.corpus.files.iter().map(|file| file.sha256.clone()).collect()
-        };
+        let files =
+            |side: &Self| -> Vec<String> { side.context.corpus.files.iter().map(|file| file.sha256.clone()).collect() };
         let ours = files(self);
         files(other).iter().any(|file| ours.contains(file))
     }
 
     pub fn same_weights(&self, other: &Self) -> bool {
-        self.circumstances.model.weights_sha256 == other.circumstances.model.weights_sha256
+        self.context.model.weights_sha256 == other.context.model.weights_sha256
     }
 
     /// Whether a label that depends on token counts can be compared: both analyses have one counts file, or corpora that differ
     /// by at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token
     /// counts.
-    pub fn has_like_counts(&self, other: &Self, label: &str) -> bool {
+    pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
-        let given = [self, other].map(|side| &side.circumstances.settings.protocol.counts);
-        let [a, b] = [self, other].map(|side| side.circumstances.corpus.tokens as f64);
+        let given = [self, other].map(|side| &side.context.settings.protocol.counts);
+        let [a, b] = [self, other].map(|side| side.context.corpus.tokens as f64);
         !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
     pub fn has_study_of(&self, label: &str) -> bool {
         let study = registry::study_of_label(label).map(|study| study.card().name);
-        study.is_none_or(|study| self.findings.studies().iter().any(|run| run.card().name == study))
+        study.is_none_or(|study| self.results.studies().iter().any(|run| run.card().name == study))
     }
 
     pub fn numbers(&self) -> Vec<Number<'_>> {
-        self.findings.numbers(&self.circumstances.settings.policy)
+        self.results.numbers(&self.context.settings.policy)
     }
 
     /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
-        let policy = &self.circumstances.settings.policy;
-        let both = self.findings.assessments(policy).into_iter().zip(self.findings.assessments_of_choices(policy));
+        let policy = &self.context.settings.policy;
+        let both = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
         both.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
@@ -189,7 +188,7 @@ impl Side {
     /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
     fn same_corpus(&self, other: &Self) -> bool {
         let corpus = |side: &Self| {
-            let ReportContext { corpus, settings, .. } = &side.circumstances;
+            let ReportContext { corpus, settings, .. } = &side.context;
             let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
             (files, settings.protocol.limit, settings.protocol.blocks)
         };
@@ -199,10 +198,10 @@ impl Side {
     /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
     pub fn other_corpus(&self, other: &Self) -> Option<String> {
         if ![self, other].iter().any(|side| side.is_of_corpus()) {
-            let task = |side: &Self| side.circumstances.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
+            let task = |side: &Self| side.context.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
             return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
         }
-        let [ours, theirs] = [self, other].map(|side| side.circumstances.corpus.sentences);
+        let [ours, theirs] = [self, other].map(|side| side.context.corpus.sentences);
         if ours != theirs {
             let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
             return Some(format!(
@@ -216,7 +215,7 @@ impl Side {
     }
 
     pub fn described(&self) -> Described {
-        let ReportContext { model, corpus, .. } = &self.circumstances;
+        let ReportContext { model, corpus, .. } = &self.context;
         Described {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),
@@ -227,11 +226,11 @@ impl Side {
     }
 
     fn is_of_corpus(&self) -> bool {
-        is_of_corpus(&self.circumstances.settings.protocol, &self.findings.sections)
+        is_of_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
     fn task_alone(&self) -> Option<&TaskInfo> {
-        self.circumstances.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
+        self.context.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
 
     /// Fails for an analysis of a task alone, whose heads were not labelled.
@@ -251,14 +250,14 @@ impl Side {
         if !self.is_of_corpus() {
             return None;
         }
-        let ReportContext { model, corpus, .. } = &self.circumstances;
+        let ReportContext { model, corpus, .. } = &self.context;
         let [piece, _] = model.text_units();
-        corpus.too_few_units(&self.findings.estimates.denominators, piece)
+        corpus.too_few_units(&self.results.estimates.denominators, piece)
     }
 
     /// Why the model could not read the corpus, with a remedy; `None` if it could.
     pub fn unread(&self) -> Option<String> {
-        let ReportContext { model, corpus, .. } = &self.circumstances;
+        let ReportContext { model, corpus, .. } = &self.context;
         let read = Some(corpus).filter(|_| self.is_of_corpus());
         read.and_then(|corpus| corpus.unread(model))
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
@@ -266,9 +265,9 @@ impl Side {
 
     /// The result on the task of the run, in a sentence; `None` without a task.
     pub fn on_task(&self) -> Option<String> {
-        let settings = &self.circumstances.settings;
+        let settings = &self.context.settings;
         settings.protocol.task.as_ref()?;
-        self.findings.sections.iter().find_map(|(_, section)| {
+        self.results.sections.iter().find_map(|(_, section)| {
             let view = section.view(Known::new(&settings.policy));
             view.in_brief.found.filter(|_| view.is_above_baseline.is_some())
         })
@@ -276,8 +275,8 @@ impl Side {
 
     /// Sections of the report for which no test is known, as (key, JSON).
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
-        let known = Known::new(&self.circumstances.settings.policy);
-        let sections = self.findings.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
+        let known = Known::new(&self.context.settings.policy);
+        let sections = self.results.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
         sections
             .flat_map(|(study, section)| study.entries(&**section))

@@ -34,8 +34,8 @@ impl LabelStanding {
         match assessment {
             Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
             Assessment { fires: true, .. } => Self::Firm,
-            Assessment { p_of_failing: None, .. } => Self::Untested,
-            Assessment { p_of_failing: Some(p), .. } if *p <= TAIL => Self::OutOfReach,
+            Assessment { p_below_threshold: None, .. } => Self::Untested,
+            Assessment { p_below_threshold: Some(p), .. } if *p <= TAIL => Self::OutOfReach,
             Assessment { .. } => Self::WithinReach,
         }
     }
@@ -99,10 +99,10 @@ impl Idleness {
 impl Side {
     /// Why the head with this index does nothing; `None` if it is at work.
     fn idleness(&self, place: usize) -> Option<Idleness> {
-        let model = &self.circumstances.model;
-        if self.findings.absent.contains(&place) {
+        let model = &self.context.model;
+        if self.results.absent.contains(&place) {
             Some(Idleness::Absent)
-        } else if self.findings.removed.contains(&place) {
+        } else if self.results.removed.contains(&place) {
             Some(Idleness::Removed)
         } else {
             model.constant_heads.contains(&model.grid().place(place)).then_some(Idleness::WritesConstant)
@@ -119,7 +119,7 @@ pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idle
 
 /// Heads that do nothing in exactly one analysis, by their place there. `partners`: index in `b` per head, `[layers * heads]`.
 pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
-    let grid = a.circumstances.model.grid();
+    let grid = a.context.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
         [Some(why), None] => Some(IdleHead { place: grid.place(place), side: "a", why }),
         [None, Some(why)] => Some(IdleHead { place: grid.place(partner), side: "b", why }),

@@ -85,7 +85,7 @@ pub(super) struct IndexedFile {
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
     families_before: u64,
-    kin: Vec<FamilyId>,
+    families: Vec<FamilyId>,
     pub pieces: Vec<Piece>,
 }
 
@@ -126,13 +126,13 @@ impl Segment {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.kin.len() as u64 == SEGMENT_SENTENCES
+        self.families.len() as u64 == SEGMENT_SENTENCES
     }
 
     /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families begun in it.
     pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
-            self.kin.push(match family {
+            self.families.push(match family {
                 SentenceFamily { number, is_first: false } => FamilyId::Of(*number),
                 SentenceFamily { number, .. } if *number == families_before => FamilyId::Next,
                 SentenceFamily { number, .. } => FamilyId::Begins(*number),
@@ -145,9 +145,9 @@ impl Segment {
 
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
         let (families_before, rest) = postcard::take_from_bytes(bytes).map_err(|_| damaged())?;
-        let (kin, rest) = sequence(rest, SEGMENT_SENTENCES)?;
+        let (families, rest) = sequence(rest, SEGMENT_SENTENCES)?;
         let (pieces, rest) = sequence(rest, files as u64 + 1)?;
-        let segment = Self { families_before, kin, pieces };
+        let segment = Self { families_before, families, pieces };
         ensure!(rest.is_empty() && segment.is_of(sentences, files), damaged());
         Ok(segment)
     }
@@ -158,9 +158,9 @@ impl Segment {
             counts.iter().all(|&count| count < COUNTABLE)
         };
         self.families_before < COUNTABLE
-            && self.kin.len() as u64 == sentences
+            && self.families.len() as u64 == sentences
             && self.pieces.iter().all(|piece| piece.file < files && countable(piece))
-            && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.kin.len() as u128
+            && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.families.len() as u128
     }
 
     pub(super) fn families(&self) -> Vec<SentenceFamily> {
@@ -174,7 +174,7 @@ impl Segment {
             next += u64::from(family.is_first);
             family
         };
-        self.kin.iter().map(family).collect()
+        self.families.iter().map(family).collect()
     }
 }
 
@@ -282,7 +282,7 @@ impl Index {
         let length = Some(u64::from_le_bytes(length)).filter(|length| *length <= LONGEST_CONTENTS);
         let start = length.and_then(|length| end.checked_sub(length + DIGEST_BYTES as u64)).ok_or_else(damaged)?;
         let records = start.checked_sub(beginning.len() as u64).ok_or_else(damaged)?;
-        let contents: Vec<u8> = stretch(&mut file, start, end)?;
+        let contents: Vec<u8> = read_range(&mut file, start, end)?;
         let contents = unsealed(&contents)?;
         let (program, rest) = postcard::take_from_bytes::<String>(contents).map_err(|_| damaged())?;
         let this = env!("CARGO_PKG_VERSION");
@@ -313,7 +313,7 @@ impl Index {
         let read = || -> Result<Segment> {
             let at = usize::try_from(number)?;
             let (start, end) = (self.bounds[at], self.bounds[at + 1]);
-            let record = stretch(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
+            let record = read_range(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
             // The last segment may be shorter.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
             Segment::read(unsealed(&record)?, sentences, self.files.len())
@@ -357,7 +357,7 @@ const SAME: &str =
     "name the same files, with the same --format, to `headscope index` and here, or make the index again";
 
 /// Reads the bytes of a file from `start` to `end`.
-fn stretch(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
+fn read_range(file: &mut File, start: u64, end: u64) -> Result<Vec<u8>> {
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = vec![0; usize::try_from(end - start)?];
     file.read_exact(&mut bytes).map_err(|_| damaged())?;

@@ -10,7 +10,7 @@ fn families_are_told_again() {
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
     assert_eq!(segment.add(piece(5), &families, 5), 9);
-    assert_eq!(segment.kin, [Next, Next, Of(2), Begins(1 << 60), Next]);
+    assert_eq!(segment.families, [Next, Next, Of(2), Begins(1 << 60), Next]);
     assert_eq!(segment.families(), families);
 }
 

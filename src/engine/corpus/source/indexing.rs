@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::scope::Ahead;
+use super::scope::ReadAhead;
 use super::{Corpus, FileIdentity};
 use crate::corpus::files::input::Input;
 use crate::corpus::index::{IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
@@ -37,8 +37,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
         Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
-    let marks = Ahead::of(corpus.files.as_slice(), false).marks;
-    corpus.scope = corpus.scope.whole(marks.unit());
+    let marks = ReadAhead::of(corpus.files.as_slice(), false).marks;
+    corpus.scope = corpus.scope.with_all_sentences(marks.unit());
     let mut records = Records::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
     while corpus.advance()? {

@@ -26,7 +26,7 @@ pub(super) mod links;
 pub(super) mod scope;
 mod selected;
 
-use links::{LinkOptions, LinksBeside};
+use links::{LinkOptions, OutsideLinks};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -51,7 +51,7 @@ pub struct Corpus {
     met_documents: u64,
     /// Number of sentences parsed so far, skipped ones included.
     met_sentences: u64,
-    links: LinksBeside,
+    links: OutsideLinks,
     begins_file: bool,
     scope: scope::Scope,
     /// Number of sentences still to read from the open file.
@@ -96,7 +96,7 @@ impl Corpus {
         let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
         corpus.context.links_from.clone_from(&links.from);
         corpus.context.links = LinkTypes::new(links.types.clone());
-        corpus.links = LinksBeside::new(links, requested.len());
+        corpus.links = OutsideLinks::new(links, requested.len());
         (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));
         corpus.indexed(index)
     }
@@ -117,7 +117,7 @@ impl Corpus {
         if let Some(index) = index {
             index.ensure_of(self.files.as_slice()).class(Class::Input)?;
             if !self.scope.is_limited() {
-                self.scope = self.scope.whole(index.marks.unit());
+                self.scope = self.scope.with_all_sentences(index.marks.unit());
                 self.index = (self.unit() == index.marks.unit()).then(|| Arc::clone(index));
             }
         }
@@ -144,7 +144,7 @@ impl Corpus {
     }
 
     /// Reads only segments whose range of sentence numbers is `wanted`; without an index, reads everything.
-    pub fn only(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
+    pub fn with_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         let of_documents = self.unit() == Unit::Documents;
         if let Some(index) = &self.index {
             let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
@@ -189,7 +189,7 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads on to the end of the corpus, so that the hashes cover all of it, and returns the identity. After [`Corpus::only`]
+    /// Reads on to the end of the corpus, so that the hashes cover all of it, and returns the identity. After [`Corpus::with_segments`]
     /// with an index, it reads only the remaining selected segments, and the index gives the identity.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {

@@ -98,7 +98,7 @@ impl Scope {
     }
 
     /// Scope of the complete corpus; its sampling unit is `own` unless the run asks for another.
-    pub(super) fn whole(&self, own: Unit) -> Self {
+    pub(super) fn with_all_sentences(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
         Self { decided: Some(Arc::new(Decided { unit, part: ReadPart::All })), ..self.clone() }
     }
@@ -115,7 +115,8 @@ impl Scope {
     /// Decides the sampling unit and the part to read by reading the files ahead. If a file can be read only once, no marks are
     /// found, and a limit takes the first sentences. A broken file counts up to its error, which the reader reports later.
     pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
-        let ahead = if self.asks_for_sentences() { Ahead::default() } else { Ahead::of(files, self.is_limited()) };
+        let ahead =
+            if self.asks_for_sentences() { ReadAhead::default() } else { ReadAhead::of(files, self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
             None => ReadPart::All,
@@ -127,12 +128,12 @@ impl Scope {
 }
 
 #[derive(Default)]
-pub(super) struct Ahead {
+pub(super) struct ReadAhead {
     pub marks: UnitMarks,
     documents: Vec<u64>,
 }
 
-impl Ahead {
+impl ReadAhead {
     /// Reads the files ahead until the sampling unit is decided. With `to_the_end` it reads on, unless families are the unit.
     /// Reads nothing if a file can be read only once.
     pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
@@ -183,7 +184,7 @@ fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     }
     let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
     again?;
-    Some(even(files.len(), limit, |file, most| {
+    Some(equal_shares(files.len(), limit, |file, most| {
         let again = files[file].again().expect("a file that can be read again");
         let mut ahead = Corpus::of(String::new(), vec![again], 0);
         (0..most).take_while(|_| matches!(ahead.parsed(), Ok(Some(_)))).count() as u64
@@ -192,7 +193,7 @@ fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
 
 /// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all it has;
 /// `count(file, most)` counts them up to `most`. The remainder goes to the first of the other files.
-fn even(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
+fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
     let mut shares = vec![0; files];
     let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());
     loop {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     fn even_shares(sizes: &[u64], limit: u64) -> Vec<u64> {
-        even(sizes.len(), limit, |file, most| sizes[file].min(most))
+        equal_shares(sizes.len(), limit, |file, most| sizes[file].min(most))
     }
 
     #[test]

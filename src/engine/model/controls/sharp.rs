@@ -17,8 +17,8 @@ const TOLERANCE: f64 = 0.005;
 /// Largest number of bisection steps for the logarithm of a layer's factor. Further steps fall below the resolution of float32.
 const MOST_STEPS: usize = 40;
 
-/// Bound of the factor of queries and keys, which is searched from `1 / FARTHEST` to `FARTHEST`. Scores scale with its square.
-const FARTHEST: f64 = 4096.0;
+/// Bound of the factor of queries and keys, which is searched from `1 / MAX_FACTOR` to `MAX_FACTOR`. Scores scale with its square.
+const MAX_FACTOR: f64 = 4096.0;
 
 /// Sequences over which the attention of trained and untrained layers is compared, and the queries that count.
 pub struct SharpnessSample<'a> {
@@ -69,7 +69,7 @@ struct DistanceSum {
 impl DistanceSum {
     fn add(&mut self, attention: AttentionView<'_>, queries: &[usize], visibility: Visibility) {
         for &query in queries {
-            self.sum += from_even(attention.row(query), visibility, query);
+            self.sum += distance_from_uniform(attention.row(query), visibility, query);
         }
         self.rows += queries.len();
     }
@@ -96,7 +96,7 @@ impl Visitor for DistanceSums<'_> {
 }
 
 /// Computes the squared Hellinger distance of an attention row from uniform attention over the visible keys: `1 - sum √(a / n)`.
-fn from_even(row: &[f32], visibility: Visibility, query: usize) -> f64 {
+fn distance_from_uniform(row: &[f32], visibility: Visibility, query: usize) -> f64 {
     let keys = visibility.keys(query, row.len());
     let even = 1.0 / keys.len() as f64;
     1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * even).sqrt()).sum::<f64>()
@@ -150,7 +150,7 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     let (visibility, mut sum) = (config.visibility.of_layer(number), DistanceSum::default());
     for head in 0..config.num_attention_heads {
         for (span, rows) in sample.batch.spans().zip(sample.rows) {
-            sum.add(layer.between(head, &span, [&queries_keys; 2], &mut scratch), rows, visibility);
+            sum.add(layer.attention(head, &span, [&queries_keys; 2], &mut scratch), rows, visibility);
         }
     }
     sum.mean()
@@ -159,7 +159,7 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
 /// Finds the factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `wanted`. Bisects its logarithm.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
 fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
-    let (mut low, mut high, mut factor) = (1.0 / FARTHEST, FARTHEST, 1.0_f64);
+    let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);
     for _ in 0..MOST_STEPS {
         let found = distance(factor as f32);
         if (found - wanted).abs() <= TOLERANCE * wanted {
@@ -178,9 +178,9 @@ mod tests {
     #[test]
     fn a_row_by_hand() {
         // 1 - (√.18 + √.32) of (.36, .64) over two keys; the third is not seen.
-        let found = from_even(&[0.36, 0.64, 0.0], Visibility::CAUSAL, 1);
+        let found = distance_from_uniform(&[0.36, 0.64, 0.0], Visibility::CAUSAL, 1);
         assert!((found - (1.0 - 0.18_f64.sqrt() - 0.32_f64.sqrt())).abs() < 1e-7, "{found}");
-        assert!(from_even(&[0.25; 4], Visibility::default(), 2).abs() < 1e-12);
+        assert!(distance_from_uniform(&[0.25; 4], Visibility::default(), 2).abs() < 1e-12);
     }
 
     #[test]
@@ -189,6 +189,6 @@ mod tests {
         let found = factor_reaching(0.3, |factor| 1.0 - 0.7_f64.powf(f64::from(factor) / 2.0));
         assert!((found - 2.0).abs() < 0.02, "{found}");
         // What no factor reaches has the nearest one.
-        assert!(f64::from(factor_reaching(0.9, |factor| 0.5 * f64::from(factor.min(1.0)))) > FARTHEST / 2.0);
+        assert!(f64::from(factor_reaching(0.9, |factor| 0.5 * f64::from(factor.min(1.0)))) > MAX_FACTOR / 2.0);
     }
 }

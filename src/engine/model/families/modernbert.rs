@@ -109,7 +109,7 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     // `ModernBertPreTrainedModel`).
     let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     names.fresh = FreshWeights {
-        distribution: Distribution::CutNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
+        distribution: Distribution::TruncatedNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };

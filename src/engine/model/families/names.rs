@@ -94,7 +94,7 @@ pub enum Distribution {
     /// Normal; the scale is the standard deviation.
     Normal,
     /// Normal, truncated at this number of standard deviations from 0; the scale is the standard deviation.
-    CutNormal(f64),
+    TruncatedNormal(f64),
     /// Uniform from the negative of the scale to the scale.
     Uniform,
 }

@@ -108,7 +108,7 @@ fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
 /// Fetches the weight files `parts`, at most `most` bytes together. Fails if one is missing; `known` says why it is expected.
 fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &FileStore<'_>) -> Result<Vec<ModelFile>> {
     if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
-        let words = format!("{}, but {known}: the model is not whole", place.lacks(part));
+        let words = format!("{}, but {known}: the model is not whole", place.describe_missing(part));
         return Err(place.missing(part, words));
     }
     let mut left = most;

@@ -41,7 +41,7 @@ impl Place<'_> {
     }
 
     /// Returns a clause that says that the file `name` is missing, or is no regular file.
-    pub(super) fn lacks(&self, name: &str) -> String {
+    pub(super) fn describe_missing(&self, name: &str) -> String {
         match self {
             Self::Folder(path) => {
                 let path = path.join(name);
@@ -61,7 +61,7 @@ impl Place<'_> {
     /// Returns the error that the file `name` is not among the files `there`. It names a usable file, and how to make `name` from
     /// it.
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
-        let lacks = self.lacks(name);
+        let lacks = self.describe_missing(name);
         let instead = if name == TOKENIZER {
             other_tokenizer(there)
         } else {
@@ -89,7 +89,7 @@ impl Place<'_> {
     }
 
     /// Finds a weight file in an unreadable format for which `matters` returns true, and how to make it readable.
-    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Instead> {
+    fn other_weights(&self, names: &BTreeSet<String>, matters: impl Fn(WeightsFormat) -> bool) -> Option<Alternative> {
         let others = names.iter().filter_map(|name| Some((WeightsFormat::of(name)?, name)));
         let (form, name) = others.filter(|(form, _)| matters(*form)).min_by_key(|(form, _)| *form)?;
         let (what, after, way_out) = form.way_out(name, self);
@@ -129,7 +129,7 @@ fn listed(names: &BTreeSet<String>) -> String {
 }
 
 /// Finds one file of a BPE tokenizer that lacks the other, with the hint to add that.
-fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
+fn other_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
     let found = format!("{there} is there, which is half a tokenizer");
@@ -137,7 +137,7 @@ fn other_tokenizer(names: &BTreeSet<String>) -> Option<Instead> {
 }
 
 /// (clause about a file that exists in place of a missing one, separator before the hint, hint how to use it).
-type Instead = (String, &'static str, String);
+type Alternative = (String, &'static str, String);
 
 /// Formats and file names of weights that are not read here. Variants with the clearest remedy come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -139,7 +139,7 @@ impl Gates {
     }
 
     /// Whether attention rows of any sequence are patched, so that the interventions refer to sequences by index.
-    pub fn name_sequences(&self) -> bool {
+    pub fn has_patched_rows(&self) -> bool {
         !self.rows.is_empty()
     }
 

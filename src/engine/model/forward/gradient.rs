@@ -10,7 +10,7 @@ use super::held::Writes;
 use super::kernels::backward::shares;
 use super::rows::Rows;
 use super::scratch::{AttentionScratch, Scratch};
-use super::visitor::{Needs, Visitor, Written};
+use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::cost::Cost;
 
 /// The loss of one sequence, and its derivative with respect to the `keep` of each attention head's gate.
@@ -154,8 +154,8 @@ impl Visitor for Tape {
         states.iter().for_each(|row| self.states[layer].extend_from_slice(row));
     }
 
-    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
-        if part != Written::Contexts {
+    fn block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
+        if part != BlockOutput::Contexts {
             self.layers.keep(layer, part, values);
         }
     }

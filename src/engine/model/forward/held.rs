@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::visitor::{Needs, Visitor, Written};
+use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::Config;
 
 /// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that showed them can take
@@ -28,17 +28,17 @@ pub struct Writes(Vec<LayerWrites>);
 
 impl Writes {
     /// Keeps the output `part` of a layer; overwrites an earlier output of that part.
-    pub(super) fn keep(&mut self, layer: usize, part: Written, values: &[f32]) {
+    pub(super) fn keep(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.0.len() <= layer {
             self.0.resize_with(layer + 1, LayerWrites::default);
         }
         let LayerWrites { projected, contexts, attention, wide, feed_forward } = &mut self.0[layer];
         let kept = match part {
-            Written::Projected => projected,
-            Written::Contexts => contexts,
-            Written::Attention => attention,
-            Written::Wide => wide,
-            Written::FeedForward => feed_forward,
+            BlockOutput::Projected => projected,
+            BlockOutput::Contexts => contexts,
+            BlockOutput::Attention => attention,
+            BlockOutput::Wide => wide,
+            BlockOutput::FeedForward => feed_forward,
         };
         kept.clear();
         kept.extend_from_slice(values);
@@ -68,8 +68,8 @@ impl Visitor for Writes {
         Needs { writes: true, ..Needs::default() }
     }
 
-    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
-        if !matches!(part, Written::Projected | Written::Wide) {
+    fn block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
+        if !matches!(part, BlockOutput::Projected | BlockOutput::Wide) {
             self.keep(layer, part, values);
         }
     }

@@ -28,7 +28,7 @@ use gates::Gates;
 use gradient::Differentiable;
 use held::Writes;
 pub use scratch::{AttentionScratch, Scratch};
-use visitor::{Needs, Visitor, Written};
+use visitor::{BlockOutput, Needs, Visitor};
 
 /// The point from which a forward pass runs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,7 +160,7 @@ pub trait LayerAttention {
 
     /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
     /// `[source of queries, source of keys]`, which may come from different inputs.
-    fn between<'b>(
+    fn attention<'b>(
         &self,
         head: usize,
         span: &Range<usize>,
@@ -215,9 +215,9 @@ impl Pass<'_> {
     }
 
     /// Shows the visitor a part of a layer's output, if needed.
-    pub fn show_written(&mut self, layer: usize, part: Written, values: &[f32]) {
+    pub fn show_block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.needs.writes {
-            self.visitor.written(layer, part, values);
+            self.visitor.block_output(layer, part, values);
         }
     }
 

@@ -22,8 +22,8 @@ pub struct Scratch {
     /// `[n, head_dim]`: a head's values, without their bias, times the Gram matrix of the output projection; `[n]`: their norms.
     pub(super) values: [Vec<f32>; 2],
     /// `[n, head_dim]`: a head's contexts without the value bias.
-    pub(super) bare: Vec<f32>,
-    /// `[n, head_dim]`: `bare` times the Gram matrix of the output projection.
+    pub(super) unbiased_context: Vec<f32>,
+    /// `[n, head_dim]`: `unbiased_context` times the Gram matrix of the output projection.
     pub(super) products: Vec<f32>,
     /// `[tokens]`: the norms of the residual stream below the layer.
     pub(super) input_norms: Vec<f32>,

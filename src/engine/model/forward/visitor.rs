@@ -193,7 +193,7 @@ pub struct FinalNorm<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum BlockOutput {
     /// Queries, keys and values as projected, without their biases; the packed encoder alone shows them.
     Projected,
     /// The contexts of all heads, after their gates.
@@ -243,7 +243,7 @@ pub trait Visitor {
 
     /// Receives an output of a layer over all sequences, `[tokens, width]`. After the heads of the last layer, it has only the
     /// positions at which last states are needed: all, the predicted ones, or none (no call).
-    fn written(&mut self, _layer: usize, _part: Written, _values: &[f32]) {}
+    fn block_output(&mut self, _layer: usize, _part: BlockOutput, _values: &[f32]) {}
 
     /// Ends a sequence; called after everything that was needed of it.
     fn end(&mut self, _sequence: usize) {}

@@ -98,7 +98,7 @@ impl Visibility {
     }
 
     /// Returns the intersection of two visibilities: a key is visible if it is in both.
-    pub fn and(self, other: Self) -> Self {
+    pub fn intersection(self, other: Self) -> Self {
         let nearer = |a: Option<usize>, b: Option<usize>| a.into_iter().chain(b).min();
         Self { before: nearer(self.before, other.before), after: nearer(self.after, other.after) }
     }
@@ -175,17 +175,17 @@ impl LayerClasses {
 
     /// The index of a layer's class in [`LayerClasses::kinds`].
     #[inline]
-    pub fn of(&self, layer: usize) -> usize {
+    pub fn class_of(&self, layer: usize) -> usize {
         self.of_layers.get(layer).copied().unwrap_or(0)
     }
 
     #[inline]
     pub fn of_layer(&self, layer: usize) -> Visibility {
-        self.kinds[self.of(layer)]
+        self.kinds[self.class_of(layer)]
     }
 
     pub fn in_all_layers(&self) -> Visibility {
-        self.kinds.iter().fold(Visibility::ALL, |all, kind| all.and(*kind))
+        self.kinds.iter().fold(Visibility::ALL, |all, kind| all.intersection(*kind))
     }
 
     /// Whether no query of any layer sees a key after it: the model is a decoder.
@@ -198,7 +198,7 @@ impl LayerClasses {
     }
 
     /// Whether the classes fit a model with this number of layers.
-    pub fn fit(&self, layers: usize) -> bool {
+    pub fn fits(&self, layers: usize) -> bool {
         self.of_layers.is_empty() || self.of_layers.len() == layers
     }
 }
@@ -249,7 +249,7 @@ mod tests {
         let causal = Visibility::CAUSAL;
         assert_eq!([0, 5].map(|query| Visibility::causal_window(3).keys(query, 10)), [0..1, 3..6]);
         assert_eq!([0, 5].map(|query| causal.count(query, 10)), [1, 6]);
-        assert_eq!(causal.and(window), Visibility { before: Some(2), after: Some(0) });
+        assert_eq!(causal.intersection(window), Visibility { before: Some(2), after: Some(0) });
         assert_eq!(Visibility::ALL.keys(3, 10), 0..10);
         let words = [Visibility::ALL, window, causal].map(Visibility::words);
         let expected = ["tokens at most 2 away", "itself, every token before it and none after it"];
@@ -260,9 +260,12 @@ mod tests {
     fn layers_of_a_class_are_together() {
         let (all, window) = (Visibility::ALL, Visibility::window(64));
         let classes = LayerClasses::new(&[all, window, window, all]);
-        assert_eq!((classes.kinds(), [0, 1, 2, 3].map(|layer| classes.of(layer))), (&[all, window][..], [0, 1, 1, 0]));
+        assert_eq!(
+            (classes.kinds(), [0, 1, 2, 3].map(|layer| classes.class_of(layer))),
+            (&[all, window][..], [0, 1, 1, 0])
+        );
         assert_eq!((classes.in_all_layers(), classes.of_layer(2), classes.are_whole()), (window, window, false));
-        assert!(classes.fit(4) && !classes.fit(3) && LayerClasses::new(&[window; 3]).fit(5));
+        assert!(classes.fits(4) && !classes.fits(3) && LayerClasses::new(&[window; 3]).fits(5));
         let json = serde_json::to_string(&classes).unwrap();
         let expected =
             concat!(r#"[{"layers":[0,3],"before":null,"after":null},"#, r#"{"layers":[1,2],"before":64,"after":64}]"#);

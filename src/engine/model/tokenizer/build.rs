@@ -40,7 +40,7 @@ fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
 ///
 /// For a class that cuts words as BERT's does, switches in `tokenizer_config.json` and the class's defaults override the file, as
 /// in transformers. A class with special tokens around a text adds them if the file has none, as in transformers 5.
-pub(super) fn whole(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
+pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let at = path.display();
     let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();

@@ -13,7 +13,7 @@ pub(super) struct Entries {
     pub whole: Vec<VocabularyEntry>,
     /// Scripts of all entries, including pieces.
     pub scripts: Scripts,
-    /// All entries with their ids, including pieces; empty if there are more than [`FEW`].
+    /// All entries with their ids, including pieces; empty if there are more than [`SMALL_VOCABULARY`].
     pub few: Vec<(u32, String)>,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct VocabularyEntry {
 
 /// Largest number of entries that are examined, spread evenly over the vocabulary. A share of nine in ten then has a standard
 /// error of half a per cent, and reading takes some 20 ms.
-const MOST: usize = 1 << 12;
+const MAX_SAMPLED_IDS: usize = 1 << 12;
 
 /// Largest number of entries of a small vocabulary, in which each token is a separate class: residues, or 3-mers of four letters.
-const FEW: usize = 100;
+const SMALL_VOCABULARY: usize = 100;
 
 /// Smallest share of entries with one length at which a vocabulary counts as one of letters or k-mers, as in [`super::residues`].
-const OF_ONE_LENGTH: f64 = 0.9;
+const MIN_SHARE_OF_ONE_LENGTH: f64 = 0.9;
 
 impl Entries {
     /// Reads the entries of a vocabulary, ascending by id, or a sample of a large one. `unknown` is the id of the unknown token.
@@ -43,13 +43,14 @@ impl Entries {
         let mut all: Vec<(u32, String)> =
             tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).collect();
         all.sort_unstable();
-        let step = all.len().div_ceil(MOST).max(1);
+        let step = all.len().div_ceil(MAX_SAMPLED_IDS).max(1);
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
         let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
         let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token)));
-        let mut few: Vec<(u32, String)> = all.iter().filter(|entry| is_text(entry)).take(FEW + 1).cloned().collect();
-        if few.len() > FEW {
+        let mut few: Vec<(u32, String)> =
+            all.iter().filter(|entry| is_text(entry)).take(SMALL_VOCABULARY + 1).cloned().collect();
+        if few.len() > SMALL_VOCABULARY {
             few.clear();
         }
         Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
@@ -62,7 +63,7 @@ impl Entries {
             *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1;
         }
         let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
-        (entries as f64 >= OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
+        (entries as f64 >= MIN_SHARE_OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
     }
 
     /// Maps the text of each entry, without leading spaces, to its id.

@@ -104,7 +104,7 @@ impl ModelTokenizer {
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
                 (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
-                _ => build::whole(file, &settings)?,
+                _ => build::read_tokenizer_json(file, &settings)?,
             };
             text.with_padding(None);
             text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
@@ -292,7 +292,7 @@ impl ModelTokenizer {
 
     /// Returns the end of a prefix of `text` that certainly has `tokens` tokens, found without encoding; `None` if none is known.
     /// In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has a token at least.
-    pub fn enough(&self, text: &str, tokens: usize) -> Option<usize> {
+    pub fn prefix_with_tokens(&self, text: &str, tokens: usize) -> Option<usize> {
         let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
         let last = parts.filter(sure).nth(tokens.checked_sub(1)?)?;

@@ -89,7 +89,7 @@ impl From<Parting> for String {
 
 impl Parting {
     /// Appends a sequence of letters to `parted`, split for a tokenizer; a space follows each part, except with `Letters`.
-    fn part(self, letters: &str, parted: &mut String) {
+    fn split_into(self, letters: &str, parted: &mut String) {
         let (length, stride) = match self {
             Self::Letters => return parted.push_str(letters),
             Self::Spaced => (1, 1),
@@ -150,7 +150,7 @@ fn kmers(entries: &[&str]) -> Option<usize> {
 impl ModelTokenizer {
     /// Prepares a text for the tokenizer: splits sequences of residues, and leaves any other text unchanged.
     /// A word that is already an entry of the vocabulary stays, so a text that is already split does not change.
-    pub fn parted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn split_residues<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let Some(parting) = self.parting.filter(|parting| *parting != Parting::Letters) else { return text.into() };
         if self.looks_up_words {
             return text.into();
@@ -163,7 +163,7 @@ impl ModelTokenizer {
                 parted.push_str(part);
                 parted.push(' ');
             } else {
-                parting.part(part, &mut parted);
+                parting.split_into(part, &mut parted);
             }
         }
         parted.truncate(parted.trim_end().len());
@@ -177,7 +177,7 @@ mod tests {
 
     fn parted(parting: &str, letters: &str) -> String {
         let mut parted = String::new();
-        parting.parse::<Parting>().unwrap().part(letters, &mut parted);
+        parting.parse::<Parting>().unwrap().split_into(letters, &mut parted);
         parted
     }
 

@@ -31,7 +31,7 @@ impl Checkpoint {
     /// belongs to the encoder if it shares its prefix and the first part of its name (`embeddings.`, `encoder.`) with a tensor
     /// that was read.
     /// Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` list it as needless.
-    pub fn left(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
+    pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
         let places: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.place(name)).collect();
@@ -62,7 +62,7 @@ impl Checkpoint {
         }
         strangers.sort_unstable();
         if let Some(first) = strangers.first() {
-            return Err(self.stranger(first, strangers.len() - 1, architecture));
+            return Err(self.unread_tensor_error(first, strangers.len() - 1, architecture));
         }
         Ok(left.into_iter().map(|(name, tensors)| LeftTensors { name, tensors }).collect())
     }
@@ -75,7 +75,7 @@ impl Checkpoint {
     }
 
     /// Returns the error about an unread tensor of the encoder; `others` is the number of further ones.
-    fn stranger(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
+    fn unread_tensor_error(&self, name: &str, others: usize, architecture: &Architecture) -> anyhow::Error {
         let (file, _) = &self.tensors[name];
         let path = self.files[*file].path().display();
         let more = if others > 0 { format!(", and {} more", counted(others, "tensor")) } else { String::new() };

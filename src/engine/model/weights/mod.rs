@@ -30,7 +30,7 @@ pub struct Checkpoint {
     /// Each tensor by its name, with the number of its file.
     tensors: HashMap<String, (usize, StoredTensor)>,
     /// Names of tensors in the files, by their names here, for tensors whose prefix is removed here.
-    spelled: HashMap<String, String>,
+    name_in_file: HashMap<String, String>,
     /// Architecture family, whose prefixes tensor names may have.
     family: Family,
     /// Number of values that all tensors have beyond those stored in the files.
@@ -104,8 +104,9 @@ impl Checkpoint {
     }
 
     fn opened(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
-        let (tensors, spelled, read) = (HashMap::new(), HashMap::new(), Mutex::default());
-        let mut checkpoint = Self { files: Vec::new(), tensors, spelled, family, expanded: 0, read, adapter: None };
+        let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
+        let mut checkpoint =
+            Self { files: Vec::new(), tensors, name_in_file, family, expanded: 0, read, adapter: None };
         for file in files {
             let path = file.path().to_owned();
             checkpoint.add(file, of_adapter).cannot("read weights from", path.display())?;
@@ -132,8 +133,9 @@ impl Checkpoint {
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
-            let spelled = self.tensors.keys().map(|name| (bare(name), self.spelled.get(name).unwrap_or(name).clone()));
-            self.spelled = spelled.collect();
+            let name_in_file =
+                self.tensors.keys().map(|name| (bare(name), self.name_in_file.get(name).unwrap_or(name).clone()));
+            self.name_in_file = name_in_file.collect();
             self.tensors = self.tensors.into_iter().map(|(name, stored)| (bare(&name), stored)).collect();
         }
         self
@@ -141,18 +143,18 @@ impl Checkpoint {
 
     fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
         let tensors = if is_pickle(file.path()) { torch::tensors(&file)? } else { safetensors::tensors(&file)? };
-        for (spelled, stored) in tensors {
-            if let Some(foreign) = foreign::of(&spelled).filter(|_| !of_adapter) {
-                let error = anyhow!("its tensor `{}` is part of {}", spelled.escape_debug(), foreign.what);
+        for (name_in_file, stored) in tensors {
+            if let Some(foreign) = foreign::of(&name_in_file).filter(|_| !of_adapter) {
+                let error = anyhow!("its tensor `{}` is part of {}", name_in_file.escape_debug(), foreign.what);
                 return Err(error.hint(foreign.way_out));
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.
             let mut wrappers = self.family.wrappers.iter().chain([&"module."]);
-            let bare = wrappers.find_map(|wrapper| spelled.strip_prefix(wrapper));
-            let name = without_wrappers(bare.unwrap_or(&spelled));
-            if name != spelled {
-                self.spelled.insert(name.clone(), spelled);
+            let bare = wrappers.find_map(|wrapper| name_in_file.strip_prefix(wrapper));
+            let name = without_wrappers(bare.unwrap_or(&name_in_file));
+            if name != name_in_file {
+                self.name_in_file.insert(name.clone(), name_in_file);
             }
             if let Some((other, _)) = self.tensors.insert(name.clone(), (self.files.len(), stored)) {
                 let other = self.files.get(other).unwrap_or(&file).path().display();
@@ -199,9 +201,9 @@ impl Checkpoint {
     }
 
     /// Returns (number of the file that a tensor is in, its name there).
-    fn spelled(&self, name: &str) -> Option<(usize, String)> {
+    fn name_in_file(&self, name: &str) -> Option<(usize, String)> {
         let (found, (file, _)) = self.found(name)?;
-        Some((*file, self.spelled.get(&found).cloned().unwrap_or(found)))
+        Some((*file, self.name_in_file.get(&found).cloned().unwrap_or(found)))
     }
 
     /// Lists the tensor names that are most similar to `name`, in words.

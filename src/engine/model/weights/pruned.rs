@@ -108,8 +108,8 @@ impl PrunedWeights {
             };
             let weight = checkpoint.tensor(&name("weight"), &layout.shape())?;
             let mut put = |part: &str, change| {
-                let (file, spelled) = checkpoint.spelled(&name(part)).expect("it was read");
-                changes[file].insert(spelled, change);
+                let (file, name_in_file) = checkpoint.name_in_file(&name(part)).expect("it was read");
+                changes[file].insert(name_in_file, change);
             };
             if heads.values().any(|constant| constant.is_some()) {
                 ensure!(

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::DType;
 
-use super::pickle::{PickledTensor, Unusual};
+use super::pickle::{NotAStateDict, PickledTensor};
 use super::{StoredTensor, pickle, zip};
 use crate::model::files::ModelFile;
 use crate::system::errors::Facts;
@@ -23,7 +23,7 @@ const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that 
 /// Adds to an error the hint how to convert the file to one that can be read.
 fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
-    if let Some(Unusual::Name(name)) = problem.downcast_ref()
+    if let Some(NotAStateDict::Name(name)) = problem.downcast_ref()
         && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
     {
         return problem.hint_after(". ", FAIRSEQ);
@@ -31,7 +31,7 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let path = path.display().to_string();
     let load =
         |safely: &str, part: &str| format!("torch.load({path:?}, map_location=\"cpu\", weights_only={safely}){part}");
-    let (trust, lines) = match problem.downcast_ref::<Unusual>() {
+    let (trust, lines) = match problem.downcast_ref::<NotAStateDict>() {
         // PyTorch's weights-only reader refuses these files, and its full reader executes them. So no message recommends the full
         // reader for a file that names anything but a module.
         Some(unusual) if unusual.needs_all_of_pickle() => (
@@ -44,7 +44,7 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
             ],
         ),
         unusual => {
-            let keys = if let Some(Unusual::Nested(keys)) = unusual { keys.as_slice() } else { &[] };
+            let keys = if let Some(NotAStateDict::Nested(keys)) = unusual { keys.as_slice() } else { &[] };
             let part = keys.iter().map(|key| format!("[{key:?}]")).collect::<Vec<_>>().concat();
             ("you trust it", vec![format!("torch.save({}, {path:?})", load("True", &part))])
         }
@@ -66,7 +66,7 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
 fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let is_zip = has_at(file, &zip::MAGIC, 0)?;
     if !is_zip && has_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
-        bail!(Unusual::Tar);
+        bail!(NotAStateDict::Tar);
     }
     if has_at(file, pickle::LEGACY_MAGIC, 0)? {
         return legacy(file);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_checkpoint_of_fairseq_is_converted_and_never_executed() {
         let way_out = |name: &str| {
-            let problem = anyhow::Error::new(Unusual::Name(name.to_owned()));
+            let problem = anyhow::Error::new(NotAStateDict::Name(name.to_owned()));
             format!("{:#}", with_way_out(problem, Path::new("pytorch_model.bin")))
         };
         for name in ["argparse.Namespace", "omegaconf.dictconfig.DictConfig"] {

@@ -39,7 +39,7 @@ impl<T> ByClass<T> {
     }
 
     pub fn of_layer(&self, layer: usize) -> &T {
-        &self.each[self.classes.of(layer)]
+        &self.each[self.classes.class_of(layer)]
     }
 
     /// Maps the value of each class.
@@ -73,7 +73,7 @@ impl<S: Sums> Sums for ByClass<S> {
     }
 
     fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
-        let class = event.layer().map(|layer| self.classes.of(layer));
+        let class = event.layer().map(|layer| self.classes.class_of(layer));
         for (place, (sums, state)) in self.each.iter_mut().zip(states).enumerate() {
             if let Some(state) = state.as_mut().filter(|_| class.is_none_or(|class| class == place)) {
                 sums.observe(state, event);
@@ -84,7 +84,7 @@ impl<S: Sums> Sums for ByClass<S> {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         let of_class = |(&kind, sums): (&Visibility, &S)| sums.fits(grid, from, &LayerClasses::new(&[kind]));
         self.classes == *classes
-            && classes.fit(grid.layers)
+            && classes.fits(grid.layers)
             && self.each.len() == classes.kinds().len()
             && classes.kinds().iter().zip(&self.each).all(of_class)
     }

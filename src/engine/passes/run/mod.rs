@@ -109,7 +109,7 @@ impl Runner<'_> {
         self.progress.next_pass();
         self.progress.take_planned();
         let run = PassRun { pass: &pass, observers, variants: &variants };
-        let (first, tally, corpus) = self.over_corpus(opened, self.everything(), run)?;
+        let (first, tally, corpus) = self.over_corpus(opened, self.whole_shard(), run)?;
         let mut done = vec![first];
         done.extend(self.run_each(&corpus, passes)?);
         Ok(RunOutcome { tally, corpus, passes: done })
@@ -142,18 +142,18 @@ impl Runner<'_> {
                 let shard = if pass.shown == Shown::Fits { Shard::WHOLE } else { self.shard };
                 self.progress.take_planned();
                 let run = PassRun { pass: &as_run, observers, variants: &variants };
-                let seen = self.again(corpus, self.sampled(corpus, shard, &as_run), run)?;
+                let seen = self.run_pass_again(corpus, self.sampled(corpus, shard, &as_run), run)?;
                 return Ok(PassSums { pass, ..seen });
             }
             self.progress.take_planned();
             let variants = Variants::once(pass.gates());
-            self.again(corpus, self.everything(), PassRun { pass: &pass, observers, variants: &variants })
+            self.run_pass_again(corpus, self.whole_shard(), PassRun { pass: &pass, observers, variants: &variants })
         };
         passes.into_iter().map(run).collect()
     }
 
     /// Runs one more pass, over a part of the corpus or over sequences that are not made from it.
-    fn again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
+    fn run_pass_again(&self, corpus: &CorpusIdentity, part: CountedPart, run: PassRun<'_>) -> Result<PassSums> {
         match run.pass.sequences {
             Sequences::Repeats(repeats) => return self.over_repeats(repeats, part.0.shard, run),
             Sequences::Task | Sequences::Interchange => return self.over_task(part.0.shard, run),
@@ -166,7 +166,7 @@ impl Runner<'_> {
     }
 
     /// All sentences of the shard.
-    fn everything(&self) -> CountedPart {
+    fn whole_shard(&self) -> CountedPart {
         (CorpusPart::of(self.shard), self.scope.sentence_count())
     }
 
@@ -209,7 +209,8 @@ impl Runner<'_> {
     ) -> Result<(PassSums, Tally, CorpusIdentity)> {
         let (protocol, pass) = (self.protocol, run.pass);
         let CorpusPart { shard, sample, .. } = part;
-        let corpus = corpus.only(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
+        let corpus =
+            corpus.with_segments(|mut sentences| sentences.any(|index| shard.takes(index) && sample.takes(index)));
         let measure = match (sequences, corpus.bytes()) {
             (Some(sentences), _) => Measure::Sentences(sentences),
             (None, Some(bytes)) => Measure::Bytes(bytes, corpus.bytes_read()),
@@ -237,7 +238,7 @@ impl Runner<'_> {
                 Ok(sentence)
             };
             let sentences = sentences.by_ref().map(prepared);
-            let texts: Box<Sequencer<'_>> = if is_in_windows {
+            let texts: Box<DynSequences<'_>> = if is_in_windows {
                 Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
             } else {
                 Box::new(sentences)
@@ -250,9 +251,9 @@ impl Runner<'_> {
     }
 
     /// Runs a pass over sequences made from texts. Returns also the number of texts that are in no sequence.
-    fn over_texts(&self, mut texts: Box<Sequencer<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
+    fn over_texts(&self, mut texts: Box<DynSequences<'_>>, run: PassRun<'_>) -> Result<(Vec<Box<dyn Observer>>, u64)> {
         let (Self { model, protocol, .. }, pass) = (self, run.pass);
-        let sum = |sequences: &mut Sequencer<'_>| self.sum(run, sequences);
+        let sum = |sequences: &mut DynSequences<'_>| self.sum(run, sequences);
         Ok(match pass.sequences {
             Sequences::Sentences | Sequences::Shuffled { .. } => (sum(&mut *texts)?, 0),
             // The texts of a decoder may already be windows.
@@ -358,17 +359,20 @@ impl Runner<'_> {
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(50);
         let is_decoder = self.model.is_decoder();
-        sentences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found })).collect()
+        sentences
+            .map(|found| found.map(|found| if is_decoder { found.with_decoder_first_token() } else { found }))
+            .collect()
     }
 
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
-    fn sum(&self, run: PassRun<'_>, sequences: &mut Sequencer<'_>) -> Result<Vec<Box<dyn Observer>>> {
+    fn sum(&self, run: PassRun<'_>, sequences: &mut DynSequences<'_>) -> Result<Vec<Box<dyn Observer>>> {
         let PassRun { pass, observers, variants } = run;
         let other = self.other_encoder(pass.weights)?;
         let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
         let is_decoder = self.model.is_decoder();
-        let mut sequences = sequences.map(|found| found.map(|found| if is_decoder { found.begun() } else { found }));
-        let sequences: &mut Sequencer<'_> = &mut sequences;
+        let mut sequences =
+            sequences.map(|found| found.map(|found| if is_decoder { found.with_decoder_first_token() } else { found }));
+        let sequences: &mut DynSequences<'_> = &mut sequences;
         let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
@@ -410,7 +414,7 @@ impl Runner<'_> {
 }
 
 /// The sequences of a pass, as the workers take them.
-type Sequencer<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
+type DynSequences<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
 /// A part of a corpus, and the number of its sequences; `None` if that is unknown.
 type CountedPart = (CorpusPart, Option<u64>);

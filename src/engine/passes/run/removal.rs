@@ -79,7 +79,7 @@ impl Runner<'_> {
         let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
         let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
         let run = PassRun { pass: &pass, observers: sums, variants: &towards };
-        let seen = self.again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
+        let seen = self.run_pass_again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
         Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
     }
 
@@ -96,7 +96,8 @@ impl Runner<'_> {
             // The means over all shards, so that every shard replaces heads by the same vectors.
             let whole = self.sampled(corpus, Shard::WHOLE, pass);
             let once = Variants::once(pass.gates());
-            let seen = self.again(corpus, whole, PassRun { pass: &plain, observers: contexts, variants: &once })?;
+            let seen =
+                self.run_pass_again(corpus, whole, PassRun { pass: &plain, observers: contexts, variants: &once })?;
             let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
             let means = match removal {
                 Replacement::Constant => sums.constants(&self.model.architecture.names.layers),

@@ -6,7 +6,7 @@ use super::variants::{Variant, Variants};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::held::Writes;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor, Written};
+use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
 use crate::passes::kept::KeptPack;
 use crate::passes::observer::requests::RequestedRun;
@@ -159,9 +159,9 @@ impl Visitor for PackVisitor<'_> {
         self.observers.observe(sequence, Event::FinalNorm(norm));
     }
 
-    fn written(&mut self, layer: usize, part: Written, values: &[f32]) {
+    fn block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if let Some(written) = &mut self.written {
-            written.written(layer, part, values);
+            written.block_output(layer, part, values);
         }
     }
 }

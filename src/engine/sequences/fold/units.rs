@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_stands_before_a_sentence_in_its_window_is_one_unit() {
         // [CLS] a b | c d [SEP], as a decoder reads it.
-        let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.begun();
+        let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.with_decoder_first_token();
         let units = Units::of_sentence(&window, 1);
         assert_eq!(units.spans, WordSpan::whole([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, None, Some(2), Some(3)]);

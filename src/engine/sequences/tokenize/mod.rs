@@ -191,10 +191,10 @@ impl<'a> SentenceTokenizer<'a> {
                 anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
             return Err(error.hint("give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines"));
         }
-        let parted = self.tokenizer.parted(text);
+        let parted = self.tokenizer.split_residues(text);
         let text = &*parted;
         // A line of megabytes that is left out or cut anyway is not encoded whole.
-        let text = match self.tokenizer.enough(text, self.max_tokens + 1) {
+        let text = match self.tokenizer.prefix_with_tokens(text, self.max_tokens + 1) {
             Some(_) if !self.truncate => bail!(SkipReason::TooManyTokens),
             Some(end) => &text[..end],
             None => text,
@@ -242,7 +242,7 @@ impl<'a> SentenceTokenizer<'a> {
     ) -> Result<Sequence> {
         self.ensure_of_words()?;
         let text = format!("{before}{}", written.text);
-        ensure!(self.tokenizer.enough(&text, self.max_tokens + 1).is_none(), SkipReason::TooManyTokens);
+        ensure!(self.tokenizer.prefix_with_tokens(&text, self.max_tokens + 1).is_none(), SkipReason::TooManyTokens);
         ensure_tokenisable(&text)?;
         let encoding = self.tokenizer.encode_text(&text, true)?;
         let places = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());

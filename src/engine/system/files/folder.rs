@@ -79,7 +79,7 @@ impl OutputFolder {
         move_it().cannot("write", path.display()).class(Class::Output)?;
         // The temporary path no longer exists, so nothing is left to remove.
         let _ = temporary.keep();
-        list.is_whole();
+        list.mark_committed();
         Ok(())
     }
 }

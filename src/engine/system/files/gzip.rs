@@ -17,7 +17,7 @@ const MAGIC: [u8; 2] = [0x1f, 0x8b];
 const LARGEST_RATIO: u64 = 256;
 
 /// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked: 1 MiB, which costs nothing.
-const ALWAYS: u64 = 1 << 20;
+const UNCHECKED_BYTES: u64 = 1 << 20;
 
 /// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
 pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
@@ -32,7 +32,7 @@ pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);
     }
-    let by_ratio = (bytes.len() as u64).saturating_mul(LARGEST_RATIO).max(ALWAYS);
+    let by_ratio = (bytes.len() as u64).saturating_mul(LARGEST_RATIO).max(UNCHECKED_BYTES);
     let bound = most.min(by_ratio);
     let mut whole = Vec::new();
     let unpacking = MultiGzDecoder::new(&*bytes).take(bound + 1).read_to_end(&mut whole);

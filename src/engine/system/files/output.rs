@@ -48,7 +48,7 @@ impl Output {
                     // A file that may not be written may not be replaced, for example an immutable one.
                     OpenOptions::new().write(true).open(&target)?;
                 }
-                let (file, temporary) = beside(&target)?;
+                let (file, temporary) = create_temporary_beside(&target)?;
                 if let Ok(metadata) = existing {
                     file.set_permissions(metadata.permissions())?;
                 }
@@ -87,7 +87,7 @@ impl Output {
         list.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
         temporary.persist(&target)?;
-        list.is_whole();
+        list.mark_committed();
         Ok(())
     }
 }
@@ -114,20 +114,20 @@ pub fn claim_stdout() {
 
 /// Reads the text of an earlier output that will be overwritten; `None` if it does not exist. It does not count as an input.
 /// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
-pub fn earlier(path: &Path, most: u64) -> io::Result<Option<String>> {
-    earlier_bytes(path, most)?.map(input::text).transpose()
+pub fn read_previous_output(path: &Path, most: u64) -> io::Result<Option<String>> {
+    read_previous_bytes(path, most)?.map(input::text).transpose()
 }
 
 /// Reads the bytes of an earlier output; `None` if it does not exist. Fails if it cannot be read or is longer than `most` bytes.
-pub fn earlier_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    match open_earlier(path) {
+pub fn read_previous_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    match open_previous(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => input::read_all(opened?, most).map(Some),
     }
 }
 
 /// Opens an earlier output. Fails if it is no regular file: opening a pipe would wait for a writer.
-fn open_earlier(path: &Path) -> io::Result<File> {
+fn open_previous(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         let error = anyhow!("it is no file").hint("remove it, or name another place");
         return Err(io_error(io::ErrorKind::Other, error));
@@ -136,8 +136,8 @@ fn open_earlier(path: &Path) -> io::Result<File> {
 }
 
 /// SHA-256 of an earlier output, lower-case hexadecimal; `None` if it does not exist or cannot be read.
-pub fn earlier_sha256(path: &Path) -> Option<String> {
-    let (mut file, mut hash, mut chunk) = (open_earlier(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
+pub fn previous_sha256(path: &Path) -> Option<String> {
+    let (mut file, mut hash, mut chunk) = (open_previous(path).ok()?, Sha256::new(), vec![0; 1 << 16]);
     loop {
         match file.read(&mut chunk) {
             Ok(0) => return Some(hex(&hash.finalize())),
@@ -186,7 +186,7 @@ pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
 
 /// Creates an empty temporary file in the folder of `target`, with the permissions that any new file would have. Fails if the
 /// folder is missing or cannot be written to.
-fn beside(target: &Path) -> Result<(File, TempPath)> {
+fn create_temporary_beside(target: &Path) -> Result<(File, TempPath)> {
     let folder = folder_of(target);
     if !folder.is_dir() {
         bail!(anyhow!("there is no folder `{}`", folder.display()).hint("create it first"));

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::sets::{ClusterShifts, Clusters, all_but};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::passes::ablation::band;
+use crate::passes::ablation::equivalence_margin;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::stats::significance::{q_of_those_above, q_of_those_tested};
+use crate::stats::significance::{q_values_above_margin, q_values_of_present};
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
@@ -235,19 +235,19 @@ impl<Q: Loss> Changes<'_, Q> {
         self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
     }
 
-    fn tested(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
+    fn cluster_effects(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
         let Clusters { clusters, random_sets } = &self.sums.removals;
         let (p_one_will_do, within): (Vec<_>, Vec<_>) = clusters.iter().map(|set| self.one_will_do(set, band)).unzip();
-        let q_one_will_do = q_of_those_above(&within);
+        let q_one_will_do = q_values_above_margin(&within);
         let difference = |places: &Vec<usize>| self.mean(&self.difference(places)).estimate();
         let p: Vec<Option<f64>> = clusters.iter().map(|places| Some(difference(places)?.p_different(0.0))).collect();
-        let q = q_of_those_tested(&p);
+        let q = q_values_of_present(&p);
         let cluster = |(number, removed): (usize, Removed)| {
             let random_set = |places: &Vec<usize>| {
                 let mut instead = within.clone();
                 let (p, tested) = self.one_will_do(places, band);
                 instead[number] = tested;
-                RandomSet { heads: heads(places, context), p, q: q_of_those_above(&instead)[number] }
+                RandomSet { heads: heads(places, context), p, q: q_values_above_margin(&instead)[number] }
             };
             ClusterEffects {
                 removed,
@@ -277,14 +277,14 @@ impl Effects {
         let found = changes.clusters(context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
         let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
-        let band = (!found.is_empty()).then(|| band(worth(&all), context.grid.count()));
+        let band = (!found.is_empty()).then(|| equivalence_margin(worth(&all), context.grid.count()));
         Self {
             sentences: total.units(),
             objective: sums.conditions.objective,
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
             band,
-            clusters: band.map_or_else(Vec::new, |band| changes.tested(found, band, context)),
+            clusters: band.map_or_else(Vec::new, |band| changes.cluster_effects(found, band, context)),
         }
     }
 
@@ -314,7 +314,7 @@ impl OutputShifts {
 }
 
 /// Indices of the table columns that are dropped when the table is too wide, first to last: sum of each, together.
-const MAY_GO: &[usize] = &[2, 1];
+const DROP_ORDER: &[usize] = &[2, 1];
 
 fn table<'a, const N: usize>(
     clusters: impl Iterator<Item = (&'a Removed, [String; N])>,
@@ -352,7 +352,7 @@ fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
         [interplay, one, sets]
     };
     let rows = clusters.iter().map(|cluster| (&cluster.removed, words(cluster)));
-    out.table_without(table(rows, ["interplay", "one will do", "random sets"], 4), MAY_GO);
+    out.table_without(table(rows, ["interplay", "one will do", "random sets"], 4), DROP_ORDER);
     Ok(())
 }
 
@@ -368,7 +368,7 @@ fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Resul
         counted(*tokens, "token"),
         sequences(*sentences, read)
     )?;
-    out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), MAY_GO);
+    out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), DROP_ORDER);
     Ok(())
 }
 

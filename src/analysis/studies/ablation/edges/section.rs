@@ -104,7 +104,7 @@ impl EdgesReport {
             pairs: edges.count() as u64,
             without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
             above: 0,
-            untrained: null.tested(&null_edges),
+            untrained: null.with_q_values(&null_edges),
             layers,
             heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
@@ -324,7 +324,7 @@ impl Untrained {
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    pub fn tested(self, found: &[EdgeEstimate]) -> Self {
+    pub fn with_q_values(self, found: &[EdgeEstimate]) -> Self {
         let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
         q.sort_by(f64::total_cmp);
         Self { q, ..self }

@@ -18,7 +18,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::instruments::roots::Roots;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
@@ -256,7 +256,7 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     let mut found = in_parallel(context.threads, edges.layers(), between).concat();
     let p_above = |edge: &EdgeEstimate| edge.p.filter(|_| edge.excess > margin);
     let p: Vec<Option<f64>> = found.iter().map(p_above).collect();
-    found.iter_mut().zip(q_of_those_above(&p)).for_each(|(edge, q)| edge.q = q);
+    found.iter_mut().zip(q_values_above_margin(&p)).for_each(|(edge, q)| edge.q = q);
     found
 }
 

@@ -16,7 +16,7 @@ use crate::system::counted::{counted, plural};
 const SHOWN: usize = 10;
 
 /// Indices of the table columns that are dropped when the table is too wide, first to last: shift, direct share, excess, q.
-const MAY_GO: &[usize] = &[2, 3, 4, 5];
+const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -98,7 +98,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), MAY_GO);
+        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), DROP_ORDER);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,

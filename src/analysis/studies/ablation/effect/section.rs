@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::sums::{ByGroup, EffectSums, TokenGroup, effect};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement, band};
+use crate::passes::ablation::{Conditions, Replacement, equivalence_margin};
 use crate::sequences::derived::corrupted::PERIOD;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::removal::PerToken;
@@ -80,7 +80,7 @@ pub struct RelationEffects {
 impl Effects {
     fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
         let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
-        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.of_its_own().is_some()).collect();
+        let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.single_removal_effect().is_some()).collect();
         let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
@@ -109,7 +109,7 @@ impl Effects {
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
         let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
-        let band = loss.zip(bare).map(|(loss, bare)| band(bare - loss, context.taking_part()));
+        let band = loss.zip(bare).map(|(loss, bare)| equivalence_margin(bare - loss, context.taking_part()));
         let heads = head_effects("loss_effect", estimates, band, context);
         let Conditions { removal, objective, .. } = sums.conditions;
         Self {
@@ -252,7 +252,7 @@ impl Section for Effects {
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.of_its_own()?)));
+        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.single_removal_effect()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));

@@ -12,7 +12,7 @@ use crate::passes::ablation::{Conditions, Replacement};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_tested;
+use crate::stats::significance::q_values_of_present;
 use crate::studies::ablation::removal::scored;
 use crate::studies::ablation::verdicts::from_both_ends;
 use crate::study::metrics::by_block::RankCorrelation;
@@ -248,7 +248,7 @@ impl Integrated {
         };
         let mut heads: Vec<IntegratedHead> = (0..context.grid.count()).map(head).collect();
         let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
-        heads.iter_mut().zip(q_of_those_tested(&p)).for_each(|(head, q)| head.q = q);
+        heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);
         let closed = total.closed_loss.value() / tokens;
         let loss_difference = closed - total.loss.value() / tokens;
         let sum: f64 = heads.iter().filter_map(|head| head.integrated_gradient).sum();

@@ -10,7 +10,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::section::{HeadCard, Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
@@ -197,7 +197,7 @@ impl GainEffects {
         let is_above = |effect: Option<f64>| effect.is_some_and(|effect| effect > 0.0);
         let takes_from_both = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
         let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| takes_from_both(head))).collect();
-        heads.iter_mut().zip(q_of_those_above(&above)).for_each(|(head, q)| head.q = q);
+        heads.iter_mut().zip(q_values_above_margin(&above)).for_each(|(head, q)| head.q = q);
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
             // The last variant has no head.

@@ -18,7 +18,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_of};
+use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_where};
 use crate::studies::ablation::removal::{EachHead, Loss, Quantity, RemovalSums};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
@@ -99,7 +99,7 @@ impl Quantity for CopyLosses {
 
     fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
         let copies = Copies::of(sequence)?;
-        let scored = scored_of(sequence, |word| copies.of_token(sequence.words[word].start()));
+        let scored = scored_where(sequence, |word| copies.of_token(sequence.words[word].start()));
         for token in &scored {
             self.copies[token.of].tokens += 1;
         }

@@ -29,7 +29,7 @@ impl Study for ArcKnockout {
         figures: &["knockout"],
         tables: &["knockout"],
         of_language: true,
-        beyond_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
+        why_not_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
         ..Card::NEW
     };
 

@@ -7,7 +7,7 @@ use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
 use crate::study::section::{Completion, Known, LabelUse, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
@@ -45,7 +45,7 @@ impl KnockoutSection {
              those off the best offset. {}:\n",
             of_tested(used, tested)
         )?;
-        out.table_without(table(&self.knockout), MAY_GO);
+        out.table_without(table(&self.knockout), DROP_ORDER);
         writeln!(out)?;
         let few = self.knockout.len() - tested;
         if few > 0 {
@@ -65,7 +65,7 @@ impl KnockoutSection {
             test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
         };
         let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
-        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_of_those_above(&p)) {
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_values_above_margin(&p)) {
             let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
             (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
         }
@@ -110,7 +110,7 @@ fn of_tested(used: usize, tested: usize) -> String {
 
 /// Indices of the table columns that are dropped when the table is too wide. The order is arcs, arcs off offset, use off offset,
 /// direction, used, use, q.
-const MAY_GO: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
+const DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
 fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };

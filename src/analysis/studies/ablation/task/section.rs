@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadPlace;
-use crate::passes::ablation::{Replacement, band};
+use crate::passes::ablation::{Replacement, equivalence_margin};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
@@ -149,7 +149,7 @@ impl TaskResult {
             class.map_or(EVEN, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
         };
         let above = |item: &Item| item.right(None) - baseline(item);
-        let band = whole.zip(without).map(|(whole, without)| band(without - whole, context.grid.count()));
+        let band = whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
         let on_task = |(place, on_loss): (usize, HeadEffect)| {
             let (right_effect, right_ci95, _) = estimates.of_metric(place, "task_right_effect");
@@ -201,7 +201,7 @@ impl TaskResult {
         };
         let may_have_one = self.obstacle.is_none();
         for HeadOnTask { on_loss, .. } in &mut self.heads {
-            on_loss.verdict = on_loss.of_its_own().filter(|_| may_have_one).map(|_| Verdict::Undecided);
+            on_loss.verdict = on_loss.single_removal_effect().filter(|_| may_have_one).map(|_| Verdict::Undecided);
             on_loss.negligible = false;
         }
         self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);

@@ -42,7 +42,7 @@ impl Section for TaskResult {
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
         let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
-        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.of_its_own()?)));
+        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.single_removal_effect()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
         let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.kind));
         let removal = self.removal.map_or("", Replacement::name);
@@ -112,7 +112,7 @@ impl TaskResult {
     }
 
     fn removed(&self) -> usize {
-        self.heads.iter().filter(|head| head.on_loss.of_its_own().is_some()).count()
+        self.heads.iter().filter(|head| head.on_loss.single_removal_effect().is_some()).count()
     }
 
     /// Number of heads that are removed throughout the run (`--remove`).

@@ -10,7 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::{Estimate, Jackknife};
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -228,7 +228,7 @@ impl InterchangeResult {
 fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
     let both = |head: &mut ExchangedHead| [*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)];
     let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both).collect();
-    for (head, q) in heads.iter_mut().zip(q_of_those_above(&p).chunks_exact(2)) {
+    for (head, q) in heads.iter_mut().zip(q_values_above_margin(&p).chunks_exact(2)) {
         (*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)) = (q[0], q[1]);
     }
 }

@@ -5,7 +5,7 @@ use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 
 #[derive(Clone, Debug, Default)]
-pub struct Stack {
+pub struct StackedClassifiers {
     features: usize,
     /// Weights of all tasks' classifiers side by side, `[features, columns]`: one column for each class of each task.
     weights: Vec<f32>,
@@ -15,7 +15,7 @@ pub struct Stack {
     parts: Vec<(usize, Vec<usize>)>,
 }
 
-impl Stack {
+impl StackedClassifiers {
     #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
     pub fn new(features: usize, parts: Vec<(usize, Vec<usize>, LinearClassifier)>) -> Self {
         let columns: usize = parts.iter().map(|(_, classes, _)| classes.len()).sum();
@@ -97,15 +97,15 @@ pub struct KindScores<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
-    pub alone: Stack,
+    pub alone: StackedClassifiers,
     /// Classifiers on embedding and context together: only the weights of the context.
-    pub together: Stack,
-    pub control: Stack,
+    pub together: StackedClassifiers,
+    pub control: StackedClassifiers,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct LayerProbes {
-    pub input: Stack,
+    pub input: StackedClassifiers,
     /// Embedding weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
     pub beside: Vec<f32>,
     pub heads: Vec<HeadProbes>,
@@ -219,7 +219,7 @@ impl Block {
     }
 
     pub fn alone(self, counts: &Counts) -> Option<LinearClassifier> {
-        Some(Anchor::new(self, counts)?.alone(counts))
+        Some(FactorizedBlock::new(self, counts)?.alone(counts))
     }
 
     fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
@@ -237,7 +237,7 @@ impl Block {
     }
 }
 
-pub struct Anchor {
+pub struct FactorizedBlock {
     block: Block,
     factor: Cholesky,
     /// Class means divided by the Cholesky factor `U` of the covariance: `U⁻ᵀ means`, `[size, classes]`.
@@ -252,7 +252,7 @@ fn squares(half: &[f64], classes: usize) -> Vec<f64> {
     sums
 }
 
-impl Anchor {
+impl FactorizedBlock {
     /// Factorises the covariance of a block. `None` if the covariance is not positive definite, for example because of NaN.
     pub fn new(mut block: Block, counts: &Counts) -> Option<Self> {
         let factor = Cholesky::new(std::mem::take(&mut block.covariance), block.size)?;
@@ -272,7 +272,7 @@ impl Anchor {
         LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
     }
 
-    /// Computes the columns for [`Anchor::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
+    /// Computes the columns for [`FactorizedBlock::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
     /// within-class cross-covariance with the `others`. `crosses` has the products of their features summed over all words,
     /// `[size, columns]`.
     ///
@@ -303,7 +303,7 @@ impl Anchor {
     }
 
     /// Computes the joint discriminant of this block and `other`: the weights of this block, and a classifier on `other` with
-    /// the joint bias. `lower` has the columns of `other` from [`Anchor::beside`], `[size, other.size]` with stride `step`. If
+    /// the joint bias. `lower` has the columns of `other` from [`FactorizedBlock::beside`], `[size, other.size]` with stride `step`. If
     /// the covariance is not positive definite, the classifier has only the class priors.
     pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());

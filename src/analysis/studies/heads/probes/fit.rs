@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroUsize;
 
-use super::classifiers::{Anchor, Block, Counts, HeadProbes, LayerProbes, LinearClassifier, Stack};
+use super::classifiers::{
+    Block, Counts, FactorizedBlock, HeadProbes, LayerProbes, LinearClassifier, StackedClassifiers,
+};
 use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths};
 use crate::study::instruments::vector_sums::VectorSums;
 use crate::system::parallel::in_parallel;
@@ -73,7 +75,7 @@ fn control_classes(words: &[u64]) -> Vec<usize> {
 pub struct FoldProbes {
     pub majority: Vec<Option<usize>>,
     pub forms: Vec<HashMap<Form, usize>>,
-    pub embedding: Stack,
+    pub embedding: StackedClassifiers,
     /// Classifiers on the embeddings of a word and its two neighbours, stored as a layer of one head. `beside` has the weights
     /// of the word's embedding, `[embedding, columns]`; `heads[0].together` has the weights of both neighbours, `2 * embedding`
     /// features.
@@ -110,7 +112,7 @@ struct Task {
     number: usize,
     counts: Counts,
     /// Factorised covariance of the embeddings. `None` without embeddings or with too few words.
-    anchor: Option<Anchor>,
+    anchor: Option<FactorizedBlock>,
 }
 
 impl Training<'_> {
@@ -123,7 +125,7 @@ impl Training<'_> {
         FoldProbes {
             majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
             forms: (0..self.tasks.len()).map(|task| self.forms(task)).collect(),
-            embedding: Stack::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
+            embedding: StackedClassifiers::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
             neighbours: self.neighbours(&trained),
             layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.layer(layer, &trained)),
         }
@@ -186,7 +188,7 @@ impl Training<'_> {
         let width = self.widths.embedding;
         if self.tasks[number].can_train(width) {
             let block = self.features(&task, (width, 0), |moments| &moments.embeddings, |class| &class.embeddings);
-            task.anchor = Anchor::new(block, &task.counts);
+            task.anchor = FactorizedBlock::new(block, &task.counts);
         }
         task
     }
@@ -206,7 +208,7 @@ impl Training<'_> {
             own.push((counts.classes.len(), weights));
             parts.push((number, counts.classes.clone(), linear));
         }
-        let head = HeadProbes { together: Stack::new(both, parts), ..HeadProbes::default() };
+        let head = HeadProbes { together: StackedClassifiers::new(both, parts), ..HeadProbes::default() };
         LayerProbes { beside: side_by_side(embedding, &[own]), heads: vec![head], ..LayerProbes::default() }
     }
 
@@ -250,11 +252,11 @@ impl Training<'_> {
             }
         }
         let heads = of_heads.into_iter().map(|parts| {
-            let [alone, together, control] = parts.map(|parts| Stack::new(head, parts));
+            let [alone, together, control] = parts.map(|parts| StackedClassifiers::new(head, parts));
             HeadProbes { alone, together, control }
         });
         LayerProbes {
-            input: Stack::new(hidden, inputs),
+            input: StackedClassifiers::new(hidden, inputs),
             beside: side_by_side(embedding, &beside),
             heads: heads.collect(),
         }

@@ -16,10 +16,10 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
             let together = if embedding > 0 { embedding + head } else { 0 };
             [embedding, hidden, head, together, 3 * embedding].map(|features| classes.can_train(features))
         });
-        let both = classes.words.iter().all(|&words| words > 0);
+        let both_folds_have_words = classes.words.iter().all(|&words| words > 0);
         let total = scores.blocks.total().swap_remove(number);
         let words = scores.blocks.each(|block| block[number].words as f64);
-        let measuring = Measuring { number, scores, context, total, words, trained, both };
+        let measuring = Measuring { number, scores, context, total, words, trained, both_folds_have_words };
         measuring.task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
@@ -33,7 +33,7 @@ struct Measuring<'a> {
     words: PerBlock,
     /// Whether classifiers were trained on `[embedding, layer input, context, embedding + context, embedding + neighbours]`.
     trained: [bool; 5],
-    both: bool,
+    both_folds_have_words: bool,
 }
 
 impl Measuring<'_> {
@@ -50,7 +50,7 @@ impl Measuring<'_> {
     }
 
     fn on(&self, scale: Scale, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
-        if !known || !self.both || self.total.words == 0 {
+        if !known || !self.both_folds_have_words || self.total.words == 0 {
             return Share::default();
         }
         let share = Jackknife::new(&self.per_block(part), &self.words).on(scale);

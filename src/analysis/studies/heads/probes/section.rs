@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
@@ -159,7 +159,7 @@ impl TaskProbes {
         let enough = self.words >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let above = |head: &HeadProbe| head.p.filter(|_| enough && head.gain.is_some_and(|gain| gain > LEAST_GAIN));
         let p: Vec<Option<f64>> = self.heads.iter().map(above).collect();
-        for (head, q) in self.heads.iter_mut().zip(q_of_those_above(&p)) {
+        for (head, q) in self.heads.iter_mut().zip(q_values_above_margin(&p)) {
             let adds = match policy.rule(&LABEL_Q) {
                 Some(most) => q.is_some_and(|q| q <= most),
                 None => head.gain_ci95.is_some_and(|ci95| ci95.low() > LEAST_GAIN),

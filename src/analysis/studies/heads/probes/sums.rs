@@ -46,12 +46,12 @@ impl TaskSums {
         }
         if !self.classes.contains_key(name) {
             self.classes.insert(name.to_owned(), ClassSums::default());
-            self.thin();
+            self.drop_if_crowded();
         }
         self.classes.get_mut(name)
     }
 
-    fn thin(&mut self) {
+    fn drop_if_crowded(&mut self) {
         self.is_crowded |= self.classes.len() > MOST_CLASSES;
         if self.is_crowded {
             self.classes.clear();
@@ -67,7 +67,7 @@ impl Merge for TaskSums {
     fn merge(&mut self, other: &Self) {
         self.is_crowded |= other.is_crowded;
         Merge::merge(&mut self.classes, &other.classes);
-        self.thin();
+        self.drop_if_crowded();
     }
 }
 
@@ -379,10 +379,10 @@ impl Moments {
     }
 }
 
-pub const ALWAYS: [&str; 2] = ["upos", "relation"];
+pub const DEFAULT_TASKS: [&str; 2] = ["upos", "relation"];
 
 pub fn tasks(requested: &[String]) -> Vec<String> {
-    ALWAYS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
+    DEFAULT_TASKS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
 
 /// Class of a word in each probing task, in the order of [`tasks`]; `None` where the word has no class.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::classifiers::{Anchor, Block, Counts, RIDGE};
+use super::classifiers::{Block, Counts, FactorizedBlock, RIDGE};
 use super::section::HeadProbe;
 use super::sums::{BUCKETS, Form, classes, tasks};
 use super::*;
@@ -200,7 +200,7 @@ fn two_blocks_together_are_one_block() {
     };
     let block = |from: usize, to: usize| Block::new(products([from; 2], [to; 2]), &sums(from, to), &counts);
     // The last feature is scaled so that both blocks have the same variance a dimension.
-    let anchor = Anchor::new(block(0, 2), &counts).unwrap();
+    let anchor = FactorizedBlock::new(block(0, 2), &counts).unwrap();
     let other = block(2, 3);
     let beside = anchor.beside(products([0, 2], [2, 3]), std::slice::from_ref(&other), &counts);
     let (weights, linear) = anchor.with(&other, (&beside, 1), &counts);

@@ -17,7 +17,7 @@ pub struct Outputs {
     block: usize,
     /// Index in the pack of each sentence's first token.
     starts: Vec<usize>,
-    deal: BatchAssignment,
+    assignment: BatchAssignment,
     /// Number of (head, sentence) pairs of the current layer seen so far.
     shown: usize,
     /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
@@ -74,9 +74,9 @@ impl Outputs {
         if self.starts.is_empty() {
             self.block = block;
         }
-        self.starts.push(self.deal.tokens);
-        self.deal.tokens += tokens;
-        self.deal.longest = self.deal.longest.max(tokens);
+        self.starts.push(self.assignment.tokens);
+        self.assignment.tokens += tokens;
+        self.assignment.longest = self.assignment.longest.max(tokens);
         self.starts.len() - 1
     }
 
@@ -87,9 +87,9 @@ impl Outputs {
         (head, heads): (usize, usize),
         written: impl Iterator<Item = [&'a [f32]; 2]>,
     ) {
-        let tokens = self.deal.tokens;
+        let tokens = self.assignment.tokens;
         for (token, vectors) in (self.starts[sentence]..).zip(written) {
-            let place = head * tokens + self.deal.place(token);
+            let place = head * tokens + self.assignment.place(token);
             for (vector, into) in vectors.into_iter().zip([&mut self.contexts, &mut self.products]) {
                 let width = vector.len();
                 into.resize(heads * tokens * width, 0.0);
@@ -103,11 +103,11 @@ impl Outputs {
     }
 
     fn end_layer(&mut self, heads: usize) {
-        let tokens = self.deal.tokens;
+        let tokens = self.assignment.tokens;
         let width = self.contexts.len() / (heads * tokens);
-        self.centred.resize_with(self.deal.batches().count(), Vec::new);
+        self.centred.resize_with(self.assignment.batches().count(), Vec::new);
         let mut kernel = Vec::new();
-        for (batch, centred) in self.deal.batches().zip(&mut self.centred) {
+        for (batch, centred) in self.assignment.batches().zip(&mut self.centred) {
             for head in 0..heads {
                 let rows = (head * tokens + batch.start) * width..(head * tokens + batch.end) * width;
                 let [contexts, products] =
@@ -127,7 +127,7 @@ impl Outputs {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
         self.centred.iter_mut().for_each(Vec::clear);
-        (self.deal, self.heads, self.shown) = (BatchAssignment::default(), 0, 0);
+        (self.assignment, self.heads, self.shown) = (BatchAssignment::default(), 0, 0);
         batches.filter(|batches| batches.count > 0)
     }
 
@@ -135,7 +135,7 @@ impl Outputs {
         let covariances = vec![0.0; HeadPairs(heads).count_with_self()];
         let mut sums = Batches { block: self.block, covariances, ..Batches::default() };
         let mut gram = vec![0.0_f32; heads * heads];
-        for (batch, centred) in self.deal.batches().zip(&self.centred) {
+        for (batch, centred) in self.assignment.batches().zip(&self.centred) {
             let n = batch.len();
             let centred = Matrix::new(centred, heads, n * (n - 1) / 2);
             multiply(MatrixMut::new(&mut gram, heads, heads), centred, centred.transposed());
@@ -277,8 +277,8 @@ mod tests {
         // 250 tokens in 51 batches: 46 of five and 5 of four.
         assert_eq!((five.count, five.tokens), (51, 250));
         // The second sentence begins with token 4 of all, the third with token 7.
-        let deal = BatchAssignment { tokens: 9, longest: 4 };
-        assert_eq!((0..9).map(|token| deal.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
+        let assignment = BatchAssignment { tokens: 9, longest: 4 };
+        assert_eq!((0..9).map(|token| assignment.place(token)).collect::<Vec<_>>(), [0, 2, 4, 6, 8, 1, 3, 5, 7]);
     }
 
     #[test]
@@ -326,7 +326,7 @@ mod tests {
                 outputs.begin(0, sentence[0].len() / WIDTH);
             }
             if let Some(batch) = batch {
-                outputs.deal.longest = outputs.deal.tokens / batch - 1;
+                outputs.assignment.longest = outputs.assignment.tokens / batch - 1;
             }
             for (number, sentence) in pack.iter().enumerate() {
                 for (head, contexts) in sentence.iter().enumerate() {

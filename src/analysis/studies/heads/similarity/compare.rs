@@ -32,9 +32,9 @@ pub struct Comparison {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MoreAlike {
-    Low,
-    High,
+pub enum SimilarWhen {
+    Smaller,
+    Larger,
 }
 
 /// Indices of heads that are permuted among each other; only pairs within one stratum count.
@@ -60,7 +60,7 @@ pub fn compare(
     values: &[Option<f64>],
     groups: &[Option<usize>],
     strata: &[Stratum],
-    alike: MoreAlike,
+    alike: SimilarWhen,
 ) -> Option<Comparison> {
     let values: Vec<f64> = values.iter().copied().collect::<Option<_>>()?;
     let value = |[a, b]: [usize; 2]| values[HeadPairs::index(a, b)];
@@ -90,8 +90,8 @@ pub fn compare(
             stratum.iter().zip(dealt).for_each(|(&place, head)| heads[place] = *head);
         }
         match alike {
-            MoreAlike::Low => sum(&heads) <= found + slack,
-            MoreAlike::High => sum(&heads) >= found - slack,
+            SimilarWhen::Smaller => sum(&heads) <= found + slack,
+            SimilarWhen::Larger => sum(&heads) >= found - slack,
         }
     });
     let p = (1 + as_alike.count()) as f64 / (1 + PERMUTATIONS) as f64;
@@ -145,15 +145,15 @@ mod tests {
         let (groups, strata) = (groups(), one_stratum());
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
         let values: Vec<_> = HeadPairs(12).all().map(near).collect();
-        let found = compare(&values, &groups, &strata, MoreAlike::Low).unwrap();
+        let found = compare(&values, &groups, &strata, SimilarWhen::Smaller).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
-        assert_eq!(compare(&values, &groups, &strata, MoreAlike::High).unwrap().p, 1.0);
+        assert_eq!(compare(&values, &groups, &strata, SimilarWhen::Larger).unwrap().p, 1.0);
         // Equal values are equally alike however they are dealt out.
-        assert_eq!(compare(&[Some(0.3); 66], &groups, &strata, MoreAlike::Low).unwrap().p, 1.0);
-        assert_eq!(compare(&values, &[Some(0); 12], &strata, MoreAlike::Low), None);
-        assert_eq!(compare(&values, &[None; 12], &strata, MoreAlike::Low), None);
-        assert_eq!(compare(&[None; 66], &groups, &strata, MoreAlike::Low), None);
+        assert_eq!(compare(&[Some(0.3); 66], &groups, &strata, SimilarWhen::Smaller).unwrap().p, 1.0);
+        assert_eq!(compare(&values, &[Some(0); 12], &strata, SimilarWhen::Smaller), None);
+        assert_eq!(compare(&values, &[None; 12], &strata, SimilarWhen::Smaller), None);
+        assert_eq!(compare(&[None; 66], &groups, &strata, SimilarWhen::Smaller), None);
     }
 
     /// Two layers of three heads, of which the first of each is of one group: by hand.
@@ -172,7 +172,7 @@ mod tests {
             (false, _) => 0.9,
         };
         let values: Vec<_> = HeadPairs(6).all().map(|pair| Some(value(pair))).collect();
-        let found = compare(&values, &groups, &layers(grid), MoreAlike::Low).unwrap();
+        let found = compare(&values, &groups, &layers(grid), SimilarWhen::Smaller).unwrap();
         assert_eq!(found.pairs, 2);
         assert!((found.same - 0.2).abs() < 1e-12 && (found.others - 0.6).abs() < 1e-12);
         // In each layer one of three ways to deal out puts them together: one in nine.
@@ -180,7 +180,7 @@ mod tests {
         // Heads of one layer are 0.2, 0.6 and 0.6 apart, of two 0.9: of the 20 ways to deal out six heads to two layers two are
         // as good.
         let of_layer: Vec<Option<usize>> = (0..6).map(|head| Some(head / 3)).collect();
-        let found = compare(&values, &of_layer, &neighbours(grid), MoreAlike::Low).unwrap();
+        let found = compare(&values, &of_layer, &neighbours(grid), SimilarWhen::Smaller).unwrap();
         assert!(found.pairs == 6 && (found.p - 0.1).abs() < 0.01, "{}", found.p);
     }
 
@@ -194,7 +194,7 @@ mod tests {
         };
         let alike = (0..200).filter(|_| {
             let values: Vec<_> = (0..66).map(|_| Some(noise())).collect();
-            compare(&values, &groups, &one_stratum(), MoreAlike::Low).unwrap().p <= 0.05
+            compare(&values, &groups, &one_stratum(), SimilarWhen::Smaller).unwrap().p <= 0.05
         });
         // 10 are expected, with a standard deviation of 3.1.
         assert!((1..=19).contains(&alike.count()));
@@ -214,7 +214,7 @@ mod tests {
         let apart = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.2 } else { 0.8 };
         let alike = (0..100).filter(|_| {
             let values: Vec<_> = HeadPairs(24).all().map(|pair| Some(apart(pair) + noise())).collect();
-            compare(&values, &groups, &layers(grid), MoreAlike::Low).unwrap().p <= 0.05
+            compare(&values, &groups, &layers(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
         });
         // 5 are expected, with a standard deviation of 2.2.
         assert!(alike.count() <= 12);

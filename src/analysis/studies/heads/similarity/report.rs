@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Comparison, HeadPairs, MoreAlike, Stratum, compare, neighbours};
+use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, compare, neighbours};
 use super::measure::{MeasuredPairs, PairsByBlock, distance};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
@@ -241,8 +241,8 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
     }
     let distances: Vec<Option<f64>> = distance.iter().copied().map(Some).collect();
     Comparisons {
-        distance: compare(&distances, groups, strata, MoreAlike::Low),
-        cka: compare(cka, groups, strata, MoreAlike::High),
+        distance: compare(&distances, groups, strata, SimilarWhen::Smaller),
+        cka: compare(cka, groups, strata, SimilarWhen::Larger),
     }
 }
 

@@ -53,7 +53,7 @@ impl FoldFit {
         Some([0, 1].map(|fold| {
             let pair = [fold, fold + 2];
             let own = pair.map(|quarter| &moments.quarters[quarter]);
-            let choosing = Choosing {
+            let choosing = RidgeSelection {
                 own,
                 sums: pair.map(|quarter| &quarters[quarter]),
                 inverses: pair.map(|quarter| &halves[quarter][..]),
@@ -172,14 +172,14 @@ impl RowSums {
 }
 
 /// Selection of a ridge within a fold: a fit on one half is tested on the other, both ways.
-struct Choosing<'a> {
+struct RidgeSelection<'a> {
     own: [&'a QuarterMoments; 2],
     sums: [&'a EmbeddingSums; 2],
     inverses: [&'a [Option<Vec<f64>>]; 2],
     widths: Widths,
 }
 
-impl Choosing<'_> {
+impl RidgeSelection<'_> {
     /// Index of the ridge with the smallest residual on a layer's rows; the smaller ridge among equals.
     fn ridge(&self, layer: usize) -> usize {
         let rows = self.own.map(|quarter| RowSums::of(&[&quarter.layers[layer]], self.widths));

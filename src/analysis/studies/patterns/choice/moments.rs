@@ -140,7 +140,7 @@ impl InputMoments {
                 sums.rows.add(known.hidden, 0, &row(token));
             }
             if !text.is_empty() {
-                let kinds = Kinds::of(&text, embeddings);
+                let kinds = DistinctTokens::of(&text, embeddings);
                 if layer == 0 {
                     add_embeddings(quarter, &text, &kinds, products);
                 }
@@ -151,14 +151,14 @@ impl InputMoments {
 }
 
 /// Distinct tokens of a list, so that each is multiplied with its embedding once.
-struct Kinds {
+struct DistinctTokens {
     of: Vec<usize>,
     /// Embeddings of the distinct tokens, `[kinds, embedding]`.
     embeddings: Vec<f64>,
     width: usize,
 }
 
-impl Kinds {
+impl DistinctTokens {
     fn of(text: &[&PackedToken], embeddings: &WordEmbeddings) -> Self {
         let mut known: BTreeMap<u32, usize> = BTreeMap::new();
         let (mut of, mut rows) = (Vec::with_capacity(text.len()), Vec::new());
@@ -178,7 +178,12 @@ impl Kinds {
 }
 
 /// Adds the embeddings of text tokens, which do not depend on the layer.
-fn add_embeddings(quarter: &mut QuarterMoments, text: &[&PackedToken], kinds: &Kinds, products: &mut Vec<f64>) {
+fn add_embeddings(
+    quarter: &mut QuarterMoments,
+    text: &[&PackedToken],
+    kinds: &DistinctTokens,
+    products: &mut Vec<f64>,
+) {
     let mut times = vec![0.0; kinds.matrix().rows()];
     for (token, &kind) in text.iter().zip(&kinds.of) {
         let positions = quarter.tokens.len().max(token.position + 1);
@@ -199,7 +204,7 @@ fn add_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],
     row: impl Fn(&PackedToken) -> Vec<f64>,
-    (kinds, Widths { embedding, hidden }): (&Kinds, Widths),
+    (kinds, Widths { embedding, hidden }): (&DistinctTokens, Widths),
     products: &mut Vec<f64>,
 ) {
     let count = kinds.matrix().rows();

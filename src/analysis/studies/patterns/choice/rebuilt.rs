@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
 use super::pack::{TokenPack, TokenPart};
-use super::replaced::{Made, ReplacedInputs};
+use super::replaced::{AddedParts, ReplacedInputs};
 use crate::linalg::lanes::{LANES, across};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
@@ -78,7 +78,7 @@ pub struct RebuiltSums {
     at_work: RebuildBuffers,
 }
 
-const BOTH: Made = Made { of_position: true, of_token: true };
+const BOTH: AddedParts = AddedParts { of_position: true, of_token: true };
 
 /// Fitted parts of both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
@@ -87,12 +87,12 @@ struct RebuildBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: TokenPack,
     replaced: ReplacedInputs,
-    between: Between,
+    between: VariantBuffers,
 }
 
 /// Queries and keys of a layer, from its actual inputs and from each replacement.
 #[derive(Clone, Default)]
-struct Between {
+struct VariantBuffers {
     whole: QueriesKeys,
     special: QueriesKeys,
     position: QueriesKeys,
@@ -128,17 +128,17 @@ impl RebuiltSums {
         let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
         replaced.fill(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
-        let Between { whole, special, position, token, position_token, products, inputs, scratch } = between;
+        let VariantBuffers { whole, special, position, token, position_token, products, inputs, scratch } = between;
         seen.project(&pack.inputs, &lengths, whole);
         seen.products(&replaced.parts, products);
         let outputs = whole.rows.len() / pack.tokens.len();
-        let make = |attention: &dyn LayerAttention, made: Made, into: &mut QueriesKeys| {
+        let make = |attention: &dyn LayerAttention, made: AddedParts, into: &mut QueriesKeys| {
             replaced.rows(made, products, outputs, &mut into.rows);
             attention.prepare(&lengths, into);
         };
-        make(unseen, Made { of_position: false, of_token: false }, special);
-        make(seen, Made { of_position: true, of_token: false }, position);
-        make(unseen, Made { of_position: false, of_token: true }, token);
+        make(unseen, AddedParts { of_position: false, of_token: false }, special);
+        make(seen, AddedParts { of_position: true, of_token: false }, position);
+        make(unseen, AddedParts { of_position: false, of_token: true }, token);
         make(seen, BOTH, position_token);
         replaced.rows(BOTH, &replaced.parts, pack.width(), inputs);
         let variants = [
@@ -168,13 +168,13 @@ impl RebuiltSums {
             let visibility = classes.of_layer(layer);
             for head in 0..grid.heads {
                 let mut roots = Roots::of(rows.clone());
-                roots.push(seen.between(head, &span, [&*whole; 2], scratch), 1);
+                roots.push(seen.attention(head, &span, [&*whole; 2], scratch), 1);
                 let roots = roots.of_head(0, span.len());
                 let from = |view: AttentionView<'_>| -> f64 {
                     let own = roots.chunks_exact(span.len()).zip(&rows);
                     own.map(|(own, &row)| from_weights(own, view.row(row))).sum()
                 };
-                let distances = variants.map(|(layer, sides)| from(layer.between(head, &span, sides, scratch)));
+                let distances = variants.map(|(layer, sides)| from(layer.attention(head, &span, sides, scratch)));
                 let sums = &mut block.heads[grid.index(layer, head)];
                 sums.even += from_even(roots, &rows, (visibility, span.len()));
                 add_each(&mut sums.variants, &distances);

@@ -27,7 +27,7 @@ struct TokenPlaces {
 
 /// Parts added to the mean of text tokens. Special tokens are their mean alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct AddedParts {
     pub of_position: bool,
     pub of_token: bool,
 }
@@ -88,7 +88,7 @@ impl ReplacedInputs {
 
     /// Writes the replaced rows of all tokens to `into`. They are summed from `of_parts`, a linear map of the parts, `[parts,
     /// width]`.
-    pub fn rows(&self, made: Made, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
+    pub fn rows(&self, made: AddedParts, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
         let part = |place: usize| &of_parts[place * width..][..width];
         into.clear();
         for TokenPlaces { base, of_text } in &self.tokens {
@@ -99,11 +99,13 @@ impl ReplacedInputs {
                 continue;
             };
             match made {
-                Made { of_position: true, of_token: true } => {
+                AddedParts { of_position: true, of_token: true } => {
                     into.extend(base.iter().zip(position).zip(token).map(|((base, at), linear)| base + at + linear));
                 }
-                Made { of_position: true, .. } => into.extend(base.iter().zip(position).map(|(base, at)| base + at)),
-                Made { .. } => into.extend(base.iter().zip(token).map(|(base, linear)| base + linear)),
+                AddedParts { of_position: true, .. } => {
+                    into.extend(base.iter().zip(position).map(|(base, at)| base + at))
+                }
+                AddedParts { .. } => into.extend(base.iter().zip(token).map(|(base, linear)| base + linear)),
             }
         }
     }

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use super::anaphors::{ALL, BASELINES, KINDS, OTHER_LEMMA};
-use super::sums::{Block, KindSums, WAYS, ways};
+use super::sums::{Block, DIRECTIONS, KindSums, directions};
 use crate::model::grid::visibility::Visibility;
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
@@ -17,7 +17,7 @@ pub struct CoreferenceInputs<'a> {
     pub visibility: Visibility,
     /// Index in [`BASELINES`] of the most accurate rule for each kind of anaphors.
     pub best: [usize; KINDS.len()],
-    pub right: [[f64; WAYS.len()]; KINDS.len()],
+    pub right: [[f64; DIRECTIONS.len()]; KINDS.len()],
 }
 
 /// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
@@ -35,8 +35,8 @@ impl CoreferenceInputs<'_> {
 
     /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
     fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
-        let (kind, way) = (cell / WAYS.len(), cell % WAYS.len());
-        if !ways(self.visibility).contains(&way) {
+        let (kind, way) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
+        if !directions(self.visibility).contains(&way) {
             return Fraction::NONE;
         }
         let sums = &self.block[kind];
@@ -46,10 +46,11 @@ impl CoreferenceInputs<'_> {
 }
 
 fn key(kind: usize, way: usize) -> String {
-    format!("{}:{}", KINDS[kind], WAYS[way])
+    format!("{}:{}", KINDS[kind], DIRECTIONS[way])
 }
 
-const BY_KIND: Keys = Keys::Each(KINDS.len() * WAYS.len(), |cell| key(cell / WAYS.len(), cell % WAYS.len()));
+const BY_KIND: Keys =
+    Keys::Each(KINDS.len() * DIRECTIONS.len(), |cell| key(cell / DIRECTIONS.len(), cell % DIRECTIONS.len()));
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
@@ -96,7 +97,7 @@ pub(super) const COREFERENCE: Detector = Detector {
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     shown: LabelStyle::of(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..WAYS.len()).map(move |way| (kind, way)));
+        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..DIRECTIONS.len()).map(move |way| (kind, way)));
         let tested = cells.filter_map(|(kind, way)| {
             let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
             let measured = evidence.metric("coreference_gain", Some(&key));

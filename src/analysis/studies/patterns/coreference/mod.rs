@@ -32,7 +32,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 use anaphors::{BASELINES, KINDS, MentionCounts};
 use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
-use sums::{CoreferenceSums, KindSums, WAYS};
+use sums::{CoreferenceSums, DIRECTIONS, KindSums};
 
 /// Study `coreference`: the attention heads that find the antecedents of mentions.
 pub struct Antecedents;
@@ -81,7 +81,7 @@ impl Study for Antecedents {
             let (blocks, best, visibility) = &classes.each()[class];
             let block = blocks.at(number);
             // A head that chooses every candidate with equal chance.
-            let right = std::array::from_fn(|kind| [block[kind].chance.value(); WAYS.len()]);
+            let right = std::array::from_fn(|kind| [block[kind].chance.value(); DIRECTIONS.len()]);
             CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
         };
         let section = Coreference::new(sums, context);
@@ -219,7 +219,7 @@ impl Coreference {
             // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
-            out.table_without(table_of(&COLUMNS, &shown), MAY_GO);
+            out.table_without(table_of(&COLUMNS, &shown), DROP_ORDER);
             writeln!(out)?;
             if all.count < least {
                 writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
@@ -254,7 +254,8 @@ impl Coreference {
 
 /// Returns the attention head with most right choices, and its direction. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
-    let cells = sums.heads.iter().enumerate().flat_map(|(head, ways)| (0..ways.len()).map(move |way| (head, way)));
+    let cells =
+        sums.heads.iter().enumerate().flat_map(|(head, directions)| (0..directions.len()).map(move |way| (head, way)));
     let right = |(head, way): (usize, usize)| sums.heads[head][way];
     cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
 }
@@ -275,7 +276,7 @@ impl KindMetrics {
             count: total.anaphors,
             windows: total.windows,
             place: context.grid.place(place),
-            direction: WAYS[way].to_owned(),
+            direction: DIRECTIONS[way].to_owned(),
             accuracy: scored.share(total.heads[place][way]),
             heldout_accuracy,
             baselines: Baselines { nearest, same_lemma, agreement },
@@ -310,7 +311,7 @@ const COLUMNS: [TableColumn<KindMetrics>; 11] = [
 
 /// Columns dropped when the table is too wide, first to last: agreement, chance, the number, the other rules, direction, the
 /// gain, the best head's accuracy, held-out accuracy.
-const MAY_GO: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
+const DROP_ORDER: &[usize] = &[8, 9, 1, 7, 6, 3, 10, 4, 5];
 
 const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 

@@ -15,11 +15,11 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 
 /// Names of the directions: a head chooses the candidate that the anaphor attends to most, or that attends most to the anaphor.
-pub const WAYS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
+pub const DIRECTIONS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
-/// Returns the indices in [`WAYS`] of the scored directions. In a decoder, an antecedent does not see its anaphor.
-pub fn ways(visibility: Visibility) -> Range<usize> {
-    0..if visibility.is_causal() { 1 } else { WAYS.len() }
+/// Returns the indices in [`DIRECTIONS`] of the scored directions. In a decoder, an antecedent does not see its anaphor.
+pub fn directions(visibility: Visibility) -> Range<usize> {
+    0..if visibility.is_causal() { 1 } else { DIRECTIONS.len() }
 }
 
 /// Sums over the anaphors of one kind in one block.
@@ -33,7 +33,7 @@ pub struct KindSums {
     /// Sum over anaphors of the share of right candidates.
     pub chance: ExactSum,
     /// Number of anaphors for which each attention head is right, by direction, `[layers * heads]`.
-    pub heads: Vec<[u64; WAYS.len()]>,
+    pub heads: Vec<[u64; DIRECTIONS.len()]>,
 }
 
 impl ScoredSums for KindSums {
@@ -44,7 +44,7 @@ impl ScoredSums for KindSums {
 
 impl KindSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { heads: vec![[0; WAYS.len()]; grid.count()], ..Self::default() }
+        Self { heads: vec![[0; DIRECTIONS.len()]; grid.count()], ..Self::default() }
     }
 
     /// Whether no count of right choices or windows exceeds the number of anaphors.
@@ -110,8 +110,8 @@ impl Sums for CoreferenceSums {
             for anaphor in of_word {
                 let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
                 for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
-                    let ways = ways(self.visibility);
-                    sums.heads[head][ways].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
+                    let directions = directions(self.visibility);
+                    sums.heads[head][directions].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
                 }
             }
         }
@@ -124,8 +124,8 @@ impl Sums for CoreferenceSums {
     }
 }
 
-/// Returns the candidate antecedent with the largest attention weight, for each of [`WAYS`]. Ties go to the first.
-fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; WAYS.len()] {
+/// Returns the candidate antecedent with the largest attention weight, for each of [`DIRECTIONS`]. Ties go to the first.
+fn choose(words: &WordAttention, heads: &[usize], candidates: Range<usize>) -> [usize; DIRECTIONS.len()] {
     let anaphor = heads[candidates.end];
     let largest = |weight: &dyn Fn(usize) -> f64| {
         let best = |best: (usize, f64), candidate: usize| {

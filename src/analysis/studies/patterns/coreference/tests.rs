@@ -190,19 +190,19 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
 }
 
-fn labels(findings: &Results) -> Vec<Vec<String>> {
-    let verdicts = findings.verdicts(&default_policy());
+fn labels(results: &Results) -> Vec<Vec<String>> {
+    let verdicts = results.verdicts(&default_policy());
     verdicts.iter().map(|verdict| verdict.labels.iter().map(|label| label.label.clone()).collect()).collect()
 }
 
 #[test]
 fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     let windows = corpus(40, 1);
-    let findings = found(&windows, &windows);
+    let results = found(&windows, &windows);
     // All its choices are right, of either kind of anaphors: the kind with more to gain is first.
     let has = ["coreference:other-lemma".to_owned(), "coreference:all".to_owned()];
-    assert_eq!(labels(&findings), [&has[..], &has, &[], &[], &[]]);
-    let verdicts = findings.verdicts(&default_policy());
+    assert_eq!(labels(&results), [&has[..], &has, &[], &[], &[]]);
+    let verdicts = results.verdicts(&default_policy());
     // The direction that fires.
     let label = &verdicts[0].labels[0];
     assert!(
@@ -212,7 +212,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     );
     assert!(!label.borderline && label.test.q.unwrap() < 0.01);
 
-    let Coreference { kinds, windows, .. } = section::<Coreference>(&*findings.sections[0].1);
+    let Coreference { kinds, windows, .. } = section::<Coreference>(&*results.sections[0].1);
     assert_eq!((*windows, kinds.len()), (40, 3));
     let all = &kinds[0];
     assert_eq!(
@@ -221,7 +221,7 @@ fn heads_that_find_antecedents_have_the_label_and_near_misses_have_not() {
     );
     // The heads that were planted by the rules are right as often as those.
     let accuracy =
-        |head: usize| findings.estimates.heads[head].get("coreference_accuracy", Some("all:anaphor->antecedent"));
+        |head: usize| results.estimates.heads[head].get("coreference_accuracy", Some("all:anaphor->antecedent"));
     assert_eq!(accuracy(2), Some(&Some(all.baselines.nearest)));
     assert_eq!(accuracy(3), Some(&Some(all.baselines.same_lemma)));
     assert!(all.baselines.same_lemma > all.baselines.nearest && all.baselines.nearest == all.baselines.agreement);
@@ -253,10 +253,10 @@ fn what_rests_on_too_little_has_no_label() {
 #[test]
 fn a_corpus_without_entities_says_so() {
     let plain = [window(0, &[("a", Upos::Noun, "", ""), ("b", Upos::Noun, "", "")])];
-    let findings = found(&plain, &plain);
-    let summary = findings.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
+    let results = found(&plain, &plain);
+    let summary = results.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
     assert!(summary.contains("no coreference label was tested"), "{summary}");
-    let caveats = findings.caveats(&[], &default_policy());
+    let caveats = results.caveats(&[], &default_policy());
     assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);
     assert!(empty(1).begin(&plain[0]).is_none() && empty(1).begin(&example()).is_some());
 }

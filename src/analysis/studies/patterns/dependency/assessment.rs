@@ -37,7 +37,7 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
 );
 
 /// Returns the relations with enough words for a label, most frequent first.
-pub(super) fn tested<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
+pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
     let least = policy.count(&MIN_COUNT);
     let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
     tested.sort_by_key(|relation| Reverse(relation.count));
@@ -70,7 +70,7 @@ pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Pol
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words as well, so the test is on the difference.
         let difference = relation.estimate_of(comparison);
-        assessment.p_of_failing = difference.map(|difference| difference.p_below(margin));
+        assessment.p_below_threshold = difference.map(|difference| difference.p_below(margin));
         let label = &mut assessment.label;
         let p = comparison.p.or_else(|| difference.map(|difference| difference.p_above(margin)));
         label.test = MarginTest { standard_error: difference.map(|difference| difference.standard_error), p, q: None };

@@ -1,6 +1,6 @@
 //! Figures of dependency relations: accuracies of attention heads beside both baselines.
 
-use super::assessment::{MARGIN, MIN_COUNT, tested};
+use super::assessment::{MARGIN, MIN_COUNT, testable_relations};
 use super::relation::{AtDistance, BaselineIntervals, HeadAccuracy, RelationMetrics};
 use super::tags::Side;
 use crate::model::grid::HeadPlace;
@@ -11,7 +11,7 @@ use crate::system::counted::counted;
 
 pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Figure> {
     let least = policy.count(&MIN_COUNT);
-    let shown = tested(relations, policy);
+    let shown = testable_relations(relations, policy);
     if shown.is_empty() {
         return Vec::new();
     }

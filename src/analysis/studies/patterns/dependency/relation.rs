@@ -271,7 +271,7 @@ pub(super) struct MarginExcess {
 
 impl RelationMetrics {
     /// Keeps only accuracy and difference, with intervals, of attention heads below the best offset, except for the best head.
-    pub(super) fn drop_what_no_policy_labels(&mut self) {
+    pub(super) fn drop_unlabelled_comparisons(&mut self) {
         for head in self.by_head.iter_mut().filter(|head| head.place != self.place) {
             for direction in Direction::BOTH {
                 let versus = head.versus_offset.get_mut(direction);

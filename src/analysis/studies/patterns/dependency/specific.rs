@@ -8,7 +8,7 @@ use super::tags::Side;
 
 /// Counts of one relation's arcs in a sentence that also has other arcs.
 #[derive(Clone, Debug)]
-struct Beside {
+struct RelationGroup {
     relation: usize,
     arcs: u64,
     /// Number of other arcs in the sentence, among those that the relation `all` pools.
@@ -20,21 +20,21 @@ struct Beside {
 
 /// Arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
 #[derive(Clone, Debug, Default)]
-pub struct ArcsBeside {
-    groups: Vec<Beside>,
+pub struct SentenceArcs {
+    groups: Vec<RelationGroup>,
     /// For each arc: the index of its sentence's pool, if the relation `all` pools the arc, and the indices of its `groups`.
     of_arcs: Vec<(Option<usize>, Vec<usize>)>,
     /// Right predictions of the current attention head by direction: `[per pool, per group]`.
     hits: [Vec<[u64; 2]>; 2],
 }
 
-impl ArcsBeside {
+impl SentenceArcs {
     /// Groups `arcs` by sentence and relation. `sentence` returns the number of an arc's sentence, and `all` has the indices of
     /// the relation `all`. In a decoder there is one per side, and arcs are compared only with arcs on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
         let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
         let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        let mut members: Vec<Beside> = Vec::new();
+        let mut members: Vec<RelationGroup> = Vec::new();
         let mut pooled: Vec<u64> = Vec::new();
         for arc in arcs {
             let place = (sentence(arc), is_causal.then_some(Side::of(arc.head, arc.dependent)));
@@ -46,7 +46,7 @@ impl ArcsBeside {
             pooled[pool] += u64::from(is_pooled);
             let of_relation = |&relation: &usize| {
                 let group = *groups.entry((place.0, relation)).or_insert_with(|| {
-                    members.push(Beside { relation, arcs: 0, others: 0, is_pooled, pool });
+                    members.push(RelationGroup { relation, arcs: 0, others: 0, is_pooled, pool });
                     members.len() - 1
                 });
                 members[group].arcs += 1;
@@ -56,12 +56,12 @@ impl ArcsBeside {
         }
         // Drops groups without other arcs.
         let mut kept = Vec::new();
-        let place = |group: Beside| {
+        let place = |group: RelationGroup| {
             let others = pooled[group.pool] - if group.is_pooled { group.arcs } else { 0 };
             if others == 0 {
                 return None;
             }
-            kept.push(Beside { others, ..group });
+            kept.push(RelationGroup { others, ..group });
             Some(kept.len() - 1)
         };
         let places: Vec<Option<usize>> = members.into_iter().map(place).collect();
@@ -128,7 +128,7 @@ mod tests {
             arc(4, &[punct]),
             arc(5, &[all, obj]),
         ];
-        let mut beside = ArcsBeside::new(&arcs, |arc| usize::from(arc.dependent == 5), false, &[all]);
+        let mut beside = SentenceArcs::new(&arcs, |arc| usize::from(arc.dependent == 5), false, &[all]);
         let counts: Vec<_> = beside.counts().collect();
         assert_eq!(counts, [(obj, 2), (nsubj, 1), (det, 1), (punct, 1)]);
         // From the dependent both objects and the subject are right; the other way the determiner and the lone object.
@@ -158,7 +158,7 @@ mod tests {
             for other in (0..4).filter(|&other| other != own) {
                 let name = |place: usize| if place == own || place == other { 1 } else { 2 };
                 let arcs: Vec<ScoredArc> = (0..4).map(|place| arc(place, &[0, name(place)])).collect();
-                let mut beside = ArcsBeside::new(&arcs, |_| 0, false, &[0]);
+                let mut beside = SentenceArcs::new(&arcs, |_| 0, false, &[0]);
                 beside.begin();
                 right.into_iter().enumerate().for_each(|(place, right)| beside.count(place, right));
                 let of_name = |(place, sums): (usize, [i64; 2])| if place == 1 { in_arcs(sums[0]) } else { 0.0 };

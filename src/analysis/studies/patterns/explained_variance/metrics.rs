@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
-use super::shares::{COUNT, FormShares, Shares, VARIES};
+use super::shares::{COUNT, FormShares, MIN_VARIANCE, Shares};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
@@ -55,7 +55,7 @@ impl ExplainedInputs<'_> {
             _ if !total.are_aligned() => Fraction::NONE,
             None => Fraction::new(0.0, rows),
             // Even attention, or a head of another class of layers.
-            Some(head) if total.heads[head].squares.value() <= VARIES * total.rows as f64 => Fraction::NONE,
+            Some(head) if total.heads[head].squares.value() <= MIN_VARIANCE * total.rows as f64 => Fraction::NONE,
             Some(head) => {
                 let sums = block.heads.get(head).copied().unwrap_or_default();
                 Fraction::new(of(&sums), sums.squares.value())

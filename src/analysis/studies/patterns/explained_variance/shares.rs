@@ -25,7 +25,7 @@ pub struct Shares<T> {
 }
 
 /// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
-pub const VARIES: f64 = 1e-6;
+pub const MIN_VARIANCE: f64 = 1e-6;
 
 pub struct FormShares {
     /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
@@ -35,7 +35,7 @@ pub struct FormShares {
 }
 
 /// Sums of one form (all keys, or text), in one block or several.
-struct Numbers {
+struct FormTotals {
     gram: Gram,
     /// Products of each head's weights with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
@@ -44,7 +44,7 @@ struct Numbers {
     rows: f64,
 }
 
-impl Numbers {
+impl FormTotals {
     fn new(sums: &FormSums) -> Self {
         let heads = &sums.heads;
         Self {
@@ -87,8 +87,8 @@ impl Numbers {
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
-        let whole = Numbers::new(&total[form]);
-        let blocks: Vec<Numbers> = sums.blocks.iter().map(|block| Numbers::new(&block[form])).collect();
+        let whole = FormTotals::new(&total[form]);
+        let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
         let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
         let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
         let alone = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
@@ -96,13 +96,14 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
         // With one block there are no others to fit to.
         let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
-            let varies = whole.squares[place] > VARIES * whole.rows;
+            let varies = whole.squares[place] > MIN_VARIANCE * whole.rows;
             let share = |any: bool, of: &dyn Fn(&Shares<f64>) -> f64| {
                 if !(any && varies && is_fitted) {
                     return vec![Fraction::NONE; BLOCKS + 1];
                 }
-                let of_block =
-                    |(explained, block): (&Vec<Shares<f64>>, &Numbers)| [of(&explained[place]), block.squares[place]];
+                let of_block = |(explained, block): (&Vec<Shares<f64>>, &FormTotals)| {
+                    [of(&explained[place]), block.squares[place]]
+                };
                 let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
                 let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
                 parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
@@ -136,12 +137,12 @@ mod tests {
     use crate::studies::patterns::explained_variance::sentence::PAIRS;
 
     /// The sums of a head over one cue.
-    fn numbers(cue: f64, product: f64, squares: f64) -> Numbers {
+    fn numbers(cue: f64, product: f64, squares: f64) -> FormTotals {
         let mut cells = vec![0.0; PAIRS];
         cells[0] = cue;
         let mut products = DMatrix::zeros(CUES, 1);
         products[0] = product;
-        Numbers { gram: Gram(cells), products, squares: vec![squares], rows: 1.0 }
+        FormTotals { gram: Gram(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]

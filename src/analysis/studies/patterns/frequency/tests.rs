@@ -49,7 +49,7 @@ fn corpus() -> Vec<Sequence> {
 }
 
 /// The findings on heads over a corpus.
-fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
+fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
     let mut counting = Counting::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     // Elsewhere each common token is there five times more.
@@ -80,9 +80,9 @@ fn findings(corpus: &[Sequence], heads: &[Head]) -> Results {
     Results::new(&[(named("frequency").unwrap(), seen)], &context, &default_policy())
 }
 
-fn labels(findings: &Results) -> Vec<Vec<String>> {
+fn labels(results: &Results) -> Vec<Vec<String>> {
     let names = |verdict: Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
-    findings.verdicts(&default_policy()).into_iter().map(names).collect()
+    results.verdicts(&default_policy()).into_iter().map(names).collect()
 }
 
 /// Whether a place has a token of text, rare or common.
@@ -113,7 +113,7 @@ fn a_head_that_goes_to_rare_words_is_found() {
             on(sequence, key, 0.6, |place| if rare { is(sequence, place, false) } else { place == query })
         },
     ];
-    let found = findings(&corpus(), &heads);
+    let found = results(&corpus(), &heads);
     let expected: [&[&str]; 5] = [&["rare-words"], &[], &[], &[], &[]];
     assert_eq!(labels(&found), expected);
     let value = |head: usize, name: &str| found.estimates.heads[head].get(name, None).unwrap().unwrap();
@@ -135,7 +135,7 @@ fn a_corpus_of_few_words_has_no_rare_ones() {
         })
         .collect();
     let heads: [Head; 1] = [|sequence, _, key| on(sequence, key, 0.6, |place| place == 1)];
-    let found = findings(&few, &heads);
+    let found = results(&few, &heads);
     let value = |name: &str| *found.estimates.heads[0].get(name, None).unwrap();
     assert_eq!([value("rare_argmax"), value("rare_mass"), value("frequency_shift_rare")], [None; 3]);
     assert!(value("frequency_shift").is_some());

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, MARGIN, REACHES};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::TAIL;
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTENCES, MarginTest, Reach};
 use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, assess, correct, one_of_each};
 use crate::study::metrics::metric::Denominator;
@@ -42,7 +42,7 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
 
 impl LinksSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        let Some(links) = self.tested(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+        let Some(links) = self.testable_links(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
             let most = self.links.iter().max_by_key(|links| links.count);
             let rests_on = most.map(|links| Denominator {
                 count: links.count,
@@ -66,7 +66,7 @@ impl LinksSection {
     }
 
     /// Returns the types of links with enough sources for a test, the most frequent first.
-    fn tested(&self, policy: &Policy) -> Vec<&LinkMetrics> {
+    fn testable_links(&self, policy: &Policy) -> Vec<&LinkMetrics> {
         let mut tested: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
         tested.sort_by_key(|links| Reverse(links.count));
         tested
@@ -88,7 +88,7 @@ impl LinksSection {
             let p: Vec<Option<f64>> = tests.iter().map(|(_, p)| *p).collect();
             let all = self.links.iter_mut().flat_map(|links| &mut links.by_head);
             let leads = all.flat_map(|head| head.leads.both_mut()).flatten();
-            for ((leads, (test, _)), q) in leads.zip(tests).zip(q_of_those_above(&p)) {
+            for ((leads, (test, _)), q) in leads.zip(tests).zip(q_values_above_margin(&p)) {
                 *leads.over_mut(reach) = LeadTest { q, ..test };
             }
         }
@@ -100,7 +100,7 @@ impl LinksSection {
         }
         let (sources, sentences) = (policy.count(&MIN_QUERIES), policy.count(&MIN_SENTENCES));
         let least = format!("{} in {}", counted(sources, "source"), counted(sentences, "sentence"));
-        let tested = self.tested(policy);
+        let tested = self.testable_links(policy);
         if tested.is_empty() {
             let most = self.links.iter().max_by_key(|links| links.count).map_or(0, |links| links.count);
             return writeln!(
@@ -114,7 +114,7 @@ impl LinksSection {
              the best head of one half of the sentences on the other half, `to special` the share of sources for which a special \
              token has more weight than every candidate:\n"
         )?;
-        out.table_without(table_of(&COLUMNS, &tested), MAY_GO);
+        out.table_without(table_of(&COLUMNS, &tested), DROP_ORDER);
         let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
         if hidden > 0 {
             writeln!(out, "\nNot scored: {} whose target is no candidate.", counted(hidden, "link"))?;
@@ -155,7 +155,7 @@ impl LinksSection {
     }
 
     fn figures(&self, policy: &Policy) -> Vec<Figure> {
-        let tested = self.tested(policy);
+        let tested = self.testable_links(policy);
         if tested.is_empty() {
             return Vec::new();
         }
@@ -204,7 +204,7 @@ impl LinksSection {
             TableRows::of("links", &self.links),
             TableRows::of("links_by_head", by_head),
             TableRows::of("link_rules", rules),
-            paper_table(self.tested(policy), policy),
+            paper_table(self.testable_links(policy), policy),
         ]
     }
 }
@@ -259,7 +259,7 @@ impl Section for LinksSection {
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
-        let best = self.tested(policy).into_iter().filter(|links| links.place == place);
+        let best = self.testable_links(policy).into_iter().filter(|links| links.place == place);
         best.map(LinkMetrics::of_best_head).collect()
     }
 
@@ -301,7 +301,7 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         let least = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
         let estimate = least.and_then(|(_, &lead)| links.estimate(lead));
-        assessment.p_of_failing = estimate.map(|estimate| estimate.p_below(margin));
+        assessment.p_below_threshold = estimate.map(|estimate| estimate.p_below(margin));
         let standard_error = estimate.map(|estimate| estimate.standard_error);
         let label = &mut assessment.label;
         label.test = MarginTest { standard_error, p: leads.over_place.p, q: None };
@@ -335,7 +335,7 @@ const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
 ];
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last.
-const MAY_GO: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
+const DROP_ORDER: &[usize] = &[9, 1, 8, 3, 7, 6, 4, 10, 5];
 
 fn rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))

@@ -177,7 +177,7 @@ impl Sums for LinksSums {
         self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
         let Some(special) = special else { return };
         let head = self.grid.index(view.layer, view.head);
-        let partners = &partners[self.classes.of(view.layer)];
+        let partners = &partners[self.classes.class_of(view.layer)];
         let elsewhere = self.neighbours.before(neighbour, view.layer, view.head);
         let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
         let predicted = if is_free { self.predictions.of(attention) } else { &[] };

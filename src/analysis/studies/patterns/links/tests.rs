@@ -123,7 +123,7 @@ fn what_is_not_scored_is_counted() {
 #[test]
 fn a_decoder_looks_from_the_later_word() {
     // The first token, three words, another special token: 3 -> 1, 3 -> 2 and 1 -> 3, 1 -> 2 of words.
-    let mut sequence = Sequence { ..sentence(0, 4, "dep") }.begun();
+    let mut sequence = Sequence { ..sentence(0, 4, "dep") }.with_decoder_first_token();
     sequence.links = vec![links("refs", false, &[(3, 1), (0, 2)], None), links("contact", true, &[(0, 3)], None)];
     let weights = between_words(&[&[0.0; 4], &[0.5, 0.0, 0.0, 0.0], &[0.4, 0.1, 0.0, 0.0], &[0.1, 0.4, 0.2, 0.0]]);
     let found = measured(&sequence, Visibility::CAUSAL, &weights);

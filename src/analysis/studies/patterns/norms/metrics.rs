@@ -43,12 +43,12 @@ impl NormInputs<'_> {
 
     /// Mean over the text queries that have norm-weighted shares.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        self.mean_but(self.sums.silent, sum)
+        self.mean_but(self.sums.without_norm, sum)
     }
 
-    /// Mean over the text queries, with `silent` subtracted from their number.
-    fn mean_but(&self, silent: ExactSum, sum: ExactSum) -> Fraction {
-        self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - silent.value()))
+    /// Mean over the text queries, with `without_norm` subtracted from their number.
+    fn mean_but(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
+        self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - without_norm.value()))
     }
 
     /// Mean over the text queries with a text token at an offset.

@@ -80,7 +80,7 @@ impl Study for Norms {
         let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
         // Only the chance level depends on the head: all heads of a class have equal denominators.
         let first_of = |class: usize| {
-            let layer = (0..grid.layers).find(|&layer| sums.classes().of(layer) == class);
+            let layer = (0..grid.layers).find(|&layer| sums.classes().class_of(layer) == class);
             grid.index(layer.expect("a class has layers"), 0)
         };
         let of_chance = |number: Option<usize>, class: usize| {

@@ -33,7 +33,7 @@ impl Study for RepeatedTokens {
         allows_absent_heads: true,
         question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
         needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
-        on_decoders: true,
+        default_on_decoders: true,
         controls: &ControlKind::ALL,
         metrics: || metric::listed(METRICS),
         is_share: |metric| ["random_offset", "head_detector"].contains(&metric),

@@ -77,8 +77,8 @@ fn labels(most: f32, wanted: impl Fn(usize, usize, usize) -> Option<usize>) -> V
     let study: &'static dyn AnyStudy = &RepeatedTokens;
     let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
     let observed = vec![(study, vec![observed(&*plain), observed(&*masked)])];
-    let findings = Results::new(&observed, &context, &default_policy());
-    findings.verdicts(&default_policy())[0].labels.iter().map(|label| label.label.clone()).collect()
+    let results = Results::new(&observed, &context, &default_policy());
+    results.verdicts(&default_policy())[0].labels.iter().map(|label| label.label.clone()).collect()
 }
 
 /// The other copy of a token.

@@ -39,7 +39,7 @@ impl Study for Segments {
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         is_share: |metric| metric == "same_segment_share",
         of_language: true,
-        beyond_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
+        why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
         ..Card::NEW
     };
 

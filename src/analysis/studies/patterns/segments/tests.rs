@@ -42,7 +42,7 @@ fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
     sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(pair, view)));
 }
 
-fn findings(sums: &SegmentSums, policy: &Policy) -> Results {
+fn results(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
     let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
     let sums = observer_of(ByClass::of_whole(sums.clone()));
@@ -58,7 +58,7 @@ fn labels(wanted: impl Fn(&Sequence, usize, usize) -> f32) -> [Vec<String>; 2] {
     }
     [&[][..], &[presets::named("kovaleva2019").unwrap()]].map(|presets| {
         let policy = presets::policy(presets);
-        let verdict = findings(&sums, &policy).verdicts(&policy).remove(0);
+        let verdict = results(&sums, &policy).verdicts(&policy).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect()
     })
 }
@@ -149,7 +149,7 @@ fn a_uniform_head_has_a_share_and_no_variation() {
         see(&mut sums, &pair, &head(&pair, |_, _, _| 0.0));
     }
     let policy = presets::policy(&[]);
-    let found = findings(&sums, &policy);
+    let found = results(&sums, &policy);
     let value = |name: &str| *found.estimates.heads[0].get(name, None).unwrap();
     let chance = *found.estimates.chance.get("same_segment_share", None).unwrap();
     assert!((value("same_segment_share").unwrap() - chance.unwrap()).abs() < 1e-7);

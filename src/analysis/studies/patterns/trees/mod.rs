@@ -127,7 +127,7 @@ impl Sums for TreeSums {
             return;
         }
         let head = self.grid.index(input.view.layer, input.view.head);
-        let lifts = &lifts[self.classes.of(input.view.layer)];
+        let lifts = &lifts[self.classes.class_of(input.view.layer)];
         let words = input.words(self.from);
         for sentence in gold {
             self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, lifts, &mut self.buffers);

@@ -43,7 +43,7 @@ impl WordInputs<'_> {
         let set = queries_of(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
         // Likeness is averaged over the rows with attention to keys that have it.
-        let divided = if mass == LIKENESS { self.sums.likened } else { queries };
+        let divided = if mass == LIKENESS { self.sums.queries_with_likeness } else { queries };
         Fraction::new(sum, divided as f64).over(queries, sentences)
     }
 }
@@ -152,8 +152,8 @@ impl<'a> WordsOfClass<'a> {
 
     pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
         let block = self.blocks.at(number);
-        let likened = block.exposure.queries[Queries::Likened as usize];
-        let even = WordHeadSums { masses: block.uniform, likened, ..WordHeadSums::default() };
+        let queries_with_likeness = block.exposure.queries[Queries::Likened as usize];
+        let even = WordHeadSums { masses: block.uniform, queries_with_likeness, ..WordHeadSums::default() };
         self.cells(number, [&even, &even], true)
     }
 

@@ -54,7 +54,7 @@ pub fn queries_of(mass: usize) -> Queries {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
     pub masses: [f64; MASSES],
-    pub likened: u64,
+    pub queries_with_likeness: u64,
     pub profiles: [Profile; QUERIES],
 }
 
@@ -119,7 +119,7 @@ pub(super) fn tokens<'a>(
             rest = sum(&room.row[seen_keys.clone()]);
         }
         if rest > 0.0 {
-            seen.likened += 1;
+            seen.queries_with_likeness += 1;
             seen.masses[LIKENESS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
             let profile = &mut seen.profiles[Queries::Likened as usize];
             if repeated {

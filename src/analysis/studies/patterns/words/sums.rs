@@ -24,17 +24,17 @@ pub struct WordHeadSums {
     /// Attention summed over the queries of each mass ([`queries_of`]).
     pub masses: [ExactSum; MASSES],
     /// Number of queries with attention to keys for which embedding similarity is defined.
-    pub likened: u64,
+    pub queries_with_likeness: u64,
     /// Attention summed by offset, for each set of queries.
     pub profiles: [ProfileSums; QUERIES],
 }
 
-merge_fields!(WordHeadSums { masses, likened, profiles });
+merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
     fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
         add_each(&mut self.masses, &seen.masses);
-        self.likened += seen.likened;
+        self.queries_with_likeness += seen.queries_with_likeness;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
         profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
     }
@@ -155,8 +155,8 @@ impl WordsSums {
             });
             self.blocks[block].pairs[*queries as usize].add(pairs);
         }
-        let likened = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
-        let pairs = likened().flat_map(|(query, start)| {
+        let queries_with_likeness = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
+        let pairs = queries_with_likeness().flat_map(|(query, start)| {
             let is_key = |key: &&Text| !query.same.contains(&key.place) && visibility.sees(query.place, key.place);
             let weight = 1.0 / text.iter().filter(is_key).count() as f64;
             text.iter().filter(is_key).map(move |key| Pair {
@@ -170,7 +170,7 @@ impl WordsSums {
         add_each(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
-        for (queries, count) in counts.chain([(Queries::Likened, likened().count())]) {
+        for (queries, count) in counts.chain([(Queries::Likened, queries_with_likeness().count())]) {
             exposure.queries[queries as usize] += count as u64;
             exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
         }

@@ -38,7 +38,7 @@ impl Study for Clark2019 {
         question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
         needs: "any corpus, read twice; its relations need dependency trees",
         of_language: true,
-        beyond_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
+        why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
         ..Card::NEW
     };
 

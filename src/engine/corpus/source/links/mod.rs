@@ -72,14 +72,14 @@ impl LinkOptions {
     }
 
     /// Whether a file of links, rules or type options are given, which must be checked against the complete corpus.
-    pub fn are_beside(&self) -> bool {
+    pub fn has_outside_links(&self) -> bool {
         !self.sources().is_empty()
     }
 }
 
 /// Links from a file or from rules while a corpus is read, and a record of the ones that were used.
 #[derive(Default)]
-pub(super) struct LinksBeside {
+pub(super) struct OutsideLinks {
     options: LinkOptions,
     met: Vec<Option<Origin>>,
     made: Vec<usize>,
@@ -90,7 +90,7 @@ pub(super) struct LinksBeside {
     has_ids: bool,
 }
 
-impl LinksBeside {
+impl OutsideLinks {
     /// Starts before the first sentence; a word's first `requested` columns are not for rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());

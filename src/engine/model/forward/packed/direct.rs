@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, row, sized};
+use super::{PackedEncoder, resized, row};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
@@ -58,7 +58,7 @@ impl PackedEncoder {
         let [vectors, update] = [&written[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
         let (vectors, count) = (vectors.transposed(), vectors.rows());
         if let Some(contexts) = contexts {
-            let through = sized(through, width * count);
+            let through = resized(through, width * count);
             multiply(MatrixMut::new(through, width, count), Matrix::new(&output.weight, width, hidden), vectors);
             let through = Matrix::new(through, width, count);
             let contexts = Matrix::new(contexts, contexts.len() / width, width);
@@ -139,7 +139,7 @@ fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32
             continue;
         }
         let (n, width) = (span.len(), compared.len());
-        let effects = sized(effects, n * width);
+        let effects = resized(effects, n * width);
         let vectors = vectors.columns_from(compared.start, width);
         multiply(MatrixMut::new(effects, n, width), rows.rows_in(&span), vectors);
         for (row, scale) in effects.chunks_exact_mut(width).zip(scales.get(span).unwrap_or_default()) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use super::{Layer, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, sized};
+use super::{Layer, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, resized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
@@ -59,7 +59,7 @@ impl<'a> Projected<'a> {
 
     /// Computes a head's queries, keys or values (`part`) plus `bias`, times `scale`, in the buffer `into`, `[n, head_dim]`.
     fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
-        let into = sized(into, self.n * self.head_dim);
+        let into = resized(into, self.n * self.head_dim);
         kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);
         Matrix::new(into, self.n, self.head_dim)
     }
@@ -71,12 +71,12 @@ impl PackedEncoder {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
-            kernels::row_norms(&scratch.states, hidden, sized(&mut scratch.input_norms, tokens));
+            kernels::row_norms(&scratch.states, hidden, resized(&mut scratch.input_norms, tokens));
         }
         if writes {
             // A row's weights sum to 1, so the value bias passes through attention unchanged.
             let bias = &layers[place].query_key_value.bias[2 * heads_width..];
-            let context = sized(&mut scratch.context, tokens * heads_width);
+            let context = resized(&mut scratch.context, tokens * heads_width);
             context.chunks_exact_mut(heads_width).for_each(|row| row.copy_from_slice(bias));
         }
         if pass.needs.mixing {
@@ -99,7 +99,8 @@ impl PackedEncoder {
         let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         self.begin_layer(place, writes, pass, scratch);
-        let Scratch { projected, context, weights, values, bare, products, input_norms, mixing, .. } = scratch;
+        let Scratch { projected, context, weights, values, unbiased_context, products, input_norms, mixing, .. } =
+            scratch;
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
             let in_sentence = || format!("sentence {}", input.number);
@@ -115,21 +116,31 @@ impl PackedEncoder {
                 let own_values = || Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
                 let gate = pass.gates.of(number, head);
                 let is_open = gate.is_none_or(|gate| !gate.is_closed());
-                let bare = sized(bare, n * head_dim);
+                let unbiased_context = resized(unbiased_context, n * head_dim);
                 if needs.outputs || needs.mixing || (writes && is_open) {
                     // Patched rows may have weights on keys that the head does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
-                    weigh(bare, Matrix::strided(attention, n, n, stride), parts.matrix(VALUE, head), weighed);
+                    weigh(
+                        unbiased_context,
+                        Matrix::strided(attention, n, n, stride),
+                        parts.matrix(VALUE, head),
+                        weighed,
+                    );
                 }
-                let bare = &*bare;
+                let unbiased_context = &*unbiased_context;
                 if needs.mixing {
                     let weights = Rows::strided(attention, n, n, stride);
-                    mixing.keep_head(head, &span, (weights, own_values(), bare), gate.map_or(1.0, |gate| gate.keep));
+                    mixing.keep_head(
+                        head,
+                        &span,
+                        (weights, own_values(), unbiased_context),
+                        gate.map_or(1.0, |gate| gate.keep),
+                    );
                 }
                 let output = needs.outputs.then(|| {
-                    let (products, gram) = (sized(products, n * head_dim), self.output_gram(place, head).0);
-                    kernels::times_square(bare, head_dim, gram, head_dim, products);
-                    let [contexts, products] = [bare, products].map(|rows| Rows::new(rows, head_dim));
+                    let (products, gram) = (resized(products, n * head_dim), self.output_gram(place, head).0);
+                    kernels::times_square(unbiased_context, head_dim, gram, head_dim, products);
+                    let [contexts, products] = [unbiased_context, products].map(|rows| Rows::new(rows, head_dim));
                     Output { contexts, products, gram, input_norms: &input_norms[span.clone()] }
                 });
                 let view = HeadView {
@@ -147,8 +158,10 @@ impl PackedEncoder {
                 }
                 let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
                 if is_open {
-                    for (row, bare) in context.chunks_mut(heads_width).zip(bare.chunks_exact(head_dim)) {
-                        add_to(row, bare);
+                    for (row, unbiased_context) in
+                        context.chunks_mut(heads_width).zip(unbiased_context.chunks_exact(head_dim))
+                    {
+                        add_to(row, unbiased_context);
                     }
                 }
                 if let Some(gate) = gate {
@@ -176,7 +189,7 @@ impl PackedEncoder {
     ) {
         let n = queries.n;
         self.score_between((number, head), [queries, keys], positions, into);
-        kernels::softmax(&mut into.attention, n, stride_of(n), sized(&mut into.entropies, n));
+        kernels::softmax(&mut into.attention, n, stride_of(n), resized(&mut into.entropies, n));
     }
 
     /// Computes the scores of one head before the softmax in `into.attention`, `[n, stride]`, with minus infinity for hidden
@@ -192,7 +205,7 @@ impl PackedEncoder {
         let (layer, visibility) = (&self.parameters.layers[place], config.visibility.of_layer(number));
         let AttentionScratch { query, key, distances, attention, .. } = into;
         let stride = stride_of(n);
-        let attention = sized(attention, n * stride);
+        let attention = resized(attention, n * stride);
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
         // Normalised or rotated keys have their bias already. Otherwise it adds a constant to all scores of a query, which
@@ -222,7 +235,7 @@ impl PackedEncoder {
     ) -> ValueNorms<'a> {
         let Projected { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(place, head);
-        let (products, norms) = (sized(products, n * head_dim), sized(norms, n));
+        let (products, norms) = (resized(products, n * head_dim), resized(norms, n));
         let rows = &parts.rows[parts.start(VALUE, head)..];
         kernels::times_square(rows, width, gram, head_dim, products);
         kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
@@ -274,7 +287,7 @@ impl LayerAttention for PackedLayer<'_> {
         }
     }
 
-    fn between<'b>(
+    fn attention<'b>(
         &self,
         head: usize,
         span: &Range<usize>,

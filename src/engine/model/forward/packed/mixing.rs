@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{PackedEncoder, Pass, Scratch, project, row, sized};
+use super::{PackedEncoder, Pass, Scratch, project, resized, row};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
@@ -41,14 +41,14 @@ impl MixingScratch {
 }
 
 /// Norms between the output of a layer's heads and the residual stream: of the output, or of its sum with the stream.
-struct Through<'a> {
+struct OutputNorms<'a> {
     kind: NormKind,
     epsilon: f64,
     of_written: Option<&'a Norm>,
     of_sum: Option<&'a Norm>,
 }
 
-impl Through<'_> {
+impl OutputNorms<'_> {
     /// Computes the mixing ratio of a token, from its row of the residual stream and three parts of the heads' output: from the
     /// token itself, from other tokens, and constant.
     ///
@@ -99,7 +99,7 @@ impl PackedEncoder {
         let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
         let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
         let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
-        let through = Through { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum };
+        let through = OutputNorms { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum };
         let Scratch { states, context, mixing, .. } = scratch;
         let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
         let tokens = pass.batch.tokens();
@@ -109,8 +109,8 @@ impl PackedEncoder {
         if through.of_written.is_some() {
             project(context, &layer.attention_output, hidden, whole, tokens);
         }
-        let (ratios, even) = (sized(ratios, tokens), sized(even, tokens));
-        let [even_own, even_others, constant] = rows.each_mut().map(|row| sized(row, hidden));
+        let (ratios, even) = (resized(ratios, tokens), resized(even, tokens));
+        let [even_own, even_others, constant] = rows.each_mut().map(|row| resized(row, hidden));
         seen.resize(hidden, 0.0);
         for (sequence, span) in pass.batch.spans().enumerate() {
             seen.fill(0.0);
@@ -171,7 +171,7 @@ mod tests {
     fn ratios_by_hand() {
         let ratio =
             |kind, of_written: Option<&Norm>, of_sum: Option<&Norm>, residual: [f32; 2], parts: [[f32; 2]; 3]| {
-                Through { kind, epsilon: 0.0, of_written, of_sum }
+                OutputNorms { kind, epsilon: 0.0, of_written, of_sum }
                     .ratio(&residual, parts.each_ref().map(|part| &part[..]))
             };
         let norm = |weight: [f32; 2]| Norm { weight: weight.to_vec(), bias: vec![7.0, 7.0] };

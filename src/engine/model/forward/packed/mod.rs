@@ -18,7 +18,7 @@ use super::held::{LayerWrites, Writes};
 use super::kernels::{self, add_to};
 use super::relative::Relative;
 use super::rows::Rows;
-use super::visitor::{Needs, Visitor, Written};
+use super::visitor::{BlockOutput, Needs, Visitor};
 use super::{Encoder, HeadWeights, LayerAttention, Pass, Positions, Scratch, Start, WordEmbeddings};
 use super::{HELD_SHOWS_ATTENTION, NO_PREDICTION, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
@@ -59,7 +59,7 @@ impl PackedEncoder {
     fn embed(&self, batch: &Batch<'_>, Scratch { states, update, .. }: &mut Scratch) {
         let Parameters { config, embeddings, .. } = &self.parameters;
         let (tokens, width) = (batch.tokens(), config.embedding_width());
-        let sum = sized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
+        let sum = resized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
             let scale = config.embedding_scale.of(input.ids);
@@ -91,7 +91,7 @@ impl PackedEncoder {
         pass.show_attention_inputs(number, input, config.hidden_size);
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
-        pass.show_written(number, Written::Projected, projected);
+        pass.show_block_output(number, BlockOutput::Projected, projected);
         if layer.prepares_keys() {
             self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Seen, angles);
         }
@@ -113,7 +113,7 @@ impl PackedEncoder {
         let rotary = layer.rotary.as_ref().filter(|_| seen == Positions::Seen);
         let pairs = rotary.map_or(0, |rotary| rotary.frequencies.len());
         // [longest, 2, pairs]
-        let angles = sized(angles, longest * 2 * pairs);
+        let angles = resized(angles, longest * 2 * pairs);
         if let Some(rotary) = rotary {
             for (position, angles) in angles.chunks_exact_mut(2 * pairs).enumerate() {
                 let (cosines, sines) = angles.split_at_mut(pairs);
@@ -170,9 +170,9 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
         let (tokens, width) = (states.len() / hidden, part.bias.len());
-        pass.show_written(number, Written::Contexts, context);
+        pass.show_block_output(number, BlockOutput::Contexts, context);
         project(context, &layer.attention_output, hidden, update, tokens);
-        pass.show_written(number, Written::Attention, update);
+        pass.show_block_output(number, BlockOutput::Attention, update);
         if pass.needs.direct {
             self.show_direct(number, pass, (Some(context), update), direct);
         }
@@ -188,14 +188,14 @@ impl PackedEncoder {
             BlockPlan::Parallel => &context[..states.len()],
         };
         project(input, part, width, wide, tokens);
-        pass.show_written(number, Written::Wide, wide);
+        pass.show_block_output(number, BlockOutput::Wide, wide);
         kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
-            MatrixMut::new(sized(update, tokens * hidden), tokens, hidden),
+            MatrixMut::new(resized(update, tokens * hidden), tokens, hidden),
             Matrix::strided(wide, tokens, config.intermediate_size, width),
             Matrix::new(&layer.output.weight, config.intermediate_size, hidden),
         );
-        pass.show_written(number, Written::FeedForward, update);
+        pass.show_block_output(number, BlockOutput::FeedForward, update);
         if pass.needs.direct {
             self.show_direct(number, pass, (None, update), direct);
         }
@@ -387,7 +387,7 @@ fn row(table: &[f32], index: usize, width: usize) -> &[f32] {
 }
 
 /// Resizes a buffer to `length` values, and returns it.
-fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     buffer.resize(length, 0.0);
     buffer
 }
@@ -420,17 +420,17 @@ fn transposed(values: &[f32], rows: usize) -> Vec<f32> {
 fn project(states: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(
-        MatrixMut::new(sized(into, tokens * outputs), tokens, outputs),
+        MatrixMut::new(resized(into, tokens * outputs), tokens, outputs),
         Matrix::new(states, tokens, inputs),
         Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()),
     );
 }
 
 /// Backward pass of [`project`]: computes derivatives by the inputs from derivatives by the first `outputs` outputs.
-fn project_back(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
+fn project_backward(derivatives: &[f32], linear: &Linear, outputs: usize, into: &mut Vec<f32>, tokens: usize) {
     let inputs = linear.weight.len() / linear.bias.len();
     multiply(
-        MatrixMut::new(sized(into, tokens * inputs), tokens, inputs),
+        MatrixMut::new(resized(into, tokens * inputs), tokens, inputs),
         Matrix::new(derivatives, tokens, outputs),
         Matrix::strided(&linear.weight, inputs, outputs, linear.bias.len()).transposed(),
     );

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, add_bias, copied, project, project_back, sized};
+use super::{PackedEncoder, Pass, Scratch, add_bias, copied, project, project_backward, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gradient::Score;
@@ -39,7 +39,7 @@ impl PackedEncoder {
             }
         };
         let (classes, rows) = (vectors.rows(), Matrix::new(rows, count, vectors.columns()));
-        let logits = sized(logits, count * classes);
+        let logits = resized(logits, count * classes);
         multiply(MatrixMut::new(logits, count, classes), rows, vectors.transposed());
         add_bias(logits, &head.bias);
         if let Some(cap) = head.cap {
@@ -64,7 +64,7 @@ impl PackedEncoder {
 
     /// Puts the derivatives of a score by the hidden states at the predicted positions, `[positions, hidden]`, into
     /// `scratch.states`.
-    pub(super) fn score_back(
+    pub(super) fn score_backward(
         &self,
         (batch, states): (&Batch<'_>, &[f32]),
         score: &mut Score<'_>,
@@ -85,7 +85,7 @@ impl PackedEncoder {
                     backward::cap(&bounded, cap, row);
                 }
             }
-            let rows = sized(wide, count * width);
+            let rows = resized(wide, count * width);
             multiply(MatrixMut::new(rows, count, width), Matrix::new(logits, count, classes), vectors);
             let Some(Transform { dense, activation, norm }) = &head.transform else {
                 derivatives.extend_from_slice(rows);
@@ -95,10 +95,10 @@ impl PackedEncoder {
             if let Some(norm) = norm {
                 let active = copied(update, projected);
                 kernels::activate(*activation, false, active, &dense.bias);
-                self.norm_back(active, norm, rows);
+                self.norm_backward(active, norm, rows);
             }
             backward::activate(*activation, false, update, &dense.bias, rows);
-            project_back(rows, dense, width, context, count);
+            project_backward(rows, dense, width, context, count);
             derivatives.extend_from_slice(context);
         }
         Ok(())

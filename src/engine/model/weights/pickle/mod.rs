@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::system::errors::Facts;
-pub(super) use object::Unusual;
+pub(super) use object::NotAStateDict;
 use object::{Global, Id, Object};
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ impl<'a> Machine<'a> {
             tensors.extend(tensor.map(|tensor| (name, tensor)));
         }
         match self.nested(top) {
-            Some(keys) if tensors.is_empty() => bail!(Unusual::Nested(keys)),
+            Some(keys) if tensors.is_empty() => bail!(NotAStateDict::Nested(keys)),
             _ => Ok(tensors),
         }
     }
@@ -221,7 +221,7 @@ impl<'a> Machine<'a> {
             // PROTO
             0x80 => {
                 let [protocol] = self.rest.take()?;
-                ensure!(protocol == 2, Unusual::Protocol(protocol));
+                ensure!(protocol == 2, NotAStateDict::Protocol(protocol));
             }
             b'q' | b'r' => {
                 let place = self.rest.place(instruction == b'r')?;

@@ -38,7 +38,7 @@ impl<'a> Global<'a> {
             ("torch._utils", "_rebuild_tensor_v2") => Self::RebuildTensor,
             ("torch._utils", "_rebuild_parameter") => Self::RebuildParameter,
             ("torch", name) if name.ends_with("Storage") => Self::Storage(name),
-            _ => bail!(Unusual::Name(format!("{module}.{name}"))),
+            _ => bail!(NotAStateDict::Name(format!("{module}.{name}"))),
         })
     }
 }
@@ -63,7 +63,7 @@ impl Object<'_> {
 
 /// Why a `torch.save` file is no plain state dict.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::model::weights) enum Unusual {
+pub(in crate::model::weights) enum NotAStateDict {
     /// The tensors are in a nested dict, to which these keys lead.
     Nested(Vec<String>),
     /// The pickle refers to a class or a function of this name, as a pickled module does.
@@ -72,7 +72,7 @@ pub(in crate::model::weights) enum Unusual {
     Tar,
 }
 
-impl Unusual {
+impl NotAStateDict {
     /// Whether PyTorch cannot load the file with `weights_only`: a whole module, a tar archive, or a newer protocol.
     pub(in crate::model::weights) fn needs_all_of_pickle(&self) -> bool {
         const MODULES: [&str; 3] = ["transformers.models.", "torch.nn.modules.", "sentence_transformers."];
@@ -85,7 +85,7 @@ impl Unusual {
     }
 }
 
-impl fmt::Display for Unusual {
+impl fmt::Display for NotAStateDict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nested(keys) => {
@@ -104,4 +104,4 @@ impl fmt::Display for Unusual {
     }
 }
 
-impl Error for Unusual {}
+impl Error for NotAStateDict {}

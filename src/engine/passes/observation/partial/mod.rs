@@ -57,7 +57,7 @@ const LARGEST_RATIO: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub shard: Shard,
-    #[serde(default, skip_serializing_if = "is_alone")]
+    #[serde(default, skip_serializing_if = "is_single_stage")]
     pub stage: Stage,
     pub identity: Identity,
     tally: Tally,
@@ -65,7 +65,7 @@ pub struct Header {
 }
 
 /// Whether the run has a single stage, which the header omits.
-fn is_alone(stage: &Stage) -> bool {
+fn is_single_stage(stage: &Stage) -> bool {
     *stage == Stage::Whole
 }
 
@@ -145,7 +145,7 @@ pub fn read_header(path: &Path) -> Result<Header> {
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
-    let bytes = output::earlier_bytes(path, LONGEST).map_err(Error::new);
+    let bytes = output::read_previous_bytes(path, LONGEST).map_err(Error::new);
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
 }
 

@@ -13,14 +13,14 @@ use crate::model::forward::gates::{Gate, Gates};
 use crate::model::forward::gradient::Differentiable;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::ablation::band;
+use crate::passes::ablation::equivalence_margin;
 use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, start_of};
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::observer::{self, Demands, Event, Sums, observer_of};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
-use crate::stats::box_minimum::{Valued, box_minimum};
+use crate::stats::box_minimum::{ValueAndGradient, box_minimum};
 use crate::stats::exact::ExactSum;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
@@ -100,7 +100,7 @@ pub fn fit(
     }
     let sequences = kept(sequences)?;
     let units = units(&sequences);
-    let evaluate = |shares: &[f64]| -> Result<Valued> {
+    let evaluate = |shares: &[f64]| -> Result<ValueAndGradient> {
         let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
         let sums = ObserverSet::new(vec![observer_of(LossSums { grid, loss: ExactSum::default(), gates })]);
         let gates = (&heads.open(shares), &[][..], None);
@@ -118,7 +118,7 @@ pub fn fit(
     let count = heads.groups.len();
     let tokens: usize = sequences.iter().map(|sequence| sequence.ids.len()).sum();
     let (loss, loss_without_heads) = (evaluate(&vec![1.0; count])?.0, evaluate(&vec![0.0; count])?.0);
-    let band = band(loss_without_heads - loss, heads.present);
+    let band = equivalence_margin(loss_without_heads - loss, heads.present);
     let known = Some(FittedLoss { units, loss, loss_without_heads, band });
     let mut fits = BTreeMap::new();
     for &start in starts.iter().filter(|_| band > 0.0) {
@@ -126,7 +126,7 @@ pub fn fit(
         let price = |shares: &[f64]| -> f64 {
             heads.groups.iter().zip(shares).map(|(group, share)| group.len() as f64 * share).sum::<f64>() * band
         };
-        let found = box_minimum(&from, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<Valued> {
+        let found = box_minimum(&from, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<ValueAndGradient> {
             let (loss, mut slopes) = evaluate(shares)?;
             slopes.iter_mut().zip(&heads.groups).for_each(|(slope, group)| *slope += group.len() as f64 * band);
             Ok((loss + price(shares), slopes))

@@ -269,7 +269,7 @@ impl ItemReader<'_> {
             let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
             if is_one { self.task.known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
         };
-        let [answer, foil] = different(sides.map(id))?;
+        let [answer, foil] = ensure_different(sides.map(id))?;
         let word = masked.word_of_tokens()[place].unwrap_or_default();
         let predictions = vec![PredictedToken::masked(place, word, Some(answer))];
         Ok((Sequence { predictions, ..masked }, answer, foil))
@@ -290,7 +290,7 @@ impl ItemReader<'_> {
             let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
             if is_one { self.task.known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
-        let [answer, foil] = different(sides.map(id))?;
+        let [answer, foil] = ensure_different(sides.map(id))?;
         let word = begun.word_of_tokens()[last].unwrap_or_default();
         let shown = InputToken::Unread;
         let predictions = vec![PredictedToken { position: last, word, shown, truth: Some(answer) }];
@@ -337,7 +337,7 @@ fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
 }
 
 /// The token ids of answer and foil. Fails if both are one token.
-fn different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
+fn ensure_different([answer, foil]: [Result<u32>; 2]) -> Result<[u32; 2]> {
     let (answer, foil) = (answer?, foil?);
     if answer == foil { Err(ItemSkip::NothingDiffers.into()) } else { Ok([answer, foil]) }
 }

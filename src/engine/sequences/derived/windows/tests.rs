@@ -57,7 +57,7 @@ fn two_documents_by_hand() {
     // Each word's head is sought in its own sentence.
     assert_eq!(found[1].candidates_of_words(), [0..4, 0..4, 0..4, 0..4, 4..5]);
     // Without a special token in front a decoder begins with a word, which counts nowhere.
-    let mut bare = found[1].clone().begun();
+    let mut bare = found[1].clone().with_decoder_first_token();
     (bare.ids, bare.kinds) = (bare.ids.split_off(1), [vec![TokenKind::First], vec![TokenKind::Text; 5]].concat());
     bare.words = WordSpan::whole((0..5).map(|word| word..word + 1));
     bare.texts = vec![0..4, 4..5];

@@ -80,7 +80,7 @@ impl Sums for ParserSums {
             _ => return,
         };
         let view = input.attention();
-        let place = (self.grid.index(view.layer, view.head), self.classes.of(view.layer));
+        let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
         seen.keep(place, view, self.from, &mut self.folded);
     }
 

@@ -160,7 +160,7 @@ fn a_decoder_has_its_first_token_for_the_root() {
         0.5, 0.25, 0.25, 0.0, //
         0.25, 0.25, 0.25, 0.25,
     ];
-    let sequence = parsed(0, &[None, Some(0)]).begun();
+    let sequence = parsed(0, &[None, Some(0)]).with_decoder_first_token();
     let sentence = kept(&sequence, &classes, &[weights]);
     let mut kept_weights = Vec::new();
     sentence.attention(0, &mut kept_weights);

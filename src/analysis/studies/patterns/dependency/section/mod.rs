@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{
-    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_of, label_of, of_relation, tested,
+    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_of, label_of, of_relation, testable_relations,
 };
 use super::figure::{self, figures};
 use super::relation::{HeadAccuracy, MarginExcess, RelationMetrics, directions};
 use super::tags::Side;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::significance::q_of_those_above;
+use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
@@ -29,7 +29,7 @@ use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, Labelling};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
-use tables::{COLUMNS, MAY_GO, tables};
+use tables::{COLUMNS, DROP_ORDER, tables};
 
 /// Results on all dependency relations of a corpus, by name, and counts of the tests on them.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +111,7 @@ impl Relations {
 
     /// Counts the tests, and the significant ones by the policy's bound on q-values: `None` if the policy has no such bound.
     fn tests(&self, policy: &Policy) -> Tests {
-        let tested = tested(&self.relations, policy);
+        let tested = testable_relations(&self.relations, policy);
         let comparisons: Vec<&Comparison> = tested.into_iter().flat_map(RelationMetrics::comparisons).collect();
         let above: Vec<f64> = comparisons.iter().filter_map(|comparison| comparison.q).collect();
         let significant = policy.rule(&LABEL_Q).map(|most| above.iter().filter(|&&q| q <= most).count());
@@ -140,7 +140,7 @@ impl Relations {
             return writeln!(out, "No word of the corpus has an annotated head, so no syntactic label was tested.");
         }
         let least = policy.count(&MIN_COUNT);
-        let shown = tested(&self.relations, policy);
+        let shown = testable_relations(&self.relations, policy);
         if shown.is_empty() {
             let most = self.relations.iter().map(|relation| relation.count).max().unwrap_or(0);
             return writeln!(
@@ -161,7 +161,7 @@ impl Relations {
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
         if !better.is_empty() {
-            out.table_without(table_of(&COLUMNS, &better), MAY_GO);
+            out.table_without(table_of(&COLUMNS, &better), DROP_ORDER);
         }
         if !others.is_empty() {
             let on = |side: Option<Side>| {
@@ -229,20 +229,20 @@ impl Relations {
     /// Corrects all tests for their number, over the relations with at least as many words as the policy requires.
     fn correct(&mut self, policy: &Policy) {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
-        self.correct_family(
+        self.correct_for_multiple_tests(
             policy,
             |relation| relation.tests(margin),
             |head| head.versus_offset.both_mut(),
             |comparison, test, q| (comparison.p, comparison.q) = (test.p, q),
         );
         // Over the labels that there are.
-        self.correct_family(
+        self.correct_for_multiple_tests(
             policy,
             |relation| relation.tests_specific(specific, margin),
             |head| head.specific.both_mut(),
             |specificity, test, q| (specificity.p, specificity.q) = (test.p, q),
         );
-        self.correct_family(
+        self.correct_for_multiple_tests(
             policy,
             |relation| relation.tests_beyond(beyond),
             |head| head.versus_tags.both_mut(),
@@ -259,7 +259,7 @@ impl Relations {
     /// of tests.
     ///
     /// `tests` and `tested` must go through attention heads and directions in one order.
-    fn correct_family<T>(
+    fn correct_for_multiple_tests<T>(
         &mut self,
         policy: &Policy,
         tests: impl Fn(&RelationMetrics) -> Vec<MarginExcess>,
@@ -271,7 +271,7 @@ impl Relations {
         let p = self.relations.iter().zip(&tests).flat_map(|(relation, tests)| {
             tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= least))
         });
-        let mut q = q_of_those_above(&p.collect::<Vec<_>>()).into_iter();
+        let mut q = q_values_above_margin(&p.collect::<Vec<_>>()).into_iter();
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
             let results = relation.by_head.iter_mut().flat_map(&tested).flatten();
             results.zip(tests).for_each(|(result, test)| set(result, test, q.next().flatten()));
@@ -340,7 +340,7 @@ impl Section for Relations {
     fn complete(&mut self, known: &Completion<'_>) {
         match known {
             Completion::Policy(policy) => self.correct(policy),
-            Completion::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_what_no_policy_labels),
+            Completion::Rounded => self.relations.iter_mut().for_each(RelationMetrics::drop_unlabelled_comparisons),
             _ => {}
         }
     }
@@ -358,7 +358,7 @@ impl Section for Relations {
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
-        let best = tested(&self.relations, policy).into_iter().filter(|relation| relation.place == place);
+        let best = testable_relations(&self.relations, policy).into_iter().filter(|relation| relation.place == place);
         let figures = figure::of_head(&self.relations, place, policy);
         HeadCard { figures, ..best.map(RelationMetrics::of_best_head).collect() }
     }

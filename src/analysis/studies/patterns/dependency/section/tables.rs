@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::assessment::{of_relation, tested};
+use super::super::assessment::{of_relation, testable_relations};
 use super::super::relation::RelationMetrics;
 use super::super::tags::{Side, TagRule};
 use crate::stats::interval::Interval;
@@ -34,7 +34,7 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: without
 /// them, the accuracy of the best of many heads means little.
-pub(super) const MAY_GO: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
+pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
 
 /// Formats a difference of accuracies in percentage points, with its interval.
 fn gain(difference: f64, ci95: Option<Interval>) -> String {
@@ -111,7 +111,7 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
         held_out: relation.heldout_accuracy,
         firm: is_firm(relation, policy),
     };
-    TableRows::of("paper", tested(relations, policy).into_iter().map(row).collect::<Vec<_>>())
+    TableRows::of("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best attention head has a firm label for the relation in its direction, by the section's corrected q-value.

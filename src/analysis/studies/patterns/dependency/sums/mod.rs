@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::arcs::{Agreement, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
 use super::relation::directions;
-use super::specific::ArcsBeside;
+use super::specific::SentenceArcs;
 use super::tags::{CUES, Side};
 use crate::corpus::relation::ALL;
 use crate::model::grid::HeadGrid;
@@ -171,7 +171,7 @@ pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
-    beside: ArcsBeside,
+    beside: SentenceArcs,
     /// Candidates for the other end of an arc in a decoder, for each class of layers with equal visibility. Empty in an encoder.
     partners: Vec<Partners>,
     special: SpecialTokens,
@@ -243,7 +243,7 @@ impl Sums for DependencySums {
         }
         let all: Vec<usize> =
             self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
-        let beside = ArcsBeside::new(&arcs, sentence, is_causal, &all);
+        let beside = SentenceArcs::new(&arcs, sentence, is_causal, &all);
         beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
         Some(DependencyState { block, is_first, arcs, beside, partners, special: SpecialTokens::new(sequence, from) })
     }
@@ -256,7 +256,7 @@ impl Sums for DependencySums {
         }
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        let partners = partners.get(self.classes.of(view.layer));
+        let partners = partners.get(self.classes.class_of(view.layer));
         let words = input.words(self.from);
         let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
         let block = &mut self.blocks[*block];

@@ -1,7 +1,7 @@
 //! Attention weighted by the norm of each key's projected value `f_j = v_j W_O`: `A[i,j] |f_j|`, and each key's share of the
 //! row's sum.
 
-use super::vectors::{products_by_lane, sized};
+use super::vectors::{products_by_lane, resized};
 use super::{HeadData, NormSums, places, queries, sees_sink};
 use crate::linalg::lanes::{LANES, across, total};
 use crate::model::grid::visibility::Visibility;
@@ -36,13 +36,13 @@ pub fn add(
 ) {
     let (n, width) = (roles.tokens, roles.is_text.len());
     let stride = REACH + width + SLOTS;
-    let rows = sized(&mut buffers.rows, TOGETHER * stride);
+    let rows = resized(&mut buffers.rows, TOGETHER * stride);
     for buffer in [&mut buffers.norms, &mut buffers.text_norms] {
         buffer.clear();
     }
-    let norms = sized(&mut buffers.norms, width);
+    let norms = resized(&mut buffers.norms, width);
     norms[..n].copy_from_slice(head.norms.norms);
-    let text_norms = sized(&mut buffers.text_norms, stride);
+    let text_norms = resized(&mut buffers.text_norms, stride);
     for ((text, norm), kept) in text_norms[REACH..][..width].iter_mut().zip(&*norms).zip(&roles.is_text) {
         *text = norm * kept;
     }
@@ -67,7 +67,7 @@ pub fn add(
                         *sum += *share * mass(row, norms, places);
                     }
                 } else {
-                    sums.silent += 1.0;
+                    sums.without_norm += 1.0;
                     count_silent(sums, (roles, visibility), query);
                 }
             }

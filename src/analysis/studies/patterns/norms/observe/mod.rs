@@ -48,7 +48,7 @@ sums_of_a_head! {
     }
     single {
         /// Number of queries without norm-weighted shares, since all values that they attend to are 0.
-        silent,
+        without_norm,
         /// Norm-weighted share of attention on text tokens one or two positions away.
         window_mass,
         uniform_window_mass,

@@ -1,6 +1,6 @@
 //! Norms of a head's outputs: `o_i` with the value bias, `o°_i` without.
 
-use super::vectors::{add_bias, add_rows, inner, sized};
+use super::vectors::{add_bias, add_rows, inner, resized};
 use super::{HeadData, NormSums, places, queries};
 use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
@@ -20,7 +20,7 @@ pub struct OutputBuffers {
 pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let HeadData { output, values, norms, .. } = head;
     let room = roles.tokens.next_multiple_of(LANES);
-    let (bare, rest) = sized(&mut buffers.lengths, 3 * room).split_at_mut(room);
+    let (bare, rest) = resized(&mut buffers.lengths, 3 * room).split_at_mut(room);
     let (whole, inputs) = rest.split_at_mut(room);
     let mut count = 0;
     for run in &roles.text {

@@ -106,7 +106,7 @@ fn an_example_by_hand() {
     close(constant, 0.912_294);
     // |o_i| / |x_i| with |x_i| 3 and 4.
     close(sums.output_ratio, 2.2 / 3.0 + 2.915_476 / 4.0);
-    assert_eq!((sums.silent, sums.output_ratio_silent), (0.0, 0.0));
+    assert_eq!((sums.without_norm, sums.output_ratio_silent), (0.0, 0.0));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn parts_of_sinks_by_hand() {
 #[test]
 fn a_head_whose_values_are_0_has_no_shares() {
     let (sums, _) = example(&[0.0; 6], &[0.0, 0.0]);
-    assert_eq!((sums.silent, sums.spent, sums.output, sums.square), (2.0, 0.0, 0.0, 0.0));
+    assert_eq!((sums.without_norm, sums.spent, sums.output, sums.square), (2.0, 0.0, 0.0, 0.0));
     assert_eq!(sums.offset_silent[slot(1, 0)..=slot(0, 1)], [1.0, 2.0, 1.0]);
     assert_eq!(sums.offset_mass, [0.0; OFFSETS]);
     assert_eq!(sums.output_ratio_silent, 0.0);

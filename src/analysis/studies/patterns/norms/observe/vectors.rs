@@ -70,7 +70,7 @@ pub fn products_by_lane(a: &[f32], b: &[f32]) -> [f64; LANES] {
 
 /// Returns the first `length` values of a buffer, with arbitrary content. The buffer grows if needed.
 #[inline(always)]
-pub fn sized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
+pub fn resized(buffer: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if buffer.len() < length {
         buffer.resize(length, 0.0);
     }

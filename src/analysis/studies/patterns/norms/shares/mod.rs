@@ -52,7 +52,7 @@ impl Squares {
         let size = (count - squared / count) / (sentences - 1.0);
         let component = (between - within) / size;
         let variance = component + within;
-        number(component / variance).filter(|_| variance * count > VARIES * each)
+        number(component / variance).filter(|_| variance * count > MIN_VARIANCE * each)
     }
 
     fn less(&self, block: &Self) -> Self {
@@ -69,7 +69,7 @@ impl Squares {
 
 /// Smallest total variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares
 /// are accurate to about 1e-7.
-const VARIES: f64 = 1e-6;
+const MIN_VARIANCE: f64 = 1e-6;
 
 fn number(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)

@@ -26,7 +26,7 @@ const PARKED_PART: Threshold = Threshold::rule(
     "largest `sink_part` of `sink:parked`, of either sign, and smallest of the types after it: less, or more, than half of \
         what the head writes",
 );
-const SAME: Threshold = Threshold::rule(
+const CONSTANT_SHARE: Threshold = Threshold::rule(
     "sink_same",
     0.5,
     "smallest `sink_constant_share` of `sink:constant`, and `sink_sentence_share` of `sink:broadcast`: more than \
@@ -41,7 +41,7 @@ pub(super) const NO_OP: Detector = Detector {
     thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
     phrase: Phrase::Fixed("writes next to nothing"),
     shown: LabelStyle::of(Some("no-op"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
     ..Detector::role(Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
@@ -57,7 +57,7 @@ pub(super) const PARKED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("takes what it writes from other tokens"),
     shown: LabelStyle::of(Some("parked"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+    assess: |evidence, policy| assess_sink_type("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
     ..Detector::role(Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
@@ -73,7 +73,7 @@ pub(super) const OPPOSED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("writes against what the sink holds"),
     shown: LabelStyle::of(Some("oppos"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
     ..Detector::role(Explanation {
         name: "sink:opposed",
         measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
@@ -85,10 +85,10 @@ pub(super) const OPPOSED: Detector = Detector {
 };
 
 pub(super) const CONSTANT: Detector = Detector {
-    thresholds: &[&PARKED_PART, &SAME],
+    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
     shown: LabelStyle::of(Some("const"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
     ..Detector::role(Explanation {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
@@ -100,10 +100,10 @@ pub(super) const CONSTANT: Detector = Detector {
 };
 
 pub(super) const BROADCAST: Detector = Detector {
-    thresholds: &[&PARKED_PART, &SAME],
+    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     shown: LabelStyle::of(Some("broadc"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
     ..Detector::role(Explanation {
         name: "sink:broadcast",
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
@@ -116,10 +116,10 @@ pub(super) const BROADCAST: Detector = Detector {
 };
 
 pub(super) const USED: Detector = Detector {
-    thresholds: &[&PARKED_PART, &SAME],
+    thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     shown: LabelStyle::of(Some("used"), AnsiColor::Yellow),
-    assess: |evidence, policy| typed("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
     ..Detector::role(Explanation {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
@@ -180,22 +180,22 @@ impl Rules<'_> {
     }
 
     fn constant(&self) -> Vec<Condition> {
-        vec![self.written(), self.at_least(self.by_sink("sink_constant_share"), &SAME)]
+        vec![self.written(), self.at_least(self.by_sink("sink_constant_share"), &CONSTANT_SHARE)]
     }
 
     fn broadcast(&self) -> Vec<Condition> {
-        vec![self.written(), self.at_least(self.by_sink("sink_sentence_share"), &SAME)]
+        vec![self.written(), self.at_least(self.by_sink("sink_sentence_share"), &CONSTANT_SHARE)]
     }
 
     fn used(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
-        let not_the_same = shares.map(|share| self.at_most(self.by_sink(share), &SAME));
+        let not_the_same = shares.map(|share| self.at_most(self.by_sink(share), &CONSTANT_SHARE));
         [self.written()].into_iter().chain(not_the_same).collect()
     }
 }
 
 /// Maps score, interval, baseline and estimate by a decreasing function (a constant minus the value).
-fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
+fn map_decreasing(measured: Measured, turned: fn(f64) -> f64) -> Measured {
     Measured {
         score: measured.score.map(turned),
         ci95: measured.ci95.map(|ci95| Interval(turned(ci95.high()), turned(ci95.low()))),
@@ -205,16 +205,16 @@ fn turned(measured: Measured, turned: fn(f64) -> f64) -> Measured {
 }
 
 fn complement(measured: Measured) -> Measured {
-    turned(measured, |value| 1.0 - value)
+    map_decreasing(measured, |value| 1.0 - value)
 }
 
 fn negative(measured: Measured) -> Measured {
-    turned(measured, |value| 0.0 - value)
+    map_decreasing(measured, |value| 0.0 - value)
 }
 
 /// Assesses a `sink:…` label for the sink whose label has the head's highest score. Empty if the head has no label of a sink, or
 /// if the label with the conditions `other` holds.
-fn typed<'a>(
+fn assess_sink_type<'a>(
     label: &str,
     evidence: &'a Evidence<'a>,
     policy: &'a Policy,

@@ -1,7 +1,7 @@
 //! Backward pass through the attention heads of a layer.
 
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
-use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, sized};
+use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
 use crate::model::forward::batch::{Batch, Input};
 use crate::model::forward::gates::Gates;
@@ -15,7 +15,7 @@ impl PackedEncoder {
     /// Computes derivatives by the gates of a layer, from derivatives by the contexts of all its heads, in `forward.context`.
     /// Above the first layer it also puts derivatives by queries, keys and values, once normed and rotated, into
     /// `forward.projected`.
-    pub(super) fn heads_back(
+    pub(super) fn heads_backward(
         &self,
         number: usize,
         (batch, gates): (&Batch<'_>, &Gates),
@@ -35,7 +35,7 @@ impl PackedEncoder {
         } else {
             kept
         };
-        let derivatives = sized(projected, kept.len());
+        let derivatives = resized(projected, kept.len());
         derivatives.fill(0.0);
         for (sequence, (span, found)) in batch.spans().zip(found).enumerate() {
             let (own, n) = (span.start * width..span.end * width, span.len());
@@ -46,7 +46,7 @@ impl PackedEncoder {
                 let of_context = Matrix::strided(of_context, n, head_dim, heads_width);
                 let (place, input) = ((number, head, sequence), batch.inputs[sequence]);
                 found.gates[number * heads + head] =
-                    self.head_back(place, (input, gates), (&parts, of_context), derivatives, scratch);
+                    self.head_backward(place, (input, gates), (&parts, of_context), derivatives, scratch);
             }
         }
     }
@@ -57,7 +57,7 @@ impl PackedEncoder {
     /// With `z = A v + b` the context of the head, `r` its replacement and `d` the derivatives by `r + keep (z - r)`, the
     /// derivative by `keep` is `<d, z - r> = <A, d vᵀ> + <d, b - r>`. The backward pass of the softmax computes the first term
     /// anyway.
-    fn head_back(
+    fn head_backward(
         &self,
         (number, head, sequence): (usize, usize, usize),
         (input, gates): (Input<'_>, &Gates),
@@ -72,7 +72,7 @@ impl PackedEncoder {
         if config.score_cap.is_some() {
             bounded.clone_from(&weights.attention);
         }
-        let entropies = sized(&mut weights.entropies, n);
+        let entropies = resized(&mut weights.entropies, n);
         kernels::softmax(&mut weights.attention, n, stride, entropies);
         let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
         // Patched rows may have weights on keys that the head does not see.
@@ -81,7 +81,7 @@ impl PackedEncoder {
         let gate = gates.of(number, head);
         let keep = gate.map_or(1.0, |gate| gate.keep);
 
-        let (of_scores, products) = (sized(of_scores, n * stride), sized(products, n));
+        let (of_scores, products) = (resized(of_scores, n * stride), resized(products, n));
         of_scores.fill(0.0);
         for Tile { queries, keys } in visibility.tiles(n) {
             let first = queries.start * stride + keys.start;
@@ -109,7 +109,7 @@ impl PackedEncoder {
         if let Some(cap) = config.score_cap {
             backward::cap(bounded, cap, of_scores);
         }
-        let (query, key) = (sized(query, n * head_dim), sized(key, n * head_dim));
+        let (query, key) = (resized(query, n * head_dim), resized(key, n * head_dim));
         key.fill(0.0);
         let [of_queries, of_keys, of_values] = [QUERY, KEY, VALUE].map(|part| parts.start(part, head));
         for Tile { queries, keys } in visibility.tiles(n) {
@@ -142,7 +142,7 @@ impl PackedEncoder {
     }
 
     /// Backward pass of the rotation and norms of queries and keys, in place in `forward.projected`.
-    pub(super) fn keys_back(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
+    pub(super) fn keys_backward(&self, layer: &Layer, batch: &Batch<'_>, kept: &[f32], forward: &mut Scratch) {
         let (config, bias) = (&self.parameters.config, &layer.query_key_value.bias);
         let (heads, width) = (config.heads_width(), bias.len());
         let Scratch { projected, angles, update, .. } = forward;
@@ -158,12 +158,12 @@ impl PackedEncoder {
             }
         }
         let Some(norms) = &layer.query_key_norms else { return };
-        let biased = sized(update, 2 * heads);
+        let biased = resized(update, 2 * heads);
         for (row, kept) in projected.chunks_exact_mut(width).zip(kept.chunks_exact(width)) {
             biased.copy_from_slice(&kept[..2 * heads]);
             add_to(biased, bias);
             let parts = row.chunks_exact_mut(heads).zip(biased.chunks_exact(heads));
-            parts.zip(norms).for_each(|((derivatives, rows), norm)| self.norm_back(rows, norm, derivatives));
+            parts.zip(norms).for_each(|((derivatives, rows), norm)| self.norm_backward(rows, norm, derivatives));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 
-use super::{PackedEncoder, add_to, copied, predicted_rows, project_back, sized};
+use super::{PackedEncoder, add_to, copied, predicted_rows, project_backward, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
@@ -38,7 +38,7 @@ impl Differentiable for PackedEncoder {
         let parts = self.parts(batch, scratch.most_kept.unwrap_or(MOST_KEPT));
         // Patched rows and exchanges refer to sequences by their index in the whole batch.
         let by_parts =
-            parts.len() < 2 || !gates.name_sequences() && batch.inputs.iter().all(|input| input.exchange.is_none());
+            parts.len() < 2 || !gates.has_patched_rows() && batch.inputs.iter().all(|input| input.exchange.is_none());
         ensure!(by_parts, "a batch with patched rows or exchanges is too large for derivatives: take fewer sequences");
         for part in parts {
             let first = part.start;
@@ -123,16 +123,16 @@ impl PackedEncoder {
         if scratch.tape.predicted.is_empty() {
             return Ok(found);
         }
-        self.score_back((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
+        self.score_backward((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
         for number in (0..layers).rev() {
-            self.layer_back(number, (batch, gates), scratch, &mut found);
+            self.layer_backward(number, (batch, gates), scratch, &mut found);
         }
         Ok(found)
     }
 
     /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the states above the
     /// layer (in the last layer, at the predicted positions alone); on return, by the states below, except in the first layer.
-    fn layer_back(
+    fn layer_backward(
         &self,
         number: usize,
         (batch, gates): (&Batch<'_>, &Gates),
@@ -156,27 +156,27 @@ impl PackedEncoder {
             let last = copied(attended, inputs);
             update.copy_from_slice(feed_forward);
             self.add_feed_forward(layer, update, last);
-            self.norm_back(last, norm, derivatives);
+            self.norm_backward(last, norm, derivatives);
         }
 
         update.copy_from_slice(feed_forward);
         let [of_attention, of_feed_forward] =
             layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
         let norms = [of_feed_forward, Some(&layer.output_norm)];
-        self.add_back(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
+        self.add_backward(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
-        let wide = sized(&mut forward.wide, tokens * width);
+        let wide = resized(&mut forward.wide, tokens * width);
         multiply(
             MatrixMut::strided(wide, tokens, inner, width),
             Matrix::new(update, tokens, hidden),
             Matrix::new(&layer.output.weight, inner, hidden).transposed(),
         );
         backward::activate(config.hidden_act, config.gated, kept_wide, &layer.intermediate.bias, wide);
-        project_back(wide, &layer.intermediate, width, inputs, tokens);
+        project_backward(wide, &layer.intermediate, width, inputs, tokens);
         match plan {
             BlockPlan::Post => {}
-            BlockPlan::Pre => self.norm_back(attended, &layer.output_norm, inputs),
-            BlockPlan::Parallel => self.norm_back(states, &layer.output_norm, inputs),
+            BlockPlan::Pre => self.norm_backward(attended, &layer.output_norm, inputs),
+            BlockPlan::Parallel => self.norm_backward(states, &layer.output_norm, inputs),
         }
         // A parallel feed-forward block reads the states below the layer.
         if plan != BlockPlan::Parallel {
@@ -184,33 +184,39 @@ impl PackedEncoder {
         }
         update.copy_from_slice(attention);
         let norms = [of_attention, layer.attention_norm.as_ref()];
-        self.add_back(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
+        self.add_backward(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
         if plan == BlockPlan::Parallel {
             add_to(derivatives, inputs);
         }
 
         let heads_width = config.heads_width();
-        project_back(update, &layer.attention_output, hidden, &mut forward.context, tokens);
+        project_backward(update, &layer.attention_output, hidden, &mut forward.context, tokens);
         if is_last {
             all_rows(batch, hidden, &mut forward.states, &mut forward.update);
             all_rows(batch, heads_width, &mut forward.context, &mut forward.update);
         }
         gates.exchange_contexts(number, batch, &mut forward.context, [config.head_dim(), heads_width]);
-        self.heads_back(number, (batch, gates), (projected, &mut *forward), (prepared, head), found);
+        self.heads_backward(number, (batch, gates), (projected, &mut *forward), (prepared, head), found);
         if number == 0 {
             return;
         }
-        self.keys_back(layer, batch, projected, forward);
-        project_back(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, batch.tokens());
+        self.keys_backward(layer, batch, projected, forward);
+        project_backward(&forward.projected, &layer.query_key_value, 3 * heads_width, inputs, batch.tokens());
         if let Some(norm) = layer.attention_norm.as_ref().filter(|_| plan.normalises_first()) {
-            self.norm_back(below, norm, inputs);
+            self.norm_backward(below, norm, inputs);
         }
         add_to(&mut forward.states, inputs);
     }
 
     /// Backward pass of [`PackedEncoder::add`]: turns `derivatives` into derivatives by the residual stream, and writes
     /// derivatives by the added block output into `update`.
-    fn add_back(&self, bias: &[f32], norms: [Option<&Norm>; 2], below: &[f32], [update, derivatives]: [&mut [f32]; 2]) {
+    fn add_backward(
+        &self,
+        bias: &[f32],
+        norms: [Option<&Norm>; 2],
+        below: &[f32],
+        [update, derivatives]: [&mut [f32]; 2],
+    ) {
         let [of_update, of_sum] = norms;
         let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
         for (row, below) in update.chunks_exact_mut(bias.len()).zip(below.chunks_exact(bias.len())) {
@@ -220,16 +226,16 @@ impl PackedEncoder {
             }
         }
         if let Some(norm) = of_sum {
-            self.norm_back(update, norm, derivatives);
+            self.norm_backward(update, norm, derivatives);
         }
         let rows = of_update.map(|norm| (norm, update.to_vec()));
         update.copy_from_slice(derivatives);
         if let Some((norm, rows)) = rows {
-            self.norm_back(&rows, norm, update);
+            self.norm_backward(&rows, norm, update);
         }
     }
 
-    pub(super) fn norm_back(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
+    pub(super) fn norm_backward(&self, rows: &[f32], norm: &Norm, derivatives: &mut [f32]) {
         backward::norm(self.parameters.config.norm, rows, &norm.weight, self.epsilon(), derivatives);
     }
 }

@@ -121,7 +121,7 @@ impl Sums for LinkParserSums {
             _ => return,
         };
         let view = input.attention();
-        let place = (self.grid.index(view.layer, view.head), self.classes.of(view.layer));
+        let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
         seen.keep(place, input.words(self.from), &mut self.corrected);
     }
 

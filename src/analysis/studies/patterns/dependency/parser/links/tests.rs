@@ -280,7 +280,7 @@ fn a_decoder_chooses_on_either_side() {
         let set = links("refs", false, &[(3, 1), (0, 2)]);
         let heads =
             vec![vec![vec![0.0; 4], vec![0.5, 0.0, 0.0, 0.0], vec![0.4, 0.1, 0.0, 0.0], vec![0.1, 0.4, 0.2, 0.0]]];
-        (Sequence { links: vec![set], ..sentence(index, 4, "dep").begun() }, heads)
+        (Sequence { links: vec![set], ..sentence(index, 4, "dep").with_decoder_first_token() }, heads)
     };
     let corpus: Vec<Made> = (0..120).map(made).collect();
     let sums = summed(&corpus, Visibility::CAUSAL);
