@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(unknown, Vec::<&String>::new());
         let obstacle = explain_word("too_few_units").unwrap();
         assert!(
-            obstacle.contains("report.task.obstacle = too_few_units  There are fewer items or units"),
+            obstacle.contains("report.task.obstacle = too_few_units  There are fewer items, or fewer sampling units"),
             "{obstacle}"
         );
         assert_eq!(explain_word("no_such_word"), None);

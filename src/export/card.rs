@@ -297,14 +297,14 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     Summary::written(|out| {
         let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
         let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
-            format!(" ({} % of all) with their head on the {side}", percent(Some(*share)))
+            format!(" ({} % of all) whose syntactic head is on the {side}", percent(Some(*share)))
         });
         let tags = tags_accuracy
             .map_or_else(String::new, |tags| format!(", best word classes (tags): {} %", percent(Some(tags))));
         let offset_accuracy = percent(Some(*offset_accuracy));
         writeln!(
             out,
-            "{}: {}{part}. Best fixed offset (the head at {offset:+}): {offset_accuracy} %{tags}. Accuracy of heads in %, ± half of the 95 % interval:\n",
+            "{}: {}{part}. Best fixed offset (the head at {offset:+}): {offset_accuracy} %{tags}. Accuracy of attention heads in %, ± half of the 95 % interval:\n",
             one_line(relation),
             counted(*words, "word")
         )?;

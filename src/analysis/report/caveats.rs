@@ -293,7 +293,7 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
     };
     let counted = match reading.context {
         Context::Document => {
-            "; tests take a window as one observation, and a result's number of sentences is a number of windows"
+            "; tests take a window as one observation; where a result in the report gives a number of sentences, it counts windows"
         }
         Context::Sentence => "",
     };

@@ -96,12 +96,13 @@ fn choices(report: &Report) -> String {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
         let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
         let code = code.unwrap_or_else(|| chooses.label.clone());
-        let cue = if code == "token" { "by the attended token".to_owned() } else { format!("by {code}") };
+        let cue =
+            if code == "token" { "by the identity of the attended token".to_owned() } else { format!("by {code}") };
         Some((cue, head.place))
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 has its attention almost fully explained by position or by the attended token."
+        return "No head above layer 0 has its attention almost fully explained by position or by the identity of the attended token."
             .to_owned();
     }
     format!("Heads above layer 0 whose attention is almost fully explained by one cue: {kinds}.")
@@ -181,7 +182,7 @@ fn relation(report: &Report) -> Option<String> {
     };
     let [score, offset] = [label.score, offset].map(percent_of);
     let found = match label.direction {
-        Some(Direction::HeadToDependent) => "get the most attention from their head",
+        Some(Direction::HeadToDependent) => "have as head the word that attends to them most",
         _ => "attend most to their head",
     };
     let (tags, stands) = match &label.versus_tags {

@@ -92,7 +92,8 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     let apart = outcome.choices_by_outcome.map_or("", |_| "; `chooses` is counted apart above");
     writeln!(
         out,
-        "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart})\n"
+        "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart}); kappa: agreement on which heads have \
+         one\n"
     )?;
     let mut table = plain_table();
     table.set_header(FAMILY_COLUMNS);
@@ -252,7 +253,7 @@ impl CompareOutcome {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
             Some(format!(
-                "Could not tell: {labels} firm in {has}, but borderline or not significantly below the threshold in {lacks}: {names}."
+                "Could not tell: {labels} firm in {has}; in {lacks} the score is not significantly above or below the threshold: {names}."
             ))
         };
         let neither = (firm_in_neither > 0).then(|| {

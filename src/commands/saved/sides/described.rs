@@ -165,8 +165,11 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
     let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(FACTS, full)).collect();
     if shown.is_empty() {
-        let facts = counted(facts.len(), "fact");
-        return writeln!(out, "\n{facts} about the corpus differ, not counted as changes (--full lists them).");
+        let values = counted(facts.len(), "value");
+        return writeln!(
+            out,
+            "\n{values} that describe the corpus (names, sizes, digests) differ, not counted as changes (--full lists them)."
+        );
     }
     writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
     for fact in &shown {
