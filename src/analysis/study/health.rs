@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::labels::policy::{Policy, Threshold};
 use crate::stats::block_test::FEWEST_BLOCKS;
 
-/// Share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread, `1 - (1
-/// - u)^2` of all token pairs have an unread token: for .05 about 10 in 100, and a syntactic label is a lead of 10 points.
-/// `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
+/// Share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread,
+/// `1 - (1 - u)^2` of all token pairs have an unread token: for .05 about 10 in 100, and a syntactic label is a lead of 10
+/// points. `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
 const UNREAD: f64 = 0.05;
 
 /// Threshold of checks that count a part of the corpus: above one half, numbers over the corpus are mostly about that part.

@@ -261,18 +261,17 @@ impl<T> Metrics<T> {
 
     /// Whether both have the same cells, in any order.
     pub fn has_cells_of<U>(&self, other: &Metrics<U>) -> bool {
-        let are_alike = |(one, other): (&(String, Cells<T>), &(String, Cells<U>))| {
-            one.0 == other.0
-                && match (&one.1, &other.1) {
-                    (Cells::Single(_), Cells::Single(_)) => true,
-                    (Cells::Keyed(one), Cells::Keyed(other)) => {
-                        one.0.iter().map(|(key, _)| key).eq(other.0.iter().map(|(key, _)| key))
-                    }
-                    _ => false,
-                }
+        let are_alike = |one: &Cells<T>, other: &Cells<U>| match (one, other) {
+            (Cells::Single(_), Cells::Single(_)) => true,
+            (Cells::Keyed(one), Cells::Keyed(other)) => {
+                one.0.iter().map(|(key, _)| key).eq(other.0.iter().map(|(key, _)| key))
+            }
+            _ => false,
         };
         // Heads of one report nearly always list their metrics in one order.
-        let are_in_order = self.0.0.len() == other.0.0.len() && self.0.0.iter().zip(&other.0.0).all(are_alike);
+        let mut pairs = self.0.0.iter().zip(&other.0.0);
+        let are_in_order = self.0.0.len() == other.0.0.len()
+            && pairs.all(|((id, one), (other_id, other))| id == other_id && are_alike(one, other));
         are_in_order || self.by_name().keys().eq(other.by_name().keys())
     }
 

@@ -103,7 +103,7 @@ impl ReplacedInputs {
                     into.extend(base.iter().zip(position).zip(token).map(|((base, at), linear)| base + at + linear));
                 }
                 AddedParts { of_position: true, .. } => {
-                    into.extend(base.iter().zip(position).map(|(base, at)| base + at))
+                    into.extend(base.iter().zip(position).map(|(base, at)| base + at));
                 }
                 AddedParts { .. } => into.extend(base.iter().zip(token).map(|(base, linear)| base + linear)),
             }
