@@ -90,7 +90,7 @@ impl Forest {
         Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// Forest plot of the first [`DRAWN`] of these heads on a scale around 0. The sentence with it counts the heads left out,
+    /// Forest plot of the first `DRAWN` of these heads on a scale around 0. The sentence with it counts the heads left out,
     /// whose `what` are smaller.
     pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(DRAWN) {
