@@ -27,7 +27,7 @@ pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Decompresses gzip data; other bytes are returned unchanged. Fails if the data is damaged, or exceeds `most` bytes or
-/// [`LARGEST_RATIO`]; decompression stops there.
+/// `LARGEST_RATIO`; decompression stops there.
 pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);

@@ -37,7 +37,7 @@ pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
 }
 
-/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most [`SMALL`] never is.
+/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most `SMALL` never is.
 pub fn is_too_much(needed: u64, free: u64) -> bool {
     needed > free && needed > SMALL
 }

@@ -85,7 +85,7 @@ impl<'a> GatedHeads<'a> {
     }
 }
 
-/// Fits gates from each starting point of a fold. The objective is the mean loss plus one equivalence margin ([`band`]) for each
+/// Fits gates from each starting point of a fold. The objective is the mean loss plus one equivalence margin (`equivalence_margin`) for each
 /// open gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
 pub fn fit(
     (model, encoder): (&str, &dyn Differentiable),
