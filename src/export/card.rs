@@ -95,8 +95,11 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         if has_q {
             writeln!(out, "{Q}")?;
             let labels = || head.labels.iter();
-            if labels().any(|label| label.reach().is_some()) {
-                writeln!(out, "{BEYOND}")?;
+            for (is_of_links, beyond) in [(false, BEYOND), (true, BEYOND_OF_LINKS)] {
+                let is_told = |reach: Reach| (reach >= Reach::Place) == is_of_links;
+                if labels().any(|label| label.reach().is_some_and(is_told)) {
+                    writeln!(out, "{beyond}")?;
+                }
             }
             if labels().any(|label| label.tied) {
                 writeln!(
@@ -145,8 +148,11 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
-const BEYOND: &str = "beyond: the hardest baseline that the head significantly exceeds. From easy to hard: the best fixed offset; the head's accuracy on \
-    other arcs (relations) of the same sentences; a rule by word classes.";
+const BEYOND: &str = "beyond: the last of three steps that is shown, each with those before it: better than the best fixed offset; than the head on \
+    other arcs (relations) of the same sentences; than a rule by word classes.";
+
+const BEYOND_OF_LINKS: &str = "beyond: the last of three steps that is shown, each with those before it: better than rules of place; than rules of the \
+    same class; than every rule.";
 
 /// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
 const DROP_ORDER: [usize; 3] = [4, 1, 3];
@@ -340,8 +346,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         writeln!(
             out,
             "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
-             `headscope explain syntactic_margin`).\n-: in column q, the head does not beat the offset by that much; in the last two \
-             columns, the head is below the offset."
+             `headscope explain syntactic_margin`).\n-: not available, or not tested: q where the head is not above the offset by the \
+             margin, `over tags` and the last column where it is below the offset."
         )
     })
 }

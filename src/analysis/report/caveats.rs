@@ -291,13 +291,7 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
         (None, Bos::Never) => "no special token stands before its text (--bos never)".to_owned(),
         (None, _) => "the tokenizer puts no special token before a text".to_owned(),
     };
-    let counted = match reading.context {
-        Context::Document => {
-            "; tests take a window as one observation; where a result in the report gives a number of sentences, it counts windows"
-        }
-        Context::Sentence => "",
-    };
-    format!("{read}; {begins}{counted}")
+    format!("{read}; {begins}")
 }
 
 /// A remark for each class of layers whose queries do not see every key.

@@ -10,7 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of;
 use crate::study::labels::content::{lead_over, leading};
-use crate::study::labels::evidence::{Direction, Reach};
+use crate::study::labels::evidence::Reach;
 use crate::study::labels::{Label, Near};
 use crate::study::section::Known;
 use crate::study::show::in_brief::{InBrief, Shortage};
@@ -102,10 +102,10 @@ fn choices(report: &Report) -> String {
     });
     let kinds = kinds(firm);
     if kinds.is_empty() {
-        return "No head above layer 0 has its attention almost fully explained by position or by the identity of the attended token."
+        return "No head above layer 0 is shown to have its attention mainly explained by position or by the identity of the attended token."
             .to_owned();
     }
-    format!("Heads above layer 0 whose attention is almost fully explained by one cue: {kinds}.")
+    format!("Heads above layer 0 whose attention is mainly explained by one cue: {kinds}.")
 }
 
 /// The number of heads with a firm role in each control, averaged over its seeds, as clauses.
@@ -181,23 +181,20 @@ fn relation(report: &Report) -> Option<String> {
         "The relation with the strongest evidence is"
     };
     let [score, offset] = [label.score, offset].map(percent_of);
-    let found = match label.direction {
-        Some(Direction::HeadToDependent) => "have as head the word that attends to them most",
-        _ => "attend most to their head",
-    };
+    let words = if name == "all" { "words of all relations".to_owned() } else { format!("{name} words") };
     let (tags, stands) = match &label.versus_tags {
         None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
             let stands = match (label.reach(), below_word_classes(label)) {
-                (Some(Reach::Tags), _) => "it is significantly above both".to_owned(),
+                (Some(Reach::Tags), _) => "it is beyond word classes".to_owned(),
                 (_, Some(below)) => format!("it is {below}"),
-                _ => "it is not significantly above that rule".to_owned(),
+                _ => "it is not shown to be beyond word classes".to_owned(),
             };
             (format!(", rule by word classes {}", percent_of(label.score - tags.difference)), stands)
         }
     };
     Some(format!(
-        "{start} {name}: in {place} {score} of {name} words {found} (best fixed offset {offset}{tags}); {stands}."
+        "{start} {name}: the attention of {place} finds the head of {score} of {words} (best fixed offset {offset}{tags}); {stands}."
     ))
 }
 

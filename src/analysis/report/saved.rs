@@ -102,7 +102,9 @@ impl Report {
         let has_all = |head: &HeadReport| head.metrics.has_cells_of(expected) && head.ci95.has_cells_of(expected);
         // There are studies that have none.
         let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
-        if has_metrics && let Some(head) = self.heads.iter().find(|head| expected.is_empty() || !has_all(head)) {
+        if has_metrics
+            && let Some(head) = self.heads.iter().find(|head| expected.cells().next().is_none() || !has_all(head))
+        {
             return Some(lacking(head));
         }
         let of_maps = self.attention_maps.as_ref().and_then(|maps| maps.defect(grid));

@@ -106,7 +106,7 @@ pub struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    /// The policy without facts of the run; neither tests nor numbers depend on those facts.
+    /// The policy without facts of the run; tests, numbers and the sentence on a task do not depend on them.
     pub fn new(policy: &'a Policy) -> Self {
         static NONE: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };

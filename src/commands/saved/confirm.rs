@@ -319,10 +319,10 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         let policy = if full { format!(", policy {}", &policy_sha256[..12]) } else { String::new() };
         let began = started_at.as_ref().map_or_else(String::new, |at| format!(", run of {at}"));
         let report = report.in_words();
-        writeln!(out, "Tested: the firm labels (without `broad`) of {report}{began}{policy}.")?;
+        writeln!(out, "Labels: the firm ones (without `broad`) of {report}{began}{policy}.")?;
         writeln!(
             out,
-            "Confirmed: the label is firm in the other corpus too, at q <= {label_q} over these labels alone (in `compare` q is over all labels of a report)."
+            "A label is confirmed in a corpus where its rule holds with q <= {label_q}, corrected over these labels alone."
         )?;
         if *of_random_tokens > 0 {
             let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));

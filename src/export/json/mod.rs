@@ -141,7 +141,7 @@ pub fn parse_lenient(name: &str, text: &str) -> Result<Report> {
 
 /// The error of a comparison in the place of a report: only comparisons have the key `changed`.
 fn comparison(name: &str, text: &str) -> Option<Error> {
-    value_of::<bool>(text, "changed")?;
+    value_of::<u32>(text, "schema_version").and(value_of::<bool>(text, "changed"))?;
     let command = if value_of::<IgnoredAny>(text, "method").is_some() { "compare --numbers" } else { "compare" };
     let comparison = anyhow!("{name}: this is a comparison of two reports (of `headscope {command}`), and no report");
     Some(comparison.about(name).hint("give a report that it compares"))

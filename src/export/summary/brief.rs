@@ -77,10 +77,9 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
     }
-    writeln!(
-        out,
-        "\nThe labels with the strongest evidence against chance or the best offset, each at its clearest head (word classes for comparison):"
-    )?;
+    let has_tags = labels.iter().any(|(_, label)| label.versus_tags.is_some());
+    let tags = if has_tags { " (word classes for comparison)" } else { "" };
+    writeln!(out, "\nThe labels with the strongest evidence against their baseline, each at its clearest head{tags}:")?;
     let mut table = plain_table();
     table.set_header(["label", "head", "score", "baselines"]);
     for (place, label) in labels {

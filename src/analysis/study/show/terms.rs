@@ -51,7 +51,7 @@ pub const TERMS: &[Term] = &[
     },
     Term {
         name: "borderline",
-        also: &["?", "firm", "how sure", "undecided"],
+        also: &["?", "firm", "how sure"],
         meaning: "A label whose score is above its threshold while the test does not show it (`?` in the grid): another sample \
             of such text might not give it. A label that is not borderline is firm: its q is at most `label_q`, and the model could read the corpus (`health`). `?` alone is an \
             undecided head: it has no label, and the text does not rule one out.",
@@ -89,7 +89,7 @@ pub const TERMS: &[Term] = &[
         name: "baselines",
         also: &["beside"],
         meaning: "In tables of labels the numbers to compare the score with: the chance level, or the best fixed offset and the best rule \
-            by word classes; the report has the one that the label is tested against as `baseline`.",
+            by word classes, or the best rule of place for links; the report has the one that the label is tested against as `baseline`.",
         page: "labels.md",
     },
     Term {

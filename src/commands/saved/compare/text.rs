@@ -156,7 +156,7 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
-    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head missing" };
+    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "no score" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
     let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
     thresholds.dedup();
@@ -173,7 +173,7 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     if rows.is_empty() {
         return Ok(());
     }
-    let title = if full { "All labels" } else { "Labels that are firm in only one of a and b" };
+    let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]);
@@ -253,7 +253,7 @@ impl CompareOutcome {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
             Some(format!(
-                "Could not tell: {labels} firm in {has}; in {lacks} the score is not significantly above or below the threshold: {names}."
+                "Could not tell: {labels} firm in {has}; borderline, not shown to be below the threshold, or not tested in {lacks}: {names}."
             ))
         };
         let neither = (firm_in_neither > 0).then(|| {
@@ -270,7 +270,7 @@ impl CompareOutcome {
                 let is_told = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
                 is_told && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
             });
-            names.map(|names| format!("Kept, but significantly above word classes only in {has}: {names}."))
+            names.map(|names| format!("Kept, but shown to be beyond word classes only in {has}: {names}."))
         };
         let all = [
             self.unread.clone(),
@@ -313,7 +313,7 @@ impl CompareOutcome {
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
             (kept, "kept firm labels, and lost or gained none".to_owned()),
-            (changed, format!("lost or gained a firm label, and {} others", have(changed))),
+            (changed, format!("lost or gained a firm label, and {} one in both", have(changed))),
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first firm label".to_owned()),
             (

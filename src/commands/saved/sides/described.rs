@@ -168,7 +168,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
         let values = counted(facts.len(), "value");
         return writeln!(
             out,
-            "\n{values} that describe the corpus (names, sizes, digests) differ, not counted as changes (--full lists them)."
+            "\n{values} that describe the corpus differ, not counted as changes (--full lists them)."
         );
     }
     writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::fields::{fields, wrong_field};
-use crate::system::json::problem;
+use crate::system::json::{UniqueKeys, problem};
 
 /// Field of `Config`, with its names and default in the files of a family.
 pub(in crate::model) struct ConfigKey {
@@ -23,7 +23,7 @@ pub(in crate::model) struct ConfigKey {
 /// Parses the text of a `config.json` by `keys`; of two for one field, the earlier one wins. Fails if a field is missing or has a
 /// value of another type; the error has its name in the file, line and column.
 pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
-    let mut file: Map<String, Value> = fields(text)?;
+    let UniqueKeys(mut file) = fields::<UniqueKeys<Value>>(text)?;
     file.remove("_");
     let (mut names, mut found) = (BTreeMap::new(), Map::new());
     for key in keys {

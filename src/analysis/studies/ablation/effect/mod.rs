@@ -101,7 +101,7 @@ const TERMS: &[Term] = &[
         meaning: "What comes of removing a head, of the studies `effect` and `task`: without a helpful one the loss rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \
-            can be said. A helpful or harmful head can be negligible as well. A head that was not removed is not judged. `q \
+            can be said. In a grid of labels an undecided head (`?`) has no label, and the text rules none out. A helpful or harmful head can be negligible as well. A head that was not removed is not judged. `q \
             equivalence` is of the test that the effect is within the margin of negligible ones.",
         page: "effect.md",
     },
