@@ -148,11 +148,11 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
 
 const Q: &str = "q: false-discovery rate (`headscope explain q`).";
 
-const BEYOND: &str = "beyond: the last of three steps that is shown, each with those before it: better than the best fixed offset; than the head on \
-    other arcs (relations) of the same sentences; than a rule by word classes.";
+const BEYOND: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) the best fixed offset, (2) its own \
+    accuracy on other arcs of the same sentences, (3) a rule by word classes.";
 
-const BEYOND_OF_LINKS: &str = "beyond: the last of three steps that is shown, each with those before it: better than rules of place; than rules of the \
-    same class; than every rule.";
+const BEYOND_OF_LINKS: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) rules of place, (2) rules of \
+    the same class, (3) every rule.";
 
 /// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
 const DROP_ORDER: [usize; 3] = [4, 1, 3];
@@ -346,8 +346,8 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         writeln!(
             out,
             "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
-             `headscope explain syntactic_margin`).\n-: not available, or not tested: q where the head is not above the offset by the \
-             margin, `over tags` and the last column where it is below the offset."
+             `headscope explain syntactic_margin`).\n-: no number. There is no q unless the head is above the offset by \
+             the margin, and neither `over tags` nor `accuracy where the offset is wrong` if it is below the offset."
         )
     })
 }

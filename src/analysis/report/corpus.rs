@@ -302,7 +302,7 @@ impl TextInfo {
         }
         if families < different_sentences {
             remarks.push(format!(
-                "the {different_sentences} different {sentence}s are variants of {families} originals, and tests count the variants of one original once"
+                "the {different_sentences} different {sentence}s are variants of {families} originals, and tests count the variants of one original as one observation"
             ));
         }
         if not_remembered > 0 {

@@ -10,7 +10,7 @@ use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::studies::registry::detector_of;
 use crate::study::labels::content::{lead_over, leading};
-use crate::study::labels::evidence::Reach;
+use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::section::Known;
 use crate::study::show::in_brief::{InBrief, Shortage};
@@ -182,6 +182,10 @@ fn relation(report: &Report) -> Option<String> {
     };
     let [score, offset] = [label.score, offset].map(percent_of);
     let words = if name == "all" { "words of all relations".to_owned() } else { format!("{name} words") };
+    let found = match label.direction {
+        Some(Direction::HeadToDependent) => format!("to {score} of {words} from their head"),
+        _ => format!("from {score} of {words} to their head"),
+    };
     let (tags, stands) = match &label.versus_tags {
         None => (String::new(), "the corpus has no word classes".to_owned()),
         Some(tags) => {
@@ -193,9 +197,7 @@ fn relation(report: &Report) -> Option<String> {
             (format!(", rule by word classes {}", percent_of(label.score - tags.difference)), stands)
         }
     };
-    Some(format!(
-        "{start} {name}: the attention of {place} finds the head of {score} of {words} (best fixed offset {offset}{tags}); {stands}."
-    ))
+    Some(format!("{start} {name}: attention of {place} leads {found} (best fixed offset {offset}{tags}); {stands}."))
 }
 
 /// Sentences on the labels with too little evidence and how many more sentences they need, and on undecided heads.

@@ -322,7 +322,7 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
         writeln!(out, "Labels: the firm ones (without `broad`) of {report}{began}{policy}.")?;
         writeln!(
             out,
-            "A label is confirmed in a corpus where its rule holds with q <= {label_q}, corrected over these labels alone."
+            "A label is confirmed in a corpus where the test shows its score beyond its threshold (q <= {label_q}, corrected over these labels alone)."
         )?;
         if *of_random_tokens > 0 {
             let (labels, are) = (counted(*of_random_tokens, "more label"), plural(of_random_tokens, "is", "are"));
@@ -379,7 +379,8 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
-    let header = ["head", "label", "score", "elsewhere", "largest q", "confirmed in"];
+    let q = if labels.iter().all(|label| label.corpora.len() == 1) { "q" } else { "largest q" };
+    let header = ["head", "label", "score", "elsewhere", q, "confirmed in"];
     // A prediction needs five corpora.
     let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
     table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));

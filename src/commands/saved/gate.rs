@@ -171,7 +171,7 @@ impl GatedLabel {
         let (Self { place, label }, score) = (self, |score: f64| decimal(score, 2));
         let before = label.a.as_ref().map_or_else(String::new, |before| format!(" {}", score(before.score)));
         let after = match &label.b {
-            None => "no score".to_owned(),
+            None => "head removed or idle".to_owned(),
             Some(after) if after.standing == LabelStanding::WritesConstant => after.standing.words().to_owned(),
             Some(after) => format!("{} (threshold {})", score(after.score), score(after.threshold)),
         };

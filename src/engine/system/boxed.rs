@@ -21,8 +21,8 @@ static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 /// Sentence about the overlap of an embedded corpus with the training data of an embedded model; `None` if there is none.
 pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
-        "box:small was trained on text like 629 of the 700 sentences of box:gold, so its loss there says nothing about new text (its labels hold on the \
-         other 71 too)",
+        "629 of the 700 sentences of box:gold resemble the training text of box:small (its labels hold on the other 71 too), so a loss measured \
+         here says nothing about new text",
     )
 }
 

@@ -30,9 +30,9 @@ pub const COMPARISON_TERMS: &[Term] = &[
     },
     Term {
         name: "significantly below",
-        also: &["out_of_reach", "within_reach", "not shown to be below", "not significantly below", "standing"],
+        also: &["out_of_reach", "within_reach", "not significantly below", "standing"],
         meaning: "How a head without a label stands to it: significantly below the threshold where the one-sided test at 2.5 % shows that \
-            (`out_of_reach`); not shown to be below where the score is below and the test does not show it, or another label of the head excludes this one (`within_reach`): more text might give the label.",
+            (`out_of_reach`); not significantly below where the score is below and the test does not show it, or another label of the head excludes this one (`within_reach`): more text might give the label.",
         page: "comparing.md",
     },
     Term {

@@ -156,7 +156,7 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
         let q = side.q.filter(|_| by_q).map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         format!("{number}{}{} {}{q}{beyond}", decimal(side.score, 3), plus_minus(side.ci95, 3), side.standing.words())
     };
-    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "no score" };
+    let without = if *outcome == Fate::CouldNotTell { "not assessed" } else { "head removed or idle" };
     let sides = [a, b].map(|evidence| evidence.as_ref().map_or_else(|| without.to_owned(), side));
     let mut thresholds: Vec<String> = [a, b].into_iter().flatten().map(|side| decimal(side.threshold, 3)).collect();
     thresholds.dedup();
@@ -253,7 +253,7 @@ impl CompareOutcome {
             let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
             Some(format!(
-                "Could not tell: {labels} firm in {has}; borderline, not shown to be below the threshold, or not tested in {lacks}: {names}."
+                "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested: {names}."
             ))
         };
         let neither = (firm_in_neither > 0).then(|| {
@@ -313,12 +313,12 @@ impl CompareOutcome {
         let have = |count: usize| plural(&count, "has", "have");
         let parts = [
             (kept, "kept firm labels, and lost or gained none".to_owned()),
-            (changed, format!("lost or gained a firm label, and {} one in both", have(changed))),
+            (changed, format!("lost or gained a firm label, but {} firm labels in both a and b", have(changed))),
             (lost, "lost every firm label".to_owned()),
             (gained, "gained a first firm label".to_owned()),
             (
                 could_not_tell + none,
-                format!("{} no firm label that was kept, lost or gained", have(could_not_tell + none)),
+                format!("{} no firm label, or only labels that could not be told", have(could_not_tell + none)),
             ),
         ];
         let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));

@@ -45,7 +45,7 @@ impl LabelStanding {
             Self::Firm => "firm",
             Self::Borderline => "borderline",
             Self::OutOfReach => "significantly below",
-            Self::WithinReach => "not shown to be below",
+            Self::WithinReach => "not significantly below",
             Self::Untested => "untested",
             Self::WritesConstant => "writes a constant",
         }
