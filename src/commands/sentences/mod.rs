@@ -321,7 +321,7 @@ fn is_same(form: &str, word: &str) -> bool {
 
 /// The tokenizer of a model with the options of a run.
 /// Prints a note if it lower-cases a cased vocabulary, and how it splits residues.
-/// Fails if the tokenizer does not give back the entries of its own vocabulary.
+/// Fails if the tokenizer does not give back the entries of the vocabulary.
 pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
     let tokenizer = model.tokenizer.reading(options)?;
     if let Some(note) = tokenizer.round_trip.note().filter(|_| !tokenizer.looks_up_words) {

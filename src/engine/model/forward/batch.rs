@@ -14,8 +14,8 @@ pub enum TokenClass {
     OtherSpecial,
     Mask,
     Text,
-    /// The first token of a decoder's sequence, special or not: often an attention sink, with contexts far from those of other
-    /// tokens (Xiao et al. 2024; Gu et al. 2025).
+    /// The first token of a decoder's sequence, special or not: often an attention sink, with contexts far from the contexts of
+    /// other tokens (Xiao et al. 2024; Gu et al. 2025).
     First,
 }
 

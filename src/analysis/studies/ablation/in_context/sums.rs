@@ -365,7 +365,7 @@ pub(super) const COPIES: Detector = Detector {
     },
     ..Detector::role(Explanation {
         name: "copies",
-        measures: "What the head writes raises the logit of the token that it attends to most above those of other tokens.",
+        measures: "The head's output raises the logit of the token that the head attends to most above the logits of other tokens.",
         formula: "copy_rank >= {copies_rank}, firm if q <= {label_q}",
         chance: "0.5",
         source: "Copying as the second half of the definition of induction heads: Olsson et al. 2022 (arXiv:2209.11895); direct effects: \

@@ -63,7 +63,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             that attends to it most, heads a mention of the same entity.",
         formula: "share of anaphors whose chosen candidate is right: the candidate c with the largest W[anaphor, c] \
             (anaphor->antecedent) or W[c, anaphor] (antecedent->anaphor), W the attention between words; of all anaphors, \
-            by the UPOS of the head word, and of those none of whose antecedents has the same lemma",
+            by the UPOS of the head word, and of anaphors without an antecedent of their lemma",
         chance: "right candidates / candidates",
         source: SOURCE,
         caveats: "Windows of whole sentences, with gold mentions. A head that finds the same word again is right for most \
@@ -109,8 +109,8 @@ pub(super) const COREFERENCE: Detector = Detector {
     ..Detector::role(Explanation {
         name: "coreference:<kind>",
         measures: "The head's attention points from a mention of an entity to an earlier mention of it, more often than any rule \
-            that goes by nearness, by the same lemma or by agreement: of all anaphors, or of those none of whose antecedents has the \
-            same lemma.",
+            that goes by nearness, by the same lemma or by agreement: of all anaphors, or of anaphors without an antecedent of \
+            their lemma.",
         formula: "coreference_gain >= {coreference_margin} of the kind all or other-lemma, in either direction; by blocks of windows, q <= {label_q} over all heads, both kinds and both directions",
         chance: "0: the accuracy less that of the best rule on the same anaphors",
         source: "Clark et al. 2019, section 4.3: head 5-4 of BERT-base is right for 65 % of the mentions with an antecedent in \

@@ -66,6 +66,6 @@ const CLASS: Detector = Detector {
             far above",
         source: "As `tag:<UPOS>`; heads that look for one residue: Vig et al. 2021.",
         caveats: "The class may be a by-product of something else that such words have in common, such as their places. Punctuation is \
-            no class by its token: it has a label of its own.",
+            no class by its token: the label `punctuation` is for it.",
     })
 };
