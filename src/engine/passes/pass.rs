@@ -178,35 +178,24 @@ impl Pass {
     /// This pass under `control`; `None` if the pass has nothing that the control takes away.
     pub fn under(self, control: Control) -> Option<Self> {
         let seed = control.seed;
-        match (control.kind, self.sequences) {
-            (ControlKind::RandomInit, _) => Some(Self { weights: Weights::Fresh { seed }, ..self }),
-            (ControlKind::RandomSharp, _) => Some(Self { weights: Weights::Sharp { seed }, ..self }),
-            (ControlKind::Rotated, _) => Some(Self { weights: Weights::Rotated { seed }, ..self }),
-            (ControlKind::ShuffledWords, Sequences::Sentences | Sequences::Shuffled { .. }) => {
-                Some(Self { sequences: Sequences::Shuffled { seed }, ..self })
-            }
+        match control.kind {
+            ControlKind::RandomInit => Some(Self { weights: Weights::Fresh { seed }, ..self }),
+            ControlKind::RandomSharp => Some(Self { weights: Weights::Sharp { seed }, ..self }),
+            ControlKind::Rotated => Some(Self { weights: Weights::Rotated { seed }, ..self }),
             // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
-            (
-                ControlKind::ShuffledWords,
-                Sequences::Pairs { .. }
-                | Sequences::SentencePairs
-                | Sequences::Windows
-                | Sequences::Corrupted(_)
-                | Sequences::Repeats(_)
-                | Sequences::Task
-                | Sequences::Interchange,
-            ) => None,
+            ControlKind::ShuffledWords => matches!(self.sequences, Sequences::Sentences | Sequences::Shuffled { .. })
+                .then(|| Self { sequences: Sequences::Shuffled { seed }, ..self }),
         }
     }
 }
 
 /// Merges equal passes, each with all its requests, in the order of the first request.
-pub fn shared<W>(wanted: impl IntoIterator<Item = (Pass, W)>) -> Vec<(Pass, Vec<W>)> {
-    let mut passes: Vec<(Pass, Vec<W>)> = Vec::new();
-    for (pass, want) in wanted {
-        match passes.iter_mut().find(|(known, _)| *known == pass) {
-            Some((_, wants)) => wants.push(want),
-            None => passes.push((pass, vec![want])),
+pub fn shared<R>(requests: impl IntoIterator<Item = (Pass, R)>) -> Vec<(Pass, Vec<R>)> {
+    let mut passes: Vec<(Pass, Vec<R>)> = Vec::new();
+    for (pass, request) in requests {
+        match passes.iter_mut().find(|(earlier, _)| *earlier == pass) {
+            Some((_, requests)) => requests.push(request),
+            None => passes.push((pass, vec![request])),
         }
     }
     passes

@@ -5,43 +5,51 @@ use std::ops::BitOr;
 use super::attention::AttentionView;
 use super::rows::Rows;
 
-/// The activations that a visitor needs, combined with `|` for several visitors; no other activations are computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+/// Declares [`Needs`] with a field for each kind of activation, all false in `Needs::NONE`, and the union `|` of two needs.
+macro_rules! needs {
+    ($($(#[$doc:meta])* $field:ident),+ $(,)?) => {
+        /// The activations that a visitor needs, combined with `|` for several visitors; no other activations are computed.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Needs {
+            $($(#[$doc])* pub $field: bool),+
+        }
+
+        impl Needs {
+            const NONE: Self = Self { $($field: false),+ };
+        }
+
+        impl BitOr for Needs {
+            type Output = Self;
+
+            fn bitor(self, other: Self) -> Self {
+                Self { $($field: self.$field | other.$field),+ }
+            }
+        }
+    };
+}
+
+needs! {
     // Fields of `HeadView`:
-    pub attention: bool,
-    pub values: bool,
-    pub value_norms: bool,
-    pub contexts: bool,
-    pub outputs: bool,
+    attention,
+    values,
+    value_norms,
+    contexts,
+    outputs,
     // Methods of `Visitor`:
-    pub direct: bool,
-    pub hidden_states: bool,
+    direct,
+    hidden_states,
     /// The hidden states that enter each layer, without the states that leave the last one.
-    pub layer_inputs: bool,
-    pub predicted_states: bool,
-    pub attention_inputs: bool,
-    pub mixing: bool,
-    pub logits: bool,
-    pub writes: bool,
+    layer_inputs,
+    predicted_states,
+    attention_inputs,
+    mixing,
+    logits,
+    /// The outputs of all blocks ([`Visitor::block_output`]).
+    writes,
 }
 
 impl Needs {
-    pub const ATTENTION: Self = Self {
-        attention: true,
-        values: false,
-        value_norms: false,
-        contexts: false,
-        outputs: false,
-        direct: false,
-        hidden_states: false,
-        layer_inputs: false,
-        predicted_states: false,
-        attention_inputs: false,
-        mixing: false,
-        logits: false,
-        writes: false,
-    };
+    pub const ATTENTION: Self = Self { attention: true, ..Self::NONE };
 
     /// Whether [`Visitor::head`] is called.
     pub fn heads(self) -> bool {
@@ -72,28 +80,6 @@ impl Needs {
     /// Whether the hidden states that enter this layer, or leave the last one, are shown.
     pub fn states_of(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
-    }
-}
-
-impl BitOr for Needs {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self {
-            attention: self.attention | other.attention,
-            values: self.values | other.values,
-            value_norms: self.value_norms | other.value_norms,
-            contexts: self.contexts | other.contexts,
-            outputs: self.outputs | other.outputs,
-            direct: self.direct | other.direct,
-            hidden_states: self.hidden_states | other.hidden_states,
-            layer_inputs: self.layer_inputs | other.layer_inputs,
-            predicted_states: self.predicted_states | other.predicted_states,
-            attention_inputs: self.attention_inputs | other.attention_inputs,
-            mixing: self.mixing | other.mixing,
-            logits: self.logits | other.logits,
-            writes: self.writes | other.writes,
-        }
     }
 }
 

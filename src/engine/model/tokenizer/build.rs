@@ -290,8 +290,8 @@ const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 /// Returns the default special tokens of a tokenizer's class.
 fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
     match kind {
-        Kind::WordPiece if settings.is_of("MPNetTokenizer", "mpnet") => &MPNET,
-        Kind::ByteLevel if settings.is_of("DebertaTokenizer", "deberta") => &DEBERTA,
+        Kind::WordPiece if settings.is_of("MPNetTokenizer", &["mpnet"]) => &MPNET,
+        Kind::ByteLevel if settings.is_of("DebertaTokenizer", &["deberta"]) => &DEBERTA,
         Kind::WordPiece | Kind::Japanese => &BERT,
         Kind::ByteLevel | Kind::Codes => &ROBERTA,
         Kind::Residues => &ESM,

@@ -93,11 +93,7 @@ impl TokenizerConfig {
         {
             return Some(Kind::Japanese);
         }
-        let is_own = |(known, _, families): &&(&str, Kind, &[&str])| match &self.class {
-            Some(class) => class == known,
-            None => families.contains(&self.model_type.as_str()),
-        };
-        CLASSES.iter().find(is_own).map(|(_, kind, _)| *kind)
+        CLASSES.iter().find(|(class, _, families)| self.is_of(class, families)).map(|(_, kind, _)| *kind)
     }
 
     /// Names the program that must split a text into words first; `None` if the tokenizer does so itself. `has_codes` tells
@@ -111,9 +107,10 @@ impl TokenizerConfig {
         }
     }
 
-    /// Whether the tokenizer's class is `class` or, if no file names a class, the model is of `family`, whose default it is.
-    pub fn is_of(&self, class: &str, family: &str) -> bool {
-        self.class.as_ref().map_or(self.model_type == family, |own| own == class)
+    /// Whether the tokenizer's class is `class` or, if no file names a class, the model is of one of `families`, whose default it
+    /// is.
+    pub fn is_of(&self, class: &str, families: &[&str]) -> bool {
+        self.class.as_ref().map_or(families.contains(&self.model_type.as_str()), |own| own == class)
     }
 
     /// Fails if a file names a tokenizer class of another kind.

@@ -48,11 +48,8 @@ impl Entries {
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
         let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
         let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token)));
-        let mut few: Vec<(u32, String)> =
-            all.iter().filter(|entry| is_text(entry)).take(SMALL_VOCABULARY + 1).cloned().collect();
-        if few.len() > SMALL_VOCABULARY {
-            few.clear();
-        }
+        let first: Vec<_> = all.iter().filter(|entry| is_text(entry)).take(SMALL_VOCABULARY + 1).cloned().collect();
+        let few = if first.len() > SMALL_VOCABULARY { Vec::new() } else { first };
         Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
     }
 

@@ -23,6 +23,7 @@ use super::files::ModelFile;
 use super::files::names::is_pickle;
 use crate::system::counted::counted;
 use crate::system::errors::Facts;
+use foreign::foreign_kind;
 
 /// The files of a model's weights, with all headers read.
 pub struct Checkpoint {
@@ -144,9 +145,9 @@ impl Checkpoint {
     fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
         let tensors = if is_pickle(file.path()) { torch::tensors(&file)? } else { safetensors::tensors(&file)? };
         for (name_in_file, stored) in tensors {
-            if let Some(foreign) = foreign::of(&name_in_file).filter(|_| !of_adapter) {
-                let error = anyhow!("its tensor `{}` is part of {}", name_in_file.escape_debug(), foreign.what);
-                return Err(error.hint(foreign.way_out));
+            if let Some((description, way_out)) = foreign_kind(&name_in_file).filter(|_| !of_adapter) {
+                let error = anyhow!("its tensor `{}` is part of {description}", name_in_file.escape_debug());
+                return Err(error.hint(way_out));
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.

@@ -358,10 +358,7 @@ impl Runner<'_> {
         let encoder = SentenceTokenizer::new(self.tokenizer, max_tokens, truncate).segments(segments);
         let part = CorpusPart::of(Shard::WHOLE);
         let sentences = TokenizedSentences { corpus, encoder, part, failed: false }.take(50);
-        let is_decoder = self.model.is_decoder();
-        sentences
-            .map(|found| found.map(|found| if is_decoder { found.with_decoder_first_token() } else { found }))
-            .collect()
+        sentences.map(first_token_marker(self.model.is_decoder())).collect()
     }
 
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
@@ -369,10 +366,7 @@ impl Runner<'_> {
         let PassRun { pass, observers, variants } = run;
         let other = self.other_encoder(pass.weights)?;
         let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
-        let is_decoder = self.model.is_decoder();
-        let mut sequences =
-            sequences.map(|found| found.map(|found| if is_decoder { found.with_decoder_first_token() } else { found }));
-        let sequences: &mut DynSequences<'_> = &mut sequences;
+        let sequences = sequences.map(first_token_marker(self.model.is_decoder()));
         let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
             removal: (pass.portion != Portion::All && pass.sequences != Sequences::Interchange)
@@ -411,6 +405,11 @@ impl Runner<'_> {
         };
         Ok(observers.into_observers())
     }
+}
+
+/// Returns the function that marks the first token of each sequence of a decoder.
+fn first_token_marker(is_decoder: bool) -> impl Fn(Result<Sequence>) -> Result<Sequence> {
+    move |sequence| sequence.map(|read| if is_decoder { read.with_decoder_first_token() } else { read })
 }
 
 /// The sequences of a pass, as the workers take them.

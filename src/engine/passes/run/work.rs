@@ -28,23 +28,17 @@ impl Runner<'_> {
     }
 
     fn extent(&self, pass: &Pass) -> WorkExtent {
-        let of_shards = f64::from(self.shard.of());
+        let shards = f64::from(self.shard.of());
+        let task_tokens = |tokens: fn(&Task) -> usize| WorkExtent::Tokens(self.task.map_or(0, tokens) as f64 / shards);
         match pass.sequences {
-            Sequences::Repeats(repeats) => WorkExtent::Tokens(repeats.expected_tokens() / of_shards),
-            Sequences::Task | Sequences::Interchange => {
-                let texts = |task: &Task| match pass.sequences {
-                    Sequences::Interchange => task.interchanged.token_count(),
-                    _ => task.texts.token_count(),
-                };
-                WorkExtent::Tokens(self.task.map_or(0, texts) as f64 / of_shards)
+            Sequences::Repeats(repeats) => WorkExtent::Tokens(repeats.expected_tokens() / shards),
+            Sequences::Task => task_tokens(|task| task.texts.token_count()),
+            Sequences::Interchange => task_tokens(|task| task.interchanged.token_count()),
+            _ if pass.portion == Portion::All => WorkExtent::Corpus,
+            _ => {
+                let parities = if pass.portion == Portion::Sample { 1.0 } else { 2.0 };
+                WorkExtent::Sample(self.ablation().sample as f64 / parities / shards)
             }
-            _ => match pass.portion {
-                Portion::All => WorkExtent::Corpus,
-                Portion::Sample => WorkExtent::Sample(self.ablation().sample as f64 / of_shards),
-                Portion::EvenSample | Portion::OddSample => {
-                    WorkExtent::Sample(self.ablation().sample as f64 / 2.0 / of_shards)
-                }
-            },
         }
     }
 

@@ -49,11 +49,8 @@ impl Class {
     /// known.
     pub fn of(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
-        let found = CLASSES.iter().find(|(name, _, families)| match &settings.class {
-            Some(class) => class == name,
-            None => families.contains(&family),
-        });
-        found.map(|(_, class, _)| *class).ok_or_else(|| {
+        let own = CLASSES.iter().find(|(name, _, families)| settings.is_of(name, families));
+        own.map(|(_, class, _)| *class).ok_or_else(|| {
             let whose = settings.class.as_deref().map_or_else(
                 || format!("model_type {family}, which has no class of its own for one"),
                 |class| format!("class {class}"),

@@ -84,7 +84,7 @@ struct Machine<'a> {
     stack: Vec<Id>,
     /// Height of the stack at each mark, in objects.
     marks: Vec<usize>,
-    memo: HashMap<u32, Id>,
+    memo: HashMap<i64, Id>,
 }
 
 impl<'a> Machine<'a> {
@@ -224,12 +224,12 @@ impl<'a> Machine<'a> {
                 ensure!(protocol == 2, NotAStateDict::Protocol(protocol));
             }
             b'q' | b'r' => {
-                let place = self.rest.place(instruction == b'r')?;
-                self.memo.insert(place, self.top()?);
+                let index = self.rest.number(if instruction == b'r' { 4 } else { 1 }, false)?;
+                self.memo.insert(index, self.top()?);
             }
             b'h' | b'j' => {
-                let place = self.rest.place(instruction == b'j')?;
-                let id = *self.memo.get(&place).with_context(|| format!("object {place} was never there"))?;
+                let index = self.rest.number(if instruction == b'j' { 4 } else { 1 }, false)?;
+                let id = *self.memo.get(&index).with_context(|| format!("object {index} was never there"))?;
                 self.stack.push(id);
             }
             b'(' => self.marks.push(self.stack.len()),
@@ -407,14 +407,5 @@ impl<'a> Bytes<'a> {
         let mut value = [if negative { 0xff } else { 0 }; 8];
         value[..bytes.len()].copy_from_slice(bytes);
         Ok(i64::from_le_bytes(value))
-    }
-
-    /// Reads the memo index of an object, in four bytes if `wide`, else in one.
-    fn place(&mut self, wide: bool) -> Result<u32> {
-        if wide {
-            return Ok(u32::from_le_bytes(self.take()?));
-        }
-        let [place] = self.take()?;
-        Ok(place.into())
     }
 }
