@@ -145,19 +145,19 @@ impl Pass {
             Weights::Sharp { .. } => ", untrained sharp weights",
             Weights::Rotated { .. } => ", rotated outputs",
         };
-        let shown = match (self.shown, self.portion) {
+        let treatment = match (self.shown, self.portion) {
             (Shown::Derivatives, _) => ", derivatives",
             (Shown::Fits, _) => ", fits of gates",
             (Shown::Activations, Portion::All) => "",
             (Shown::Activations, _) => ", without heads",
         };
-        format!("{sequences}{weights}{shown}")
+        format!("{sequences}{weights}{treatment}")
     }
 
     /// Whether the pass also runs the model's prediction layer.
     pub fn predicts(&self) -> bool {
-        let are_of_corpus = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
-        are_of_corpus || self.sequences.are_items()
+        let has_targets = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
+        has_targets || self.sequences.are_items()
     }
 
     /// Adds heads to the heads that the pass removes.

@@ -98,8 +98,8 @@ impl<'a> Batch<'a> {
 
     /// Yields (index of the sequence, its rows of `values`) for each sequence; `values` is `[tokens, width]`.
     pub(super) fn rows<'b>(&self, values: &'b [f32], width: usize) -> impl Iterator<Item = (usize, Rows<'b>)> {
-        let own = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
-        self.spans().map(own).enumerate()
+        let sequence_rows = move |span: Range<usize>| Rows::new(&values[span.start * width..span.end * width], width);
+        self.spans().map(sequence_rows).enumerate()
     }
 
     /// Yields for each sequence with an exchange `[its rows, rows of the next sequence]`: the tokens whose head contexts are

@@ -111,8 +111,8 @@ impl Gates {
     pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
         for (input, span) in batch.inputs.iter().zip(batch.spans()) {
             for (head, gate) in self.of_layer(layer) {
-                let own = &mut contexts[span.start * width + head * head_dim..span.end * width];
-                gate.apply(own, head_dim, width, input.classes);
+                let context = &mut contexts[span.start * width + head * head_dim..span.end * width];
+                gate.apply(context, head_dim, width, input.classes);
             }
         }
     }
@@ -167,7 +167,7 @@ impl Gates {
 
     pub(super) fn check(&self, config: &Config, batch: &Batch<'_>) -> Result<()> {
         let (layers, heads, head_dim) = (config.num_hidden_layers, config.num_attention_heads, config.head_dim());
-        let there = |layer: usize, head: usize| -> Result<()> {
+        let ensure_head = |layer: usize, head: usize| -> Result<()> {
             ensure!(
                 layer < layers && head < heads,
                 "there is no head L{layer}H{head} to intervene in: the model has {layers} layers of {heads} heads"
@@ -175,7 +175,7 @@ impl Gates {
             Ok(())
         };
         for (&(layer, head), gate) in &self.gated {
-            there(layer, head)?;
+            ensure_head(layer, head)?;
             ensure!(gate.keep.is_finite(), "the gate of L{layer}H{head} keeps {}: a number is expected", gate.keep);
             let Some(replacement) = &gate.replacement else { continue };
             for vector in replacement.iter() {
@@ -191,7 +191,7 @@ impl Gates {
                 );
             }
         }
-        self.exchanged.iter().try_for_each(|&(layer, head)| there(layer, head))?;
+        self.exchanged.iter().try_for_each(|&(layer, head)| ensure_head(layer, head))?;
         for (place, input) in batch.inputs.iter().enumerate() {
             let Some(exchange) = input.exchange else { continue };
             let (number, n) = (input.number, input.ids.len());
@@ -200,7 +200,7 @@ impl Gates {
             ensure!(exchange.positions(n).end <= n, "sentence {number} exchanges contexts beyond its {n} tokens");
         }
         for (&(layer, head, sequence), rows) in &self.rows {
-            there(layer, head)?;
+            ensure_head(layer, head)?;
             let Some(input) = batch.inputs.get(sequence) else {
                 bail!("there is no sequence {sequence} to patch: the batch has {}", batch.inputs.len());
             };

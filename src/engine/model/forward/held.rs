@@ -6,8 +6,8 @@ use anyhow::{Result, ensure};
 use super::visitor::{BlockOutput, Needs, Visitor};
 use crate::model::config::Config;
 
-/// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that showed them can take
-/// them back. After the heads of the last layer, there are rows for the predicted positions alone, or none.
+/// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that computed them can hold
+/// them fixed later. After the heads of the last layer, there are rows for the predicted positions alone, or none.
 #[derive(Clone, Debug, Default)]
 pub struct LayerWrites {
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; empty unless they are kept for derivatives.

@@ -42,8 +42,8 @@ pub enum Start<'a> {
         /// `[tokens, hidden]`: the hidden states that entered the layer, one sequence after the other.
         states: &'a [f32],
     },
-    /// As `Layer`, but all block outputs are held as in the earlier pass, except in this layer's gated heads. Their change
-    /// reaches later layers only through the residual stream, and later layers show only their attention.
+    /// As `Layer`, but all block outputs are held as in the earlier pass, except in this layer's gated heads. The change of these
+    /// heads reaches later layers only through the residual stream. Later layers show only their attention.
     Held {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
@@ -234,6 +234,8 @@ impl Pass<'_> {
     }
 }
 
+/// Checks the input of a forward pass. Fails if a token, position or segment has no embedding, or the start or the gates do not
+/// fit the model and the batch.
 pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
     let (words, positions, segments) = (config.vocab_size, config.longest(), config.type_vocab_size);
     for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {

@@ -102,15 +102,15 @@ impl Relative {
                     }
                 }
             }
-            Self::Disentangled { keys, queries, places, rows: count, head_dim } => {
-                let (places, first, span) = of_sentence(places, n);
+            Self::Disentangled { keys, queries, places, rows: table_rows, head_dim } => {
+                let (places, first, span) = sentence_places(places, n);
                 work.resize(n * span, 0.0);
-                let of_places = |table: &[f32], vectors: Matrix, work: &mut [f32]| {
-                    let own = own_table(table, head, [*head_dim, *count], [first, span]);
-                    multiply(MatrixMut::new(work, n, span), vectors, own);
+                let table_products = |table: &[f32], vectors: Matrix, work: &mut [f32]| {
+                    let table = head_table(table, head, [*head_dim, *table_rows], [first, span]);
+                    multiply(MatrixMut::new(work, n, span), vectors, table);
                 };
                 if let Some(table) = keys {
-                    of_places(table, query, work);
+                    table_products(table, query, work);
                     for ((i, row), products) in values.chunks_exact_mut(stride).enumerate().zip(work.chunks_exact(span))
                     {
                         let places = places[i..i + n].iter().rev();
@@ -118,7 +118,7 @@ impl Relative {
                     }
                 }
                 if let Some(table) = queries {
-                    of_places(table, key, work);
+                    table_products(table, key, work);
                     for (i, row) in values.chunks_exact_mut(stride).enumerate() {
                         for (j, score) in row[..n].iter_mut().enumerate() {
                             *score += scale * work[j * span + places[i + n - 1 - j] - first];
@@ -150,8 +150,8 @@ impl Relative {
     /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
     pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
-        let mut of_table =
-            |table: Matrix<'_>, into: &mut [f32], place: &dyn Fn(usize, usize) -> [usize; 2], factor: f32| {
+        let mut accumulate =
+            |table: Matrix<'_>, derivatives: &mut [f32], place: &dyn Fn(usize, usize) -> [usize; 2], factor: f32| {
                 work.clear();
                 work.resize(n * table.columns(), 0.0);
                 for (i, row) in values.chunks_exact(stride).enumerate() {
@@ -161,26 +161,26 @@ impl Relative {
                     }
                 }
                 let products = Matrix::new(work, n, table.columns());
-                multiply_add(MatrixMut::new(into, n, table.rows()), products, table.transposed());
+                multiply_add(MatrixMut::new(derivatives, n, table.rows()), products, table.transposed());
             };
         match self {
             // These terms depend on no query or key.
             Self::Buckets { .. } | Self::Slopes { .. } => {}
             Self::Disentangled { keys, queries, places, rows, head_dim } => {
-                let (places, first, span) = of_sentence(places, n);
-                let own = |table| own_table(table, head, [*head_dim, *rows], [first, span]);
+                let (places, first, span) = sentence_places(places, n);
+                let head_part = |table| head_table(table, head, [*head_dim, *rows], [first, span]);
                 if let Some(table) = keys {
-                    of_table(own(table), query, &|i, j| [i, places[i + n - 1 - j] - first], 1.0);
+                    accumulate(head_part(table), query, &|i, j| [i, places[i + n - 1 - j] - first], 1.0);
                 }
                 if let Some(table) = queries {
-                    of_table(own(table), key, &|i, j| [j, places[i + n - 1 - j] - first], scale);
+                    accumulate(head_part(table), key, &|i, j| [j, places[i + n - 1 - j] - first], scale);
                 }
             }
             Self::Embedding { table, reach, head_dim, keys } => {
                 let table = Matrix::strided(&table[reach - n..], *head_dim, 2 * n - 1, 2 * reach - 1);
-                of_table(table, query, &|i, j| [i, j + n - 1 - i], 1.0);
+                accumulate(table, query, &|i, j| [i, j + n - 1 - i], 1.0);
                 if *keys {
-                    of_table(table, key, &|i, j| [j, j + n - 1 - i], scale);
+                    accumulate(table, key, &|i, j| [j, j + n - 1 - i], scale);
                 }
             }
         }
@@ -189,16 +189,16 @@ impl Relative {
 
 /// Returns (table rows of a sentence's distances `i - j`, at index `i + n - 1 - j`; first row; number of rows from first to
 /// last).
-fn of_sentence(places: &[usize], n: usize) -> (&[usize], usize, usize) {
+fn sentence_places(places: &[usize], n: usize) -> (&[usize], usize, usize) {
     let places = &places[places.len() / 2 + 1 - n..][..2 * n - 1];
     (places, places[0], places[2 * n - 2] - places[0] + 1)
 }
 
 /// Returns a head's vectors for the `span` table rows from `first` on, `[head_dim, span]`, from a table
 /// `[heads, head_dim, rows]`.
-fn own_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
-    let own = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
-    Matrix::strided(own, head_dim, span, rows)
+fn head_table(table: &[f32], head: usize, [head_dim, rows]: [usize; 2], [first, span]: [usize; 2]) -> Matrix<'_> {
+    let values = &table[head * head_dim * rows + first..(head + 1) * head_dim * rows];
+    Matrix::strided(values, head_dim, span, rows)
 }
 
 /// The scores of one head over a sentence of `n` tokens, before the softmax.

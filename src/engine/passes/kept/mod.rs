@@ -15,27 +15,26 @@ use crate::model::forward::visitor::Needs;
 use crate::sequences::pack::Pack;
 use crate::sequences::shard::Shard;
 use crate::system::machine::memory;
-use pack::PackWidths;
 pub use pack::{Keep, KeptPack};
 
 /// Divisor of the free memory that gives the default bound of kept activations. Packs in progress get [half](super::run) of the
 /// remainder.
-const SHARE: u64 = 4;
+const FREE_MEMORY_DIVISOR: u64 = 4;
 
-/// The largest number of bytes of activations to keep: `asked`, but at most half of the free memory. Without `asked` it is a
-/// quarter, or 0 if the free memory is unknown.
-pub fn bound(asked: Option<u64>) -> u64 {
+/// The largest number of bytes of activations to keep: `requested`, but at most half of the free memory. Without a request it is
+/// a quarter, or 0 if the free memory is unknown.
+pub fn bound(requested: Option<u64>) -> u64 {
     let free = memory::available();
-    match asked {
-        Some(asked) => asked.min(free.map_or(u64::MAX, |free| free / 2)),
-        None => free.map_or(0, |free| free / SHARE),
+    match requested {
+        Some(requested) => requested.min(free.map_or(u64::MAX, |free| free / 2)),
+        None => free.map_or(0, |free| free / FREE_MEMORY_DIVISOR),
     }
 }
 
 /// Activations that passes of the first stage keep for passes of the second.
 pub struct KeptPasses {
     wanted: Vec<(Pass, Vec<Keep>)>,
-    widths: PackWidths,
+    config: Config,
     /// Number of bytes that may still be kept.
     left: AtomicU64,
     packs: Mutex<Vec<(PackPlace, KeptPack)>>,
@@ -47,8 +46,7 @@ type PackPlace = (usize, Shard, usize);
 impl KeptPasses {
     /// An empty store for these passes of a model, of up to `bound` bytes.
     pub fn new(wanted: Vec<(Pass, Vec<Keep>)>, config: &Config, bound: u64) -> Self {
-        let widths = PackWidths::of(config);
-        Self { wanted, widths, left: AtomicU64::new(bound), packs: Mutex::default() }
+        Self { wanted, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
     /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
@@ -76,24 +74,24 @@ impl KeptPass<'_> {
     /// that its observers read must be kept, and they must request no patched runs.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
         let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
-        let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
-        !self.follows || (kept.covers(observers.needs()) && !patches)
+        let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+        !self.follows || (kept.covers(observers.needs()) && !needs_patched_runs)
     }
 
     /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
     pub fn take(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;
-        Some(packs.swap_remove(at).1)
+        let index = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;
+        Some(packs.swap_remove(index).1)
     }
 
     /// Reserves room for the activations of a pack; `None` if none are needed, or they exceed the bound.
     pub fn begin(&self, pack: &Pack) -> Option<KeptPack> {
-        let kept = KeptPack::of(pack, self.keeps(), self.all.widths);
+        let kept = KeptPack::new(pack, self.keeps(), &self.all.config);
         let bytes = kept.bytes();
-        let take = |left: u64| left.checked_sub(bytes);
+        let reserve = |left: u64| left.checked_sub(bytes);
         let is_wanted = !self.follows && bytes > 0;
-        (is_wanted && self.all.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()).then_some(kept)
+        (is_wanted && self.all.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok()).then_some(kept)
     }
 
     pub fn keep(&self, number: usize, pack: KeptPack) {

@@ -20,32 +20,17 @@ pub struct Keep {
     pub of: fn(&Sequence) -> bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct PackWidths {
-    layers: usize,
-    heads: usize,
-    head_dim: usize,
-    hidden: usize,
-}
-
-impl PackWidths {
-    pub fn of(config: &Config) -> Self {
-        let (layers, heads) = (config.num_hidden_layers, config.num_attention_heads);
-        Self { layers, heads, head_dim: config.head_dim(), hidden: config.hidden_size }
-    }
-
-    /// `[events, values]`: how many of each are kept for a sequence of `tokens` tokens.
-    fn of_sequence(self, needs: Needs, tokens: usize) -> [usize; 2] {
-        let Self { layers, heads, head_dim, hidden } = self;
-        let of_head = [(needs.attention, tokens + 1), (needs.contexts, head_dim)];
-        let states = layers + usize::from(needs.hidden_states);
-        let of_rows = [(needs.states_of(0, layers), states), (needs.attention_inputs, layers)];
-        let sum =
-            |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
-        let [in_heads, in_rows]: [usize; 2] = [sum(of_head), sum(of_rows)];
-        let of_heads = usize::from(in_heads > 0) * layers * heads;
-        [of_heads + in_rows, tokens * (layers * heads * in_heads + in_rows * hidden)]
-    }
+/// `[events, values]`: how many of each are kept for a sequence of `tokens` tokens.
+fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
+    let layers = config.num_hidden_layers;
+    let heads = layers * config.num_attention_heads;
+    let per_head = [(needs.attention, tokens + 1), (needs.contexts, config.head_dim())];
+    let states = layers + usize::from(needs.hidden_states);
+    let row_events = [(needs.states_of(0, layers), states), (needs.attention_inputs, layers)];
+    let sum = |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
+    let [head_width, row_events]: [usize; 2] = [sum(per_head), sum(row_events)];
+    let head_events = usize::from(head_width > 0) * heads;
+    [head_events + row_events, tokens * (heads * head_width + row_events * config.hidden_size)]
 }
 
 /// The activations of a pack that a later pass needs.
@@ -84,14 +69,14 @@ enum KeptPart {
 
 impl KeptPack {
     /// An empty record of the activations that `keeps` asks for in a pack.
-    pub fn of(pack: &Pack, keeps: &[Keep], widths: PackWidths) -> Self {
-        let wanted = |sequence| keeps.iter().filter(move |keep| (keep.of)(sequence));
-        let of_sequence = |sequence| wanted(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
-        let needs: Vec<Needs> = pack.sentences.iter().map(of_sequence).collect();
-        let of_each = pack.sentences.iter().zip(&needs);
-        let sizes = of_each.map(|(sequence, needs)| widths.of_sequence(*needs, sequence.ids.len()));
-        let expected = sizes.fold([0, 0], |[events, values], [more, further]| [events + more, values + further]);
-        Self { layers: widths.layers, needs, events: Vec::new(), values: Vec::new(), expected }
+    pub fn new(pack: &Pack, keeps: &[Keep], config: &Config) -> Self {
+        let applicable = |sequence| keeps.iter().filter(move |keep| (keep.of)(sequence));
+        let sequence_needs = |sequence| applicable(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
+        let needs: Vec<Needs> = pack.sentences.iter().map(sequence_needs).collect();
+        let sequences = pack.sentences.iter().zip(&needs);
+        let sizes = sequences.map(|(sequence, needs)| kept_sizes(config, *needs, sequence.ids.len()));
+        let expected = sizes.fold([0, 0], |sums, sizes| [sums[0] + sizes[0], sums[1] + sizes[1]]);
+        Self { layers: config.num_hidden_layers, needs, events: Vec::new(), values: Vec::new(), expected }
     }
 
     pub fn bytes(&self) -> u64 {

@@ -315,8 +315,8 @@ pub struct RunInfo {
 /// A time by RFC 3339, clamped to the years 1970 to 9999: a clock that was never set may be before 1970.
 fn rfc3339(time: SystemTime) -> String {
     /// The last second of the year 9999, from the beginning of 1970.
-    const LAST: Duration = Duration::from_secs(253_402_300_799);
-    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST);
+    const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
+    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST_SECOND);
     humantime::format_rfc3339_seconds(time).to_string()
 }
 
@@ -349,7 +349,7 @@ impl RunInfo {
 
     /// Merges the facts of two shards: the earlier start, the summed durations, the larger number of threads.
     pub fn merged(self, other: &Self) -> Self {
-        let both = |here: String, there: &str| {
+        let joined = |here: String, there: &str| {
             let known = here.split(", ").any(|one| one == there);
             if known { here } else { format!("{here}, {there}") }
         };
@@ -360,8 +360,8 @@ impl RunInfo {
             duration_seconds: self.duration_seconds + other.duration_seconds,
             analysis_seconds: self.analysis_seconds + other.analysis_seconds,
             threads: self.threads.max(other.threads),
-            os: both(self.os, &other.os),
-            arch: both(self.arch, &other.arch),
+            os: joined(self.os, &other.os),
+            arch: joined(self.arch, &other.arch),
         }
     }
 }
@@ -377,13 +377,13 @@ impl Identity {
         named("model", &self.model.id, &other.model.id)
             .or_else(|| named("corpus", &self.corpus.name, &other.corpus.name))
             .or_else(|| difference("model", &value(&self.model), &value(&other.model)))
-            .or_else(|| difference("corpus.files", &contents(&self.corpus), &contents(&other.corpus)))
+            .or_else(|| difference("corpus.files", &file_digests(&self.corpus), &file_digests(&other.corpus)))
             .or_else(|| difference("protocol", &value(&self.protocol), &value(&other.protocol)))
             .or_else(|| difference("", &value(self), &value(other)))
     }
 }
 
-fn contents(corpus: &CorpusIdentity) -> Value {
+fn file_digests(corpus: &CorpusIdentity) -> Value {
     corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
 }
 
@@ -396,9 +396,9 @@ fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
         (Value::Object(here), Value::Object(there)) => {
             let keys: BTreeSet<&String> = here.keys().chain(there.keys()).collect();
             keys.into_iter().find_map(|name| {
-                let of = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+                let field = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                difference(&key, &of(here), &of(there))
+                difference(&key, &field(here), &field(there))
             })
         }
         (Value::Array(here), Value::Array(there)) if here.len() == there.len() => {

@@ -13,24 +13,24 @@ use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 
 /// Most missing shards that a message names.
-const NAMED: usize = 10;
+const MOST_NAMED: usize = 10;
 
 /// The existing shards of one stage of a run.
-struct Shards<'a> {
+struct StageShards<'a> {
     of: u32,
     stage: Stage,
     /// The files of the existing shards, by shard number.
     given: BTreeMap<u32, &'a Path>,
 }
 
-impl<'a> Shards<'a> {
+impl<'a> StageShards<'a> {
     fn new(path: &'a Path, shard: Shard, stage: Stage) -> Self {
         Self { of: shard.of(), stage, given: BTreeMap::from([(shard.number(), path)]) }
     }
 
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
         let (of, others) = (self.of, shard.of());
-        let (here, there) = (path.display(), self.some().display());
+        let (here, there) = (path.display(), self.first_file().display());
         let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").about(&there);
         ensure!(of == others, cannot(&format!("one is of {} and the other of {others}", counted(of, "shard"))));
         ensure!(
@@ -46,7 +46,7 @@ impl<'a> Shards<'a> {
     }
 
     /// The file of the existing shard with the lowest number.
-    fn some(&self) -> &'a Path {
+    fn first_file(&self) -> &'a Path {
         self.given.values().next().expect("there is one")
     }
 
@@ -59,19 +59,19 @@ impl<'a> Shards<'a> {
         if missing.is_empty() {
             return Ok(());
         }
-        let mut named: Vec<String> = missing.iter().take(NAMED).map(|number| format!("{number}/{of}")).collect();
-        named.extend((missing.len() > NAMED).then(|| format!("and {} more", missing.len() - NAMED)));
-        let after = if self.stage.is_after() { " that were run with --after" } else { "" };
+        let mut named: Vec<String> = missing.iter().take(MOST_NAMED).map(|number| format!("{number}/{of}")).collect();
+        named.extend((missing.len() > MOST_NAMED).then(|| format!("and {} more", missing.len() - MOST_NAMED)));
+        let suffix = if self.stage.is_after() { " that were run with --after" } else { "" };
         let (shards, are) = (counted(of, "shard"), plural(&missing.len(), "is", "are"));
-        let what = format!("{} of {shards}{after} {are} missing: {}", missing.len(), named.join(", "));
-        Err(anyhow!(what)).class(Class::Incomplete)
+        let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
+        Err(anyhow!(message)).class(Class::Incomplete)
     }
 }
 
 /// Fails unless the partial belongs to the run of the first partial.
-fn ensure_of_one_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
-    let (there, of_first) = first.get_or_insert_with(|| (path, identity.clone()));
-    let Some(difference) = of_first.difference(identity) else { return Ok(()) };
+fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
+    let (there, first_identity) = first.get_or_insert_with(|| (path, identity.clone()));
+    let Some(difference) = first_identity.difference(identity) else { return Ok(()) };
     let there = there.display();
     Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
 }
@@ -88,7 +88,7 @@ pub struct MissingShards {
 /// Finds which of the `of` shards of a run have no partial; sums are not read. Fails if two partials are from different runs or
 /// stages, or are one shard. Fails if a partial has another number of shards, or a file was never a partial.
 pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
-    let (mut shards, mut first, mut damaged): (Option<Shards<'_>>, _, _) = (None, None, Vec::new());
+    let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
         let header = match partial::read_header(path) {
             Err(error) if partial::DamagedPartial::is(&error) => {
@@ -99,8 +99,11 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
         };
         let (shown, others) = (path.display(), header.shard.of());
         if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
-            let (first, second) =
-                if shards.stage.is_after() { (path.as_path(), shards.some()) } else { (shards.some(), path.as_path()) };
+            let (first, second) = if shards.stage.is_after() {
+                (path.as_path(), shards.first_file())
+            } else {
+                (shards.first_file(), path.as_path())
+            };
             let error = anyhow!(
                 "`{}` is of the first of two stages and `{}` of the second, and what is missing is told of one",
                 first.display(),
@@ -116,10 +119,10 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
                 anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown).of_value(header.shard);
             return Err(error.hint(format!("was the corpus run in {others}?")));
         }
-        ensure_of_one_run(&mut first, path, &header.identity)?;
+        ensure_same_run(&mut first, path, &header.identity)?;
         match &mut shards {
             Some(shards) => shards.add(path, header.shard, &header.stage)?,
-            none => *none = Some(Shards::new(path, header.shard, header.stage)),
+            none => *none = Some(StageShards::new(path, header.shard, header.stage)),
         }
     }
     let is_of_first = shards.as_ref().is_some_and(|shards| shards.stage == Stage::First);
@@ -130,20 +133,20 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
 /// Adds up the partials of all shards, given in any order. In a run of two stages they are the partials of the first stage, or of
 /// both. Fails if a partial cannot be used, a shard is missing, or two partials are one shard or from different runs.
 pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
-    let mut stages: [Option<(Shards<'_>, Observation)>; 2] = [None, None];
+    let mut stages: [Option<(StageShards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
-        ensure_of_one_run(&mut first, path, &part.identity)?;
+        ensure_same_run(&mut first, path, &part.identity)?;
         match &mut stages[usize::from(part.stage.is_after())] {
             Some((shards, sum)) => {
                 shards.add(path, shard, &part.stage)?;
                 sum.merge(&part);
             }
-            none => *none = Some((Shards::new(path, shard, part.stage.clone()), part)),
+            none => *none = Some((StageShards::new(path, shard, part.stage.clone()), part)),
         }
     }
-    let whole = |(shards, sum): (Shards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
+    let whole = |(shards, sum): (StageShards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
     let [first, after] = stages.map(|stage| stage.map(whole).transpose());
     match (first?, after?) {
         (None, None) => {

@@ -74,18 +74,18 @@ impl<S: Sums> Sums for ByClass<S> {
 
     fn observe(&mut self, states: &mut Self::SequenceState, event: &mut Event<'_>) {
         let class = event.layer().map(|layer| self.classes.class_of(layer));
-        for (place, (sums, state)) in self.each.iter_mut().zip(states).enumerate() {
-            if let Some(state) = state.as_mut().filter(|_| class.is_none_or(|class| class == place)) {
+        for (index, (sums, state)) in self.each.iter_mut().zip(states).enumerate() {
+            if let Some(state) = state.as_mut().filter(|_| class.is_none_or(|class| class == index)) {
                 sums.observe(state, event);
             }
         }
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
-        let of_class = |(&kind, sums): (&Visibility, &S)| sums.fits(grid, from, &LayerClasses::new(&[kind]));
+        let class_fits = |(&kind, sums): (&Visibility, &S)| sums.fits(grid, from, &LayerClasses::new(&[kind]));
         self.classes == *classes
             && classes.fits(grid.layers)
             && self.each.len() == classes.kinds().len()
-            && classes.kinds().iter().zip(&self.each).all(of_class)
+            && classes.kinds().iter().zip(&self.each).all(class_fits)
     }
 }

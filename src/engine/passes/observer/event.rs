@@ -113,8 +113,8 @@ pub struct Folder {
 
 impl Folder {
     pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
-        self.words.iter_mut().for_each(|folded| folded.done = false);
-        self.text.done = false;
+        self.words.iter_mut().for_each(|folded| folded.is_current = false);
+        self.text.is_current = false;
         HeadInput { view, sequence, folded: self }
     }
 }
@@ -123,7 +123,7 @@ impl Folder {
 #[derive(Clone, Debug, Default)]
 struct Folded<T> {
     attention: T,
-    done: bool,
+    is_current: bool,
 }
 
 impl<'a> HeadInput<'a> {
@@ -134,9 +134,9 @@ impl<'a> HeadInput<'a> {
     /// The attention between words, `[words, words]`, split words pooled as `from` says; computed on first use.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
-        if !folded.done {
+        if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.words, from);
-            folded.done = true;
+            folded.is_current = true;
         }
         &folded.attention
     }
@@ -144,9 +144,9 @@ impl<'a> HeadInput<'a> {
     /// The attention between tokens of text; computed on first use.
     pub fn text(&mut self) -> &TextAttention {
         let folded = &mut self.folded.text;
-        if !folded.done {
+        if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.kinds);
-            folded.done = true;
+            folded.is_current = true;
         }
         &folded.attention
     }

@@ -247,32 +247,32 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
 /// The largest count accepted from a file: 2^46, 70 million million. All shards of a corpus, 2^16 at most, then add up below
 /// 2^63; the largest corpora have some 2^44 tokens.
-const MOST: u64 = 1 << 46;
+const MOST_COUNT: u64 = 1 << 46;
 
 /// Fails if a count or sum from a file is too large to be added to others. For fixed-point sums
 /// ([`ExactSum`](crate::stats::exact::ExactSum)) the whole part is bounded.
 pub fn ensure_countable(read: &impl Serialize) -> Result<()> {
     // Visits all numbers, and writes nothing.
-    read.serialize(&mut Serializer::with_formatter(io::sink(), Bounded)).context("it holds what no run counts")
+    read.serialize(&mut Serializer::with_formatter(io::sink(), BoundChecker)).context("it holds what no run counts")
 }
 
-struct Bounded;
+struct BoundChecker;
 
 fn ensure(countable: bool) -> io::Result<()> {
-    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MOST}"))) }
+    if countable { Ok(()) } else { Err(io::Error::other(format!("a count of more than {MOST_COUNT}"))) }
 }
 
-impl Formatter for Bounded {
+impl Formatter for BoundChecker {
     fn write_u64<W: ?Sized + Write>(&mut self, _: &mut W, value: u64) -> io::Result<()> {
-        ensure(value <= MOST)
+        ensure(value <= MOST_COUNT)
     }
 
     fn write_i128<W: ?Sized + Write>(&mut self, _: &mut W, value: i128) -> io::Result<()> {
-        ensure(value.unsigned_abs() >> 64 <= u128::from(MOST))
+        ensure(value.unsigned_abs() >> 64 <= u128::from(MOST_COUNT))
     }
 
     fn write_f64<W: ?Sized + Write>(&mut self, _: &mut W, value: f64) -> io::Result<()> {
-        ensure(value.abs() <= MOST as f64)
+        ensure(value.abs() <= MOST_COUNT as f64)
     }
 }
 
@@ -355,16 +355,16 @@ mod tests {
 
     #[test]
     fn what_can_be_added_up_is_countable() {
-        let most = MOST as f64;
-        ensure_countable(&(MOST, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
+        let most = MOST_COUNT as f64;
+        ensure_countable(&(MOST_COUNT, most, [("a", -most)], vec![sum(most), sum(-most)])).unwrap();
         ensure_countable(&vec![u64::from(u32::MAX); 3]).unwrap();
     }
 
     #[test]
     fn what_could_overflow_is_not() {
-        let more = 2.0 * MOST as f64;
+        let more = 2.0 * MOST_COUNT as f64;
         let refused = |result: Result<()>| assert!(format!("{:#}", result.unwrap_err()).contains("70368744177664"));
-        refused(ensure_countable(&[0, MOST + 1]));
+        refused(ensure_countable(&[0, MOST_COUNT + 1]));
         refused(ensure_countable(&Some(-more)));
         refused(ensure_countable(&[sum(more)]));
         refused(ensure_countable(&[sum(-more)]));

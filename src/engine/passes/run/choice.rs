@@ -53,8 +53,8 @@ impl Sensitivity {
 
     /// The sensitivity of the loss to each head, `[heads]`.
     pub fn values(&self) -> Vec<f64> {
-        let of_items = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
-        self.sums.iter().enumerate().map(|(head, sum)| sum.value() + of_items(head)).collect()
+        let item_sum = |head: usize| self.items.values().map(|item| item[head].value().abs()).sum::<f64>();
+        self.sums.iter().enumerate().map(|(head, sum)| sum.value() + item_sum(head)).collect()
     }
 }
 
@@ -85,8 +85,8 @@ impl Sums for Sensitivity {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let are_of_heads = |sums: &Vec<ExactSum>| sums.len() == grid.count();
-        self.grid == grid && are_of_heads(&self.sums) && self.items.values().all(are_of_heads)
+        let has_every_head = |sums: &Vec<ExactSum>| sums.len() == grid.count();
+        self.grid == grid && has_every_head(&self.sums) && self.items.values().all(has_every_head)
     }
 }
 

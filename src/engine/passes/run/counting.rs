@@ -27,23 +27,23 @@ pub fn count(
     threads: NonZeroUsize,
 ) -> Result<(Counting, CorpusIdentity)> {
     let mut corpus = Corpus::open(corpus)?.within(scope);
-    let ended = AtomicBool::new(false);
+    let is_ended = AtomicBool::new(false);
     let batches = std::iter::from_fn(|| {
         let mut batch = Vec::new();
-        while batch.len() < BATCH && !ended.load(Ordering::Relaxed) {
+        while batch.len() < BATCH && !is_ended.load(Ordering::Relaxed) {
             let Some(sentence) = corpus.next() else { break };
             // The next line may be the middle of a broken sentence, so reading ends here.
-            ended.fetch_or(sentence.is_err(), Ordering::Relaxed);
+            is_ended.fetch_or(sentence.is_err(), Ordering::Relaxed);
             batch.push(sentence);
         }
         (!batch.is_empty()).then_some(batch)
     });
     let batches = Mutex::new(batches.enumerate());
     let work = || {
-        let take = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let next_batch = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
         let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context).spacing(spacing);
         let mut counting = Counting::default();
-        while let Some((number, batch)) = take() {
+        while let Some((number, batch)) = next_batch() {
             let counted = batch.into_iter().try_for_each(|sentence: Result<Sentence>| {
                 if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
                     counting.add(&sequence);
@@ -51,18 +51,18 @@ pub fn count(
                 Ok(())
             });
             if let Err(error) = counted {
-                ended.store(true, Ordering::Relaxed);
+                is_ended.store(true, Ordering::Relaxed);
                 return Err((number, error));
             }
         }
         Ok(counting)
     };
     let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition(Result::is_ok);
-    let mut whole = Counting::default();
-    counted.into_iter().flatten().for_each(|counting| whole.merge(&counting));
+    let mut total = Counting::default();
+    counted.into_iter().flatten().for_each(|counting| total.merge(&counting));
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
     match failed.into_iter().filter_map(Result::err).min_by_key(|(number, _)| *number) {
         Some((_, error)) => Err(error),
-        None => Ok((whole, corpus.into_identity()?)),
+        None => Ok((total, corpus.into_identity()?)),
     }
 }

@@ -23,14 +23,14 @@ pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 
 impl MeanContexts {
     /// The gates that replace heads by their mean contexts in a pass, `[layers * heads]`, computed on the first call. Fails if
-    /// `work_out` fails.
-    pub fn of(&self, pass: &Pass, work_out: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
-        let known = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
+    /// `compute` fails.
+    pub fn of(&self, pass: &Pass, compute: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
+        let lookup = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gates) = known(&lock()) {
+        if let Some(gates) = lookup(&lock()) {
             return Ok(gates);
         }
-        let gates = work_out()?;
+        let gates = compute()?;
         lock().push((pass.clone(), gates.clone()));
         Ok(gates)
     }
@@ -54,11 +54,11 @@ impl ContextSums {
 
     /// The mean context of each head for each token class, `[heads]`; zeros for a class without a token.
     pub fn means(&self) -> Vec<Replacement> {
-        let of_class = |head: &[ExactSum], class: usize| -> Vec<f32> {
+        let class_mean = |head: &[ExactSum], class: usize| -> Vec<f32> {
             head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
         };
         let heads = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim);
-        heads.map(|head| std::array::from_fn(|class| of_class(head, class))).collect()
+        heads.map(|head| std::array::from_fn(|class| class_mean(head, class))).collect()
     }
 
     /// The mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (names of weights) share their

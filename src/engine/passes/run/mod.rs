@@ -179,9 +179,9 @@ impl Runner<'_> {
             return (part, None);
         }
         // An estimate for the progress bar: about half of the blocks have each parity.
-        let is_of_it = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
-        let takes = |&index: &u64| shard.takes(index) && sample.takes(index) && is_of_it(index);
-        let sentences = (0..corpus.repeats.read).filter(takes).count();
+        let has_parity = |index: u64| parity.is_none_or(|parity| index % 2 == parity as u64);
+        let is_in_sample = |&index: &u64| shard.takes(index) && sample.takes(index) && has_parity(index);
+        let sentences = (0..corpus.repeats.read).filter(is_in_sample).count();
         let variants = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
         (part, Some(sentences as u64 * u64::from(variants)))
     }
@@ -229,7 +229,7 @@ impl Runner<'_> {
         let (sums, left_out) = {
             // A sample counts every sentence that was drawn: the first of its family need not be among them.
             let is_drawn = pass.portion != Portion::All;
-            let prepared = |sentence: Result<Sequence>| {
+            let prepare = |sentence: Result<Sequence>| {
                 let mut sentence = match pass.sequences {
                     Sequences::Shuffled { seed } => shuffled(&sentence?, seed),
                     _ => sentence?,
@@ -237,7 +237,7 @@ impl Runner<'_> {
                 sentence.family.is_first |= is_drawn;
                 Ok(sentence)
             };
-            let sentences = sentences.by_ref().map(prepared);
+            let sentences = sentences.by_ref().map(prepare);
             let texts: Box<DynSequences<'_>> = if is_in_windows {
                 Box::new(part.windows(sentences, protocol.max_tokens, &mut windows))
             } else {
@@ -298,9 +298,9 @@ impl Runner<'_> {
         let texts = if pass.sequences == Sequences::Interchange { &task.interchanged } else { &task.texts };
         let sample = Sample::new(self.ablation().sample, texts.count());
         let part = CorpusPart { shard, sample, parity: pass.portion.parity() };
-        let takes = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
-        self.begin(&run, Measure::Sentences(texts.sequence_count(takes)));
-        let sums = self.sum(run, &mut texts.sequences(takes).map(Ok))?;
+        let is_in_part = |sequence: &Sequence| part.takes(sequence.index, sequence.family.number);
+        self.begin(&run, Measure::Sentences(texts.sequence_count(is_in_part)));
+        let sums = self.sum(run, &mut texts.sequences(is_in_part).map(Ok))?;
         // Items that cannot be scored have no number, so one shard counts them all.
         let left_out = if shard.takes(0) { texts.skipped.len() as u64 } else { 0 };
         Ok(PassSums { pass: pass.clone(), left_out, sums })
@@ -364,8 +364,8 @@ impl Runner<'_> {
     /// Shows the sequences to the observers in all variants, with the weights of the pass.
     fn sum(&self, run: PassRun<'_>, sequences: &mut DynSequences<'_>) -> Result<Vec<Box<dyn Observer>>> {
         let PassRun { pass, observers, variants } = run;
-        let other = self.other_encoder(pass.weights)?;
-        let encoder: &dyn Encoder = other.as_deref().unwrap_or(&*self.model.encoder);
+        let control_encoder = self.other_encoder(pass.weights)?;
+        let encoder: &dyn Encoder = control_encoder.as_deref().unwrap_or(&*self.model.encoder);
         let sequences = sequences.map(first_token_marker(self.model.is_decoder()));
         let mut observers = ObserverSet::new(observers).without(self.model.absent());
         let conditions = Conditions {
@@ -376,8 +376,8 @@ impl Runner<'_> {
         };
         let (embeddings, counts) = (encoder.word_embeddings(), self.counts.clone());
         let grid = self.model.grid();
-        let alone = variants.others.iter().filter(|variant| variant.removed.len() == 1);
-        let places = alone.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
+        let single_heads = variants.others.iter().filter(|variant| variant.removed.len() == 1);
+        let places = single_heads.flat_map(|variant| &variant.removed).map(|place| grid.index(place.layer, place.head));
         let chosen = (self.chooses(pass) || !self.model.absent().is_empty()).then(|| places.collect());
         let constants = (conditions.removal == Some(Replacement::Constant)).then(|| variants.constants());
         let setup = PassSetup { encoder: Some(encoder), embeddings, counts, conditions, chosen, constants, fits: None };

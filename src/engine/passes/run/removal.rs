@@ -21,8 +21,8 @@ use crate::sequences::shard::Shard;
 impl Runner<'_> {
     /// The sampled pass as it runs. If its heads are chosen on the even-numbered blocks, it covers only the odd-numbered ones.
     pub(super) fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
-        let chooses = self.chooses(pass) && !removed.is_empty();
-        Pass { portion: if chooses { Portion::OddSample } else { pass.portion }, ..pass.clone() }
+        let is_chosen_part = self.chooses(pass) && !removed.is_empty();
+        Pass { portion: if is_chosen_part { Portion::OddSample } else { pass.portion }, ..pass.clone() }
     }
 
     /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline,
@@ -33,33 +33,34 @@ impl Runner<'_> {
         pass: &Pass,
         mut removed: BTreeSet<HeadSet>,
     ) -> Result<Variants> {
-        let once = Variants::once(pass.gates());
+        let baseline = Variants::once(pass.gates());
         if removed.is_empty() && pass.shown == Shown::Activations {
-            return Ok(once);
+            return Ok(baseline);
         }
         if pass.sequences == Sequences::Interchange {
-            return Ok(once.exchanging(removed));
+            return Ok(baseline.exchanging(removed));
         }
         // In both folds, fitted gates lead to the replacements from the whole sample.
         let portion = if pass.shown == Shown::Fits { Portion::Sample } else { pass.portion };
         let gates = self.gates(corpus, &Pass { portion, ..pass.clone() })?;
         let grid = self.model.grid();
         if pass.shown != Shown::Activations {
-            return Ok(once.towards(grid, &gates));
+            return Ok(baseline.towards(grid, &gates));
         }
         let is_absent =
-            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|at| self.model.absent().contains(at));
+            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|place| self.model.absent().contains(place));
         removed.retain(|removed| !is_absent(removed));
         if self.chooses(pass)
             && let Some(choice) = self.ablation().effect_of
         {
             let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
-            let each = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
-            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = each.unzip();
-            let chosen: BTreeSet<HeadPlace> = choice.of(&sensitivities).into_iter().map(|at| present[at]).collect();
+            let by_head = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
+            let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = by_head.unzip();
+            let chosen: BTreeSet<HeadPlace> =
+                choice.of(&sensitivities).into_iter().map(|place| present[place]).collect();
             removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
-        Ok(once.without(removed, grid, &gates))
+        Ok(baseline.without(removed, grid, &gates))
     }
 
     /// Whether a pass ablates a chosen part of the heads one by one, not every head.
@@ -76,11 +77,11 @@ impl Runner<'_> {
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
         let pass = Pass { portion: Portion::EvenSample, shown: Shown::Derivatives, ..pass.clone() };
         let gates = self.gates(corpus, &pass)?;
-        let towards = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
+        let variants = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
         let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
-        let run = PassRun { pass: &pass, observers: sums, variants: &towards };
-        let seen = self.run_pass_again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
-        Ok(observer::sums::<Sensitivity>(&*seen.sums[0]).values())
+        let run = PassRun { pass: &pass, observers: sums, variants: &variants };
+        let outcome = self.run_pass_again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
+        Ok(observer::sums::<Sensitivity>(&*outcome.sums[0]).values())
     }
 
     /// The gate by which each head is replaced when it is removed, `[layers * heads]`.
@@ -94,11 +95,11 @@ impl Runner<'_> {
         self.mean_contexts.of(&plain, || {
             let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
             // The means over all shards, so that every shard replaces heads by the same vectors.
-            let whole = self.sampled(corpus, Shard::WHOLE, pass);
-            let once = Variants::once(pass.gates());
-            let seen =
-                self.run_pass_again(corpus, whole, PassRun { pass: &plain, observers: contexts, variants: &once })?;
-            let sums = observer::sums::<ContextSums>(&*seen.sums[0]);
+            let part = self.sampled(corpus, Shard::WHOLE, pass);
+            let baseline = Variants::once(pass.gates());
+            let outcome =
+                self.run_pass_again(corpus, part, PassRun { pass: &plain, observers: contexts, variants: &baseline })?;
+            let sums = observer::sums::<ContextSums>(&*outcome.sums[0]);
             let means = match removal {
                 Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
                 _ => sums.means(),

@@ -61,7 +61,7 @@ impl<'a> Room<'a> {
         (weights > MANY_WEIGHTS).then(|| {
             format!(
                 "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
-                described(pack),
+                describe(pack),
                 weights / 1_000_000
             )
         })
@@ -69,12 +69,12 @@ impl<'a> Room<'a> {
 
     /// Fails if a pack has no room in memory, even without other packs beside it.
     pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
-        let needed = self.cost_of_pack(pack).bytes;
-        if !memory::is_too_much(needed, self.free) {
+        let bytes = self.cost_of_pack(pack).bytes;
+        if !memory::is_too_much(bytes, self.free) {
             return Ok(());
         }
-        let error = memory::too_much(needed, self.free, &described(pack));
-        let limit = memory::limit_for(needed);
+        let error = memory::too_much(bytes, self.free, &describe(pack));
+        let limit = memory::limit_for(bytes);
         // The longest single sentence that fits, found by halving.
         let fits = |tokens: &usize| !memory::is_too_much(self.cost_of(&[*tokens]).bytes, self.free);
         let longest = pack.sentences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
@@ -90,7 +90,7 @@ impl<'a> Room<'a> {
     }
 }
 
-fn described(pack: &Pack) -> String {
+fn describe(pack: &Pack) -> String {
     let tokens = pack.tokens();
     match &pack.sentences[..] {
         [first, .., last] => format!("sentences {} to {} with {tokens} tokens together", first.index, last.index),

@@ -38,10 +38,10 @@ pub fn show(
     let (classes, predicted) = (pack.classes(), pack.predicted());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let patches = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
-    let runs_again = !variants.others.is_empty() || patches;
-    let holds = !variants.others.is_empty() && observers.demands().any(|one| one.further_runs.are_direct());
-    let (inputs, written) = (runs_again.then_some(&mut *kept), holds.then_some(&mut *writes));
+    let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+    let runs_again = !variants.others.is_empty() || needs_patched_runs;
+    let holds_outputs = !variants.others.is_empty() && observers.demands().any(|one| one.further_runs.are_direct());
+    let (inputs, written) = (runs_again.then_some(&mut *kept), holds_outputs.then_some(&mut *writes));
     let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
     encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
     let mut requested = observers.patched_runs(pack.sentences.len());
@@ -54,7 +54,7 @@ pub fn show(
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
         let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
         encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
-        if holds && visitor.observers.begin_variant(removed, true) {
+        if holds_outputs && visitor.observers.begin_variant(removed, true) {
             let start = Start::Held { layer: *layer, states: &kept[*layer], writes };
             encoder.forward_from(start, &batch, gates, scratch, &mut visitor)?;
         }
@@ -68,10 +68,10 @@ fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [R
     let mut groups = Vec::new();
     for layer in requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer) {
         let (mut start, mut tokens) = (0, 0);
-        for (at, requested) in layer.iter().enumerate() {
-            if at > start && tokens + length(requested) > PACK_TOKENS {
-                groups.push(&layer[start..at]);
-                (start, tokens) = (at, 0);
+        for (index, requested) in layer.iter().enumerate() {
+            if index > start && tokens + length(requested) > PACK_TOKENS {
+                groups.push(&layer[start..index]);
+                (start, tokens) = (index, 0);
             }
             tokens += length(requested);
         }

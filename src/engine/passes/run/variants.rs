@@ -33,8 +33,8 @@ impl Variants {
     /// The constant that replaces each head, `[layers * heads, head_dim]`, taken from the first token class; constant ablation
     /// has one vector for all classes.
     pub fn constants(&self) -> Vec<Vec<f32>> {
-        let of_first_class = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
-        self.replacements.iter().map(of_first_class).collect()
+        let first_class_vector = |gate: &Gate| gate.replacement.as_ref().map(|by| by[0].clone()).unwrap_or_default();
+        self.replacements.iter().map(first_class_vector).collect()
     }
 
     /// Opens every head's gate fully, with its replacement from `gates`, `[layers * heads]`. Heads that already have a gate keep

@@ -41,8 +41,8 @@ impl CorpusPart {
 
     /// Whether the part has the sentence with this number, whose group or document has the number `family`.
     pub fn takes(self, sentence: u64, family: u64) -> bool {
-        let is_of_it = |parity: usize| block_of(family) % 2 == parity;
-        self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(is_of_it)
+        let has_parity = |parity: usize| block_of(family) % 2 == parity;
+        self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(has_parity)
     }
 
     /// The windows of at most `max_tokens` tokens that are in the part; all windows of the shard are counted. A window is drawn
@@ -113,9 +113,9 @@ pub fn sum_up(
             kept.show(observers, pack, encoder);
             return Ok(());
         }
-        let mut for_later = kept.and_then(|kept| kept.begin(pack));
-        show(observers, pack, variants, encoder, buffers, for_later.as_mut())?;
-        kept.zip(for_later).into_iter().for_each(|(kept, pack)| kept.keep(number, pack));
+        let mut kept_pack = kept.and_then(|kept| kept.begin(pack));
+        show(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
+        kept.zip(kept_pack).into_iter().for_each(|(kept, pack)| kept.keep(number, pack));
         Ok(())
     };
     let cost = |lengths: &[usize]| encoder.cost(lengths);
@@ -134,12 +134,12 @@ pub(super) fn over_packs<B: Default>(
     (threads, progress): (NonZeroUsize, &RunProgress),
     show: impl Fn(&mut ObserverSet, (usize, &Pack), &mut B) -> Result<()> + Sync,
 ) -> Result<ObserverSet> {
-    let keeping = observers.demands().filter(|one| one.keeps_attention).count();
-    let room = Room::new(cost, (keeping, reserved), threads.get());
+    let keepers = observers.demands().filter(|one| one.keeps_attention).count();
+    let room = Room::new(cost, (keepers, reserved), threads.get());
     let packs = Mutex::new(Packs::new(sequences).enumerate());
-    let large = Mutex::new(Vec::new());
-    let large_packs = || large.lock().unwrap_or_else(PoisonError::into_inner);
-    let small = || -> Result<Option<(usize, Pack)>> {
+    let large_queue = Mutex::new(Vec::new());
+    let large_packs = || large_queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let next_small = || -> Result<Option<(usize, Pack)>> {
         loop {
             let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, pack)) = next else { return Ok(None) };
@@ -151,15 +151,15 @@ pub(super) fn over_packs<B: Default>(
             large_packs().push((number, pack));
         }
     };
-    let (said, failed) = (AtomicBool::new(false), AtomicBool::new(false));
-    let work = |take: &(dyn Fn() -> Result<Option<(usize, Pack)>> + Sync)| -> Result<ObserverSet> {
+    let (is_noted, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+    let work = |next_pack: &(dyn Fn() -> Result<Option<(usize, Pack)>> + Sync)| -> Result<ObserverSet> {
         let stop_others = StopOnDrop(&failed);
         let mut observers = observers.duplicate();
         let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
-            let Some((number, pack)) = take()? else { break };
-            if let Some(long) = room.long(&pack).filter(|_| !said.swap(true, Ordering::Relaxed)) {
-                progress.note(&long);
+            let Some((number, pack)) = next_pack()? else { break };
+            if let Some(note) = room.long(&pack).filter(|_| !is_noted.swap(true, Ordering::Relaxed)) {
+                progress.note(&note);
             }
             observers.begin(pack.sentences.iter());
             if observers.is_relevant() {
@@ -173,10 +173,10 @@ pub(super) fn over_packs<B: Default>(
         std::mem::forget(stop_others);
         Ok(observers)
     };
-    let mut parts: Vec<Result<ObserverSet>> = on_threads(threads, || work(&small));
-    let together = NonZeroUsize::new(room.threads(&large_packs())).unwrap_or(NonZeroUsize::MIN);
+    let mut parts: Vec<Result<ObserverSet>> = on_threads(threads, || work(&next_small));
+    let concurrent = NonZeroUsize::new(room.threads(&large_packs())).unwrap_or(NonZeroUsize::MIN);
     if parts.iter().all(Result::is_ok) && !large_packs().is_empty() {
-        parts.extend(on_threads(together, || work(&|| Ok(large_packs().pop()))));
+        parts.extend(on_threads(concurrent, || work(&|| Ok(large_packs().pop()))));
     }
     progress.finish_pass();
     let mut whole = observers;

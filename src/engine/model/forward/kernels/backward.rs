@@ -14,12 +14,12 @@ use crate::model::config::{Activation, NormKind};
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 pub fn activate(activation: Activation, is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32]) {
     match activation {
-        Activation::Gelu => through(is_gated, states, bias, derivatives, gelu),
-        Activation::GeluTanh => through(is_gated, states, bias, derivatives, gelu_tanh),
-        Activation::Relu => through(is_gated, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
-        Activation::Silu => through(is_gated, states, bias, derivatives, silu),
-        Activation::QuickGelu => through(is_gated, states, bias, derivatives, quick_gelu),
-        Activation::Tanh => through(is_gated, states, bias, derivatives, tanh),
+        Activation::Gelu => chain(is_gated, states, bias, derivatives, gelu),
+        Activation::GeluTanh => chain(is_gated, states, bias, derivatives, gelu_tanh),
+        Activation::Relu => chain(is_gated, states, bias, derivatives, |x| [x.max(0.0), f32::from(x > 0.0)]),
+        Activation::Silu => chain(is_gated, states, bias, derivatives, silu),
+        Activation::QuickGelu => chain(is_gated, states, bias, derivatives, quick_gelu),
+        Activation::Tanh => chain(is_gated, states, bias, derivatives, tanh),
     }
 }
 
@@ -96,23 +96,24 @@ pub fn shares(row: &mut [f32]) -> f64 {
     f64::from(largest) + total.ln()
 }
 
-/// Backward pass of an activation; `both` returns `[value, derivative]` of the activation.
+/// Applies the chain rule through an activation; `evaluate` returns `[value, derivative]` of the activation.
 #[inline(always)]
-fn through(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], both: impl Fn(f32) -> [f32; 2]) {
+fn chain(is_gated: bool, states: &[f32], bias: &[f32], derivatives: &mut [f32], evaluate: impl Fn(f32) -> [f32; 2]) {
     let width = bias.len() / 2;
-    let (of_gates, of_others) = bias.split_at(width);
+    let (gate_biases, other_biases) = bias.split_at(width);
     for (row, out) in states.chunks_exact(bias.len()).zip(derivatives.chunks_exact_mut(bias.len())) {
         if !is_gated {
             for ((derivative, x), bias) in out.iter_mut().zip(row).zip(bias) {
-                *derivative *= both(x + bias)[1];
+                *derivative *= evaluate(x + bias)[1];
             }
             continue;
         }
-        let ((gates, others), (of_gate, of_other)) = (row.split_at(width), out.split_at_mut(width));
-        let places = gates.iter().zip(others).zip(of_gates.iter().zip(of_others)).zip(of_gate.iter_mut().zip(of_other));
-        for (((x, other), (bias, other_bias)), (derivative, of_other)) in places {
-            let [value, slope] = both(x + bias);
-            (*derivative, *of_other) = (*derivative * (other + other_bias) * slope, *derivative * value);
+        let ((gates, others), (gate_derivatives, other_derivatives)) = (row.split_at(width), out.split_at_mut(width));
+        let biases = gate_biases.iter().zip(other_biases);
+        let places = gates.iter().zip(others).zip(biases).zip(gate_derivatives.iter_mut().zip(other_derivatives));
+        for (((x, other), (bias, other_bias)), (derivative, other_derivative)) in places {
+            let [value, slope] = evaluate(x + bias);
+            (*derivative, *other_derivative) = (*derivative * (other + other_bias) * slope, *derivative * value);
         }
     }
 }

@@ -34,10 +34,10 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
 }
 
 /// Sets the scores of hidden keys to minus infinity, among the first `keys` values of each row of `scores`, `[rows, stride]`.
-/// `seen` returns the range of keys that a query sees.
-pub fn hide(scores: &mut [f32], keys: usize, stride: usize, seen: impl Fn(usize) -> Range<usize>) {
+/// `visible_keys` returns the range of keys that a query sees.
+pub fn hide(scores: &mut [f32], keys: usize, stride: usize, visible_keys: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
-        let Range { start, end } = seen(query);
+        let Range { start, end } = visible_keys(query);
         row[..start].fill(f32::NEG_INFINITY);
         row[end..keys].fill(f32::NEG_INFINITY);
     }
@@ -230,7 +230,7 @@ fn quick_gelu(x: f32) -> f32 {
 #[inline(always)]
 fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl Fn(f32) -> f32) {
     let width = bias.len() / 2;
-    let (of_gates, of_others) = bias.split_at(width);
+    let (gate_biases, other_biases) = bias.split_at(width);
     for row in states.chunks_exact_mut(bias.len()) {
         if !is_gated {
             for (x, bias) in row.iter_mut().zip(bias) {
@@ -239,8 +239,8 @@ fn bias_then(is_gated: bool, states: &mut [f32], bias: &[f32], activation: impl 
             continue;
         }
         let (gates, others) = row.split_at_mut(width);
-        for (((x, other), of_gate), of_other) in gates.iter_mut().zip(others).zip(of_gates).zip(of_others) {
-            *x = activation(*x + of_gate) * (*other + of_other);
+        for (((x, other), gate_bias), other_bias) in gates.iter_mut().zip(others).zip(gate_biases).zip(other_biases) {
+            *x = activation(*x + gate_bias) * (*other + other_bias);
         }
     }
 }
@@ -256,8 +256,8 @@ fn softmax_row(row: &mut [f32]) -> f32 {
             let weight = exp(x);
             chunk[lane] = weight;
             weights[lane] += weight;
-            // 0 times minus infinity is NaN, 0 times [`LEAST`] is 0.
-            weighted[lane] = weight.mul_add(at_least(x), weighted[lane]);
+            // 0 times minus infinity is NaN, 0 times [`LEAST_EXPONENT`] is 0.
+            weighted[lane] = weight.mul_add(clamp_exponent(x), weighted[lane]);
         }
     }
     let total = across(weights, |a, b| a + b);
@@ -294,15 +294,15 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
 }
 
 /// Exponent `x` below which `e^x` is subnormal in float32, and is taken as 0.
-const LEAST: f32 = -87.0;
+const LEAST_EXPONENT: f32 = -87.0;
 
-/// The larger of `x` and [`LEAST`]; NaN stays NaN, so that damaged weights show.
+/// The larger of `x` and [`LEAST_EXPONENT`]; NaN stays NaN, so that damaged weights show.
 #[inline(always)]
-fn at_least(x: f32) -> f32 {
-    if x < LEAST { LEAST } else { x }
+fn clamp_exponent(x: f32) -> f32 {
+    if x < LEAST_EXPONENT { LEAST_EXPONENT } else { x }
 }
 
-/// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST`].
+/// Returns `e^x` for `x <= 0`, to about 2 units in the last place; 0 below [`LEAST_EXPONENT`].
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`; `e^r` by its Taylor series to `r^7`, to 1e-8; `2^n` by its exponent bits.
 #[inline(always)]
@@ -312,7 +312,7 @@ fn exp(x: f32) -> f32 {
     /// High part of ln 2, with so few bits that its product with the integer `n` is exact (Cody & Waite 1980).
     const LN_2_HIGH: f32 = 0.693_359_375;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let bounded = at_least(x);
+    let bounded = clamp_exponent(x);
     let shifted = bounded.mul_add(std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, bounded));
@@ -324,7 +324,7 @@ fn exp(x: f32) -> f32 {
     let series = series.mul_add(r, 1.0);
     let series = series.mul_add(r, 1.0);
     let power = f32::from_bits(shifted.to_bits().wrapping_add(127) << 23);
-    if x < LEAST { 0.0 } else { series * power }
+    if x < LEAST_EXPONENT { 0.0 } else { series * power }
 }
 
 /// GELU: `x Phi(x)`, transformers' `gelu`, to 2.4e-7. `Phi` is the normal distribution function.

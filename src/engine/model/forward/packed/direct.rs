@@ -28,7 +28,7 @@ impl PackedEncoder {
         }
         let DirectScratch { vectors, effects, .. } = direct;
         let [vectors, states] = [&vectors[..], states].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
-        show(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
+        show_part(pass, ResidualPart::Embeddings, (states, vectors.transposed()), &[], effects);
         Ok(())
     }
 
@@ -65,10 +65,10 @@ impl PackedEncoder {
             for head in 0..config.num_attention_heads {
                 let own = head * head_dim..(head + 1) * head_dim;
                 let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
-                show(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
+                show_part(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
             }
         } else {
-            show(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
+            show_part(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
         }
         Self::show_biases(number, norm, pass, &output.bias, direct);
     }
@@ -90,14 +90,14 @@ impl PackedEncoder {
     /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
     fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, written, scales, effects, .. } = direct;
-        let of_bias: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
+        let bias_effects: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
             effects.clear();
             for token in span {
                 let scale = scales.get(token).unwrap_or(&1.0);
-                effects.extend(compared.clone().map(|at| of_bias[at] / scale + of_norm[at]));
+                effects.extend(compared.clone().map(|at| bias_effects[at] / scale + of_norm[at]));
             }
             if !compared.is_empty() {
                 let effects = Rows::new(effects, compared.len());
@@ -130,10 +130,10 @@ impl PackedEncoder {
     }
 }
 
-/// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`; `of` is (rows,
-/// vectors). Each row is divided by its entry of `scales`, unless `scales` is empty.
-fn show(pass: &mut Pass, part: ResidualPart, of: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
-    let (rows, vectors) = of;
+/// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`. `factors` is
+/// (rows, vectors). Each row is divided by its entry of `scales`, unless `scales` is empty.
+fn show_part(pass: &mut Pass, part: ResidualPart, factors: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
+    let (rows, vectors) = factors;
     for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
         if compared.is_empty() {
             continue;

@@ -120,7 +120,7 @@ impl PackedEncoder {
                 if needs.outputs || needs.mixing || (writes && is_open) {
                     // Patched rows may have weights on keys that the head does not see.
                     let weighed = if is_patched { Visibility::ALL } else { visibility };
-                    weigh(
+                    weighted_sums(
                         unbiased_context,
                         Matrix::strided(attention, n, n, stride),
                         parts.matrix(VALUE, head),
@@ -246,14 +246,14 @@ impl PackedEncoder {
     fn output_gram(&self, place: usize, head: usize) -> (&[f32], &[f32]) {
         let config = &self.parameters.config;
         let (heads, head_dim, hidden) = (config.num_attention_heads, config.head_dim(), config.hidden_size);
-        let (heads_width, square) = (heads * head_dim, head_dim * head_dim);
+        let (heads_width, gram_size) = (heads * head_dim, head_dim * head_dim);
         let (grams, bias_products) = self.output_grams[place].get_or_init(|| {
-            let (mut grams, mut bias_products) = (vec![0.0; heads * square], vec![0.0; heads_width]);
+            let (mut grams, mut bias_products) = (vec![0.0; heads * gram_size], vec![0.0; heads_width]);
             let layer = &self.parameters.layers[place];
             // The weight is transposed, so a head's part is a block of rows.
             let parts = layer.attention_output.weight.chunks_exact(head_dim * hidden);
             let biases = layer.query_key_value.bias[2 * heads_width..].chunks_exact(head_dim);
-            let into = grams.chunks_exact_mut(square).zip(bias_products.chunks_exact_mut(head_dim));
+            let into = grams.chunks_exact_mut(gram_size).zip(bias_products.chunks_exact_mut(head_dim));
             for ((gram, bias_product), (part, bias)) in into.zip(parts.zip(biases)) {
                 let part = Matrix::new(part, head_dim, hidden);
                 multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
@@ -261,7 +261,7 @@ impl PackedEncoder {
             }
             (grams, bias_products)
         });
-        (&grams[head * square..][..square], &bias_products[head * head_dim..][..head_dim])
+        (&grams[head * gram_size..][..gram_size], &bias_products[head * head_dim..][..head_dim])
     }
 }
 
@@ -328,7 +328,7 @@ fn score(into: &mut [f32], stride: usize, queries: Matrix<'_>, keys: Matrix<'_>,
 }
 
 /// Writes the attention-weighted sums of the values that each query sees into `into`, `[n, head_dim]`.
-fn weigh(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
+fn weighted_sums(into: &mut [f32], weights: Matrix<'_>, values: Matrix<'_>, visibility: Visibility) {
     let width = values.columns();
     for Tile { queries, keys } in visibility.tiles(weights.rows()) {
         let sums = MatrixMut::new(&mut into[queries.start * width..], queries.len(), width);

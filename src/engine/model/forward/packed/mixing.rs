@@ -44,8 +44,8 @@ impl MixingScratch {
 struct OutputNorms<'a> {
     kind: NormKind,
     epsilon: f64,
-    of_written: Option<&'a Norm>,
-    of_sum: Option<&'a Norm>,
+    output_norm: Option<&'a Norm>,
+    sum_norm: Option<&'a Norm>,
 }
 
 impl OutputNorms<'_> {
@@ -58,12 +58,12 @@ impl OutputNorms<'_> {
         let width = residual.len();
         let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
         let sum = |d| at(own, d) + at(others, d) + at(constant, d);
-        let scale = self.of_written.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
-        let written = |row| self.linear(self.of_written, width, move |d| scale * at(row, d));
+        let scale = self.output_norm.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
+        let written = |row| self.linear(self.output_norm, width, move |d| scale * at(row, d));
         let (own, mixed) = (written(own), written(others));
         let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
-        let preserved = length(&self.linear(self.of_sum, width, |d| at(residual, d) + own(d)));
-        let mixed = length(&self.linear(self.of_sum, width, mixed));
+        let preserved = length(&self.linear(self.sum_norm, width, |d| at(residual, d) + own(d)));
+        let mixed = length(&self.linear(self.sum_norm, width, mixed));
         #[expect(clippy::cast_possible_truncation, reason = "a share of f32 vectors")]
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }
     }
@@ -96,17 +96,17 @@ impl PackedEncoder {
         let config = &self.parameters.config;
         let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
         let layer = self.layer(number);
-        let of_written = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        let is_of_sum = of_written.is_none() && !config.blocks.normalises_first();
-        let of_sum = layer.attention_norm.as_ref().filter(|_| is_of_sum);
-        let through = OutputNorms { kind: config.norm, epsilon: config.layer_norm_eps, of_written, of_sum };
+        let output_norm = layer.write_norms.as_ref().map(|[attention_norm, _]| attention_norm);
+        let is_of_sum = output_norm.is_none() && !config.blocks.normalises_first();
+        let sum_norm = layer.attention_norm.as_ref().filter(|_| is_of_sum);
+        let norms = OutputNorms { kind: config.norm, epsilon: config.layer_norm_eps, output_norm, sum_norm };
         let Scratch { states, context, mixing, .. } = scratch;
         let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
         let tokens = pass.batch.tokens();
         for (contexts, written) in contexts.iter().zip(&mut *written) {
             project(contexts, &layer.attention_output, hidden, written, tokens);
         }
-        if through.of_written.is_some() {
+        if norms.output_norm.is_some() {
             project(context, &layer.attention_output, hidden, whole, tokens);
         }
         let (ratios, even) = (resized(ratios, tokens), resized(even, tokens));
@@ -118,13 +118,13 @@ impl PackedEncoder {
             for (query, token) in span.clone().enumerate() {
                 let [own, others, value] = written.each_ref().map(|rows| row(rows, token, hidden));
                 let residual = row(states, token, hidden);
-                if through.of_written.is_some() {
+                if norms.output_norm.is_some() {
                     let (whole, bias) = (row(whole, token, hidden), &layer.attention_output.bias);
                     for d in 0..hidden {
                         constant[d] = whole[d] + bias[d] - own[d] - others[d];
                     }
                 }
-                ratios[token] = through.ratio(residual, [own, others, constant]);
+                ratios[token] = norms.ratio(residual, [own, others, constant]);
 
                 // Both ends of the visible range only move forward, so `seen` is a running sum.
                 let keys = visibility.keys(query, span.len());
@@ -143,7 +143,7 @@ impl PackedEncoder {
                     let value = f64::from(value[d]);
                     (even_own[d], even_others[d]) = ((value / count) as f32, ((sum - value) / count) as f32);
                 }
-                even[token] = through.ratio(residual, [even_own, even_others, constant]);
+                even[token] = norms.ratio(residual, [even_own, even_others, constant]);
             }
             pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios[span.clone()], even: &even[span] });
         }
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn ratios_by_hand() {
         let ratio =
-            |kind, of_written: Option<&Norm>, of_sum: Option<&Norm>, residual: [f32; 2], parts: [[f32; 2]; 3]| {
-                OutputNorms { kind, epsilon: 0.0, of_written, of_sum }
+            |kind, output_norm: Option<&Norm>, sum_norm: Option<&Norm>, residual: [f32; 2], parts: [[f32; 2]; 3]| {
+                OutputNorms { kind, epsilon: 0.0, output_norm, sum_norm }
                     .ratio(&residual, parts.each_ref().map(|part| &part[..]))
             };
         let norm = |weight: [f32; 2]| Norm { weight: weight.to_vec(), bias: vec![7.0, 7.0] };

@@ -103,14 +103,14 @@ impl PackedEncoder {
         layer: &Layer,
         (rows, width): (&mut [f32], usize),
         lengths: impl Iterator<Item = usize> + Clone,
-        seen: Positions,
+        positions: Positions,
         angles: &mut Vec<f32>,
     ) {
         let config = &self.parameters.config;
         let (heads, head_dim) = (config.heads_width(), config.head_dim());
         let longest = lengths.clone().max().unwrap_or(0);
-        let positions = lengths.flat_map(|length| 0..length);
-        let rotary = layer.rotary.as_ref().filter(|_| seen == Positions::Seen);
+        let token_positions = lengths.flat_map(|length| 0..length);
+        let rotary = layer.rotary.as_ref().filter(|_| positions == Positions::Seen);
         let pairs = rotary.map_or(0, |rotary| rotary.frequencies.len());
         // [longest, 2, pairs]
         let angles = resized(angles, longest * 2 * pairs);
@@ -122,7 +122,7 @@ impl PackedEncoder {
                 }
             }
         }
-        for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
+        for (row, position) in rows.chunks_exact_mut(width).zip(token_positions) {
             let row = &mut row[..2 * heads];
             add_to(row, &layer.query_key_value.bias);
             if let Some(norms) = &layer.query_key_norms {
@@ -204,30 +204,30 @@ impl PackedEncoder {
 
     /// Adds the output of the attention block, `update` without its bias, to the hidden states.
     fn add_attention(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
-        let of_update = layer.write_norms.as_ref().map(|[of_attention, _]| of_attention);
-        self.add(update, &layer.attention_output.bias, [of_update, layer.attention_norm.as_ref()], states);
+        let update_norm = layer.write_norms.as_ref().map(|[attention_norm, _]| attention_norm);
+        self.add(update, &layer.attention_output.bias, [update_norm, layer.attention_norm.as_ref()], states);
     }
 
     /// Adds the output of the feed-forward block, `update` without its bias, to the hidden states.
     fn add_feed_forward(&self, layer: &Layer, update: &mut [f32], states: &mut [f32]) {
-        let of_update = layer.write_norms.as_ref().map(|[_, of_feed_forward]| of_feed_forward);
-        self.add(update, &layer.output.bias, [of_update, Some(&layer.output_norm)], states);
+        let update_norm = layer.write_norms.as_ref().map(|[_, feed_forward_norm]| feed_forward_norm);
+        self.add(update, &layer.output.bias, [update_norm, Some(&layer.output_norm)], states);
     }
 
     /// Adds a block's output, `update` without its bias, to the hidden states. A norm applies to the output, or to the sum in
     /// post-norm layers.
-    fn add(&self, update: &mut [f32], bias: &[f32], [of_update, of_sum]: [Option<&Norm>; 2], states: &mut [f32]) {
-        if let Some(norm) = of_update {
+    fn add(&self, update: &mut [f32], bias: &[f32], [update_norm, sum_norm]: [Option<&Norm>; 2], states: &mut [f32]) {
+        if let Some(norm) = update_norm {
             add_bias(update, bias);
             self.normalise(update, norm);
             return add_to(states, update);
         }
-        let of_sum = of_sum.filter(|_| !self.parameters.config.blocks.normalises_first());
-        if let Some(norm) = of_sum.filter(|_| self.parameters.config.norm == NormKind::Layer) {
+        let sum_norm = sum_norm.filter(|_| !self.parameters.config.blocks.normalises_first());
+        if let Some(norm) = sum_norm.filter(|_| self.parameters.config.norm == NormKind::Layer) {
             return kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
         }
         kernels::add(update, bias, states);
-        if let Some(norm) = of_sum {
+        if let Some(norm) = sum_norm {
             self.normalise(states, norm);
         }
     }
@@ -279,15 +279,15 @@ impl Encoder for PackedEncoder {
     fn head_weights(&self, layer: usize) -> Option<HeadWeights<'_>> {
         let (hidden, width) = (self.parameters.config.hidden_size, self.parameters.config.heads_width());
         let layer = self.parameters.layers().nth(layer)?;
-        let of_heads = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
-        let [query, key, value] = [0, 1, 2].map(|part| of_heads.columns_from(part * width, width));
+        let weights = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
+        let [query, key, value] = [0, 1, 2].map(|part| weights.columns_from(part * width, width));
         let query_key = (!layer.prepares_keys()).then_some([query, key]);
         Some(HeadWeights { query_key, value, output: Matrix::new(&layer.attention_output.weight, width, hidden) })
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let of_layer = heads::PackedLayer { encoder: self, number: layer, positions };
-        (layer < self.parameters.order.len()).then(|| Box::new(of_layer) as _)
+        let attention = heads::PackedLayer { encoder: self, number: layer, positions };
+        (layer < self.parameters.order.len()).then(|| Box::new(attention) as _)
     }
 
     fn forward_from(
@@ -323,7 +323,7 @@ impl Encoder for PackedEncoder {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream keeps the predicted positions alone after the last layer's heads.
-        let are_predicted = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
+        let keeps_predicted_only = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention reads the output of the last layer.
             let last = number + 1 == layers;
@@ -333,7 +333,7 @@ impl Encoder for PackedEncoder {
             if needs.mixing {
                 self.show_mixing(number, &mut pass, scratch);
             }
-            if last && are_predicted {
+            if last && keeps_predicted_only {
                 let Scratch { states, context, update, .. } = &mut *scratch;
                 for (rows, width) in [(states, hidden), (context, config.heads_width())] {
                     predicted_rows(batch, width, rows, update);
@@ -356,7 +356,7 @@ impl Encoder for PackedEncoder {
         if needs.last_states() {
             check_finite(&scratch.states, layers)?;
         }
-        if !are_predicted && (needs.logits || needs.predicted_states) {
+        if !keeps_predicted_only && (needs.logits || needs.predicted_states) {
             predicted_rows(batch, hidden, &scratch.states, &mut scratch.update);
             std::mem::swap(&mut scratch.states, &mut scratch.update);
         }

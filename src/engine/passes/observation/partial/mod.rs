@@ -43,7 +43,7 @@ pub const FORMAT_VERSION: u32 = 11;
 const CHECKSUM_BYTES: usize = 32;
 
 /// The longest partial that is read, in bytes: 1 GiB. A partial of BERT-large's 384 heads has 5 MB.
-const LONGEST: u64 = 1 << 30;
+const MOST_BYTES: u64 = 1 << 30;
 
 /// Number of decompressed bytes that is always allowed. The sums of an empty shard are zeros, which compress without limit: 9 MiB
 /// of them for 3000 heads.
@@ -134,39 +134,39 @@ pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<V
 
 /// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
 pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
-    bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(USE, path.display())
+    bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(ACTION, path.display())
 }
 
 /// Reads the header of the partial at `path` and tests its checksum; the sums stay compressed. Fails as [`read`], except for
 /// unreadable sums.
 pub fn read_header(path: &Path) -> Result<Header> {
-    bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(USE, path.display())
+    bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(ACTION, path.display())
 }
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
-    let bytes = output::read_previous_bytes(path, LONGEST).map_err(Error::new);
-    bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(USE, path.display())
+    let bytes = output::read_previous_bytes(path, MOST_BYTES).map_err(Error::new);
+    bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
 }
 
 /// The header of a partial from its bytes. Errors call the partial `shown`. Fails as [`read_header`].
 pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
-    checked(bytes).map(|(header, _)| header).cannot(USE, shown)
+    checked(bytes).map(|(header, _)| header).cannot(ACTION, shown)
 }
 
-const USE: &str = "use partial";
+const ACTION: &str = "use partial";
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let mut file = input::open(path)?;
-    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), LONGEST)?;
+    let mut bytes = input::read_all((&mut file).take(MAGIC.len() as u64), MOST_BYTES)?;
     // Other files, however large, are refused by their first bytes.
-    ensure_begun(&bytes)?;
-    bytes.extend(input::read_all(file, LONGEST)?);
+    ensure_magic(&bytes)?;
+    bytes.extend(input::read_all(file, MOST_BYTES)?);
     Ok(bytes)
 }
 
 /// Fails unless a file begins as a partial. Zeros count as damage: a crash before the bytes reach the disk leaves them.
-fn ensure_begun(bytes: &[u8]) -> Result<()> {
+fn ensure_magic(bytes: &[u8]) -> Result<()> {
     let beginning = &bytes[..bytes.len().min(MAGIC.len())];
     ensure!(beginning.iter().any(|&byte| byte != 0), damaged());
     ensure!(MAGIC.as_bytes().starts_with(beginning), "it is not what `headscope analyze --shard` writes");
@@ -186,7 +186,7 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
 
 /// Tests the checksum of a partial. Returns its header and its compressed sums.
 fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
-    ensure_begun(bytes)?;
+    ensure_magic(bytes)?;
     let (version, rest) = line(&bytes[MAGIC.len()..])?;
     let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());
     let version = version.context("it has no format version")?;

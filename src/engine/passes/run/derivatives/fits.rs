@@ -40,7 +40,7 @@ pub struct GatedHeads<'a> {
     /// Groups of heads that share a gate because their layers share weights; a head with its own weights is a group by itself. A
     /// head is its index, layer by layer.
     groups: Vec<Vec<usize>>,
-    /// Number of heads in the model, by which the equivalence margin ([`band`]) divides.
+    /// Number of heads in the model, by which [`equivalence_margin`] divides.
     present: usize,
 }
 
@@ -85,8 +85,8 @@ impl<'a> GatedHeads<'a> {
     }
 }
 
-/// Fits gates from each starting point of a fold. The objective is the mean loss plus one equivalence margin (`equivalence_margin`) for each
-/// open gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
+/// Fits gates from each starting point of a fold. The objective is the mean loss plus one [`equivalence_margin`] for each open
+/// gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
 pub fn fit(
     (model, encoder): (&str, &dyn Differentiable),
     heads: &GatedHeads<'_>,
@@ -105,44 +105,45 @@ pub fn fit(
         let sums = ObserverSet::new(vec![observer_of(LossSums { grid, loss: ExactSum::default(), gates })]);
         let gates = (&heads.open(shares), &[][..], None);
         let sequences = sequences.iter().cloned().map(Ok);
-        let seen = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
-        let seen = seen.into_observers();
-        let LossSums { loss, gates, .. } = observer::sums(&*seen[0]);
+        let observers = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
+        let observers = observers.into_observers();
+        let LossSums { loss, gates, .. } = observer::sums(&*observers[0]);
         let mean = |sum: f64| sum / units as f64;
-        let of_group = |group: &Vec<usize>| mean(group.iter().map(|&place| gates[place].value()).sum());
-        Ok((mean(loss.value()), heads.groups.iter().map(of_group).collect()))
+        let group_slope = |group: &Vec<usize>| mean(group.iter().map(|&place| gates[place].value()).sum());
+        Ok((mean(loss.value()), heads.groups.iter().map(group_slope).collect()))
     };
     if units == 0 {
         return Ok(GateFits { known: Some(FittedLoss { units, ..FittedLoss::default() }), fits: BTreeMap::new() });
     }
-    let count = heads.groups.len();
+    let groups = heads.groups.len();
     let tokens: usize = sequences.iter().map(|sequence| sequence.ids.len()).sum();
-    let (loss, loss_without_heads) = (evaluate(&vec![1.0; count])?.0, evaluate(&vec![0.0; count])?.0);
+    let (loss, loss_without_heads) = (evaluate(&vec![1.0; groups])?.0, evaluate(&vec![0.0; groups])?.0);
     let band = equivalence_margin(loss_without_heads - loss, heads.present);
-    let known = Some(FittedLoss { units, loss, loss_without_heads, band });
+    let losses = Some(FittedLoss { units, loss, loss_without_heads, band });
     let mut fits = BTreeMap::new();
     for &start in starts.iter().filter(|_| band > 0.0) {
-        let from: Vec<f64> = heads.groups.iter().map(|group| start_of(fold, start, group[0])).collect();
+        let start_point: Vec<f64> = heads.groups.iter().map(|group| start_of(fold, start, group[0])).collect();
         let price = |shares: &[f64]| -> f64 {
             heads.groups.iter().zip(shares).map(|(group, share)| group.len() as f64 * share).sum::<f64>() * band
         };
-        let found = box_minimum(&from, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<ValueAndGradient> {
-            let (loss, mut slopes) = evaluate(shares)?;
-            slopes.iter_mut().zip(&heads.groups).for_each(|(slope, group)| *slope += group.len() as f64 * band);
-            Ok((loss + price(shares), slopes))
-        })?;
+        let minimum =
+            box_minimum(&start_point, (TOLERANCE * band, MOST_EVALUATIONS), |shares| -> Result<ValueAndGradient> {
+                let (loss, mut slopes) = evaluate(shares)?;
+                slopes.iter_mut().zip(&heads.groups).for_each(|(slope, group)| *slope += group.len() as f64 * band);
+                Ok((loss + price(shares), slopes))
+            })?;
         let fit = GateFit {
-            gates: heads.by_head(&found.point),
-            objective: found.value,
-            loss: found.value - price(&found.point),
-            evaluations: found.evaluations as u64,
-            converged: found.converged,
+            gates: heads.by_head(&minimum.point),
+            objective: minimum.value,
+            loss: minimum.value - price(&minimum.point),
+            evaluations: minimum.evaluations as u64,
+            converged: minimum.converged,
         };
         fits.insert(start, fit);
         progress.advance(sequences.len() / starts.len(), tokens / starts.len());
     }
     progress.finish_pass();
-    Ok(GateFits { known, fits })
+    Ok(GateFits { known: losses, fits })
 }
 
 /// Collects the sequences without the fields that only other observers read. Fails if they exceed the free memory.
@@ -207,6 +208,8 @@ mod tests {
     use crate::model::config::cost::Cost;
     use crate::model::forward::batch::Batch;
     use crate::model::forward::gradient::{GateGradient, GradientScratch, Score};
+    use crate::model::forward::visitor::Visitor;
+    use crate::model::forward::{Encoder, Scratch, Start};
     use crate::sequences::sequence::{ItemPart, ScoreRule};
     use crate::sequences::test_support::sentence;
 
@@ -214,6 +217,19 @@ mod tests {
 
     /// A model of two heads and one that is not there: of shares of the heads the loss of a token and its derivatives.
     struct Formula(fn([f64; 2]) -> (f64, [f64; 2]));
+
+    impl Encoder for Formula {
+        fn forward_from(
+            &self,
+            _: Start<'_>,
+            _: &Batch<'_>,
+            _: &Gates,
+            _: &mut Scratch,
+            _: &mut dyn Visitor,
+        ) -> Result<()> {
+            unreachable!("derivatives along a path are not needed")
+        }
+    }
 
     impl Differentiable for Formula {
         fn gradients(
@@ -227,10 +243,6 @@ mod tests {
             let gradient =
                 |tokens: f64| GateGradient { loss: tokens * loss, gates: vec![tokens * first, tokens * second, 7.0] };
             Ok(batch.inputs.iter().map(|input| gradient(input.predicted.len() as f64)).collect())
-        }
-
-        fn scores(&self, _: &Batch<'_>, _: &Gates, _: &mut Score<'_>, _: &mut GradientScratch) -> Result<Vec<f64>> {
-            unreachable!("nobody asks for them")
         }
 
         fn gradient_cost(&self, _: &[usize]) -> Cost {

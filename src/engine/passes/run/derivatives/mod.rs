@@ -40,18 +40,18 @@ pub fn differentiate(
             let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::Against(foil));
             loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
         };
-        let without = |mut gates: Vec<f64>| {
+        let zero_removed = |mut gates: Vec<f64>| {
             removed.iter().for_each(|&place| gates[place] = 0.0);
             gates
         };
         for (&number, mut gradient) in numbers.iter().zip(encoder.gradients(&batch, gates, &mut score, scratch)?) {
-            gradient.gates = without(gradient.gates);
+            gradient.gates = zero_removed(gradient.gates);
             observers.observe(number, Event::Gradient(&gradient));
         }
         let Some(steps) = steps else { return Ok(()) };
         let paths = encoder.path_gradients(&batch, gates, steps, &mut score, scratch)?;
         for (&number, mut path) in numbers.iter().zip(paths) {
-            path.gates = without(path.gates);
+            path.gates = zero_removed(path.gates);
             observers.observe(number, Event::PathGradient(&path));
         }
         Ok(())

@@ -21,7 +21,7 @@ impl PackedEncoder {
         (batch, gates): (&Batch<'_>, &Gates),
         (kept, forward): (&[f32], &mut Scratch),
         (prepared, scratch): (&mut Vec<f32>, &mut HeadScratch),
-        found: &mut [GateGradient],
+        gradients: &mut [GateGradient],
     ) {
         let config = &self.parameters.config;
         let layer = self.layer(number);
@@ -37,16 +37,16 @@ impl PackedEncoder {
         };
         let derivatives = resized(projected, kept.len());
         derivatives.fill(0.0);
-        for (sequence, (span, found)) in batch.spans().zip(found).enumerate() {
-            let (own, n) = (span.start * width..span.end * width, span.len());
-            let parts = Projected { rows: &rows[own.clone()], n, width, bias, head_dim };
-            let derivatives = &mut derivatives[own];
+        for (sequence, (span, gradients)) in batch.spans().zip(gradients).enumerate() {
+            let (rows_of_sequence, n) = (span.start * width..span.end * width, span.len());
+            let parts = Projected { rows: &rows[rows_of_sequence.clone()], n, width, bias, head_dim };
+            let derivatives = &mut derivatives[rows_of_sequence];
             for head in 0..heads {
-                let of_context = &context[span.start * heads_width + head * head_dim..span.end * heads_width];
-                let of_context = Matrix::strided(of_context, n, head_dim, heads_width);
+                let d_context = &context[span.start * heads_width + head * head_dim..span.end * heads_width];
+                let d_context = Matrix::strided(d_context, n, head_dim, heads_width);
                 let (place, input) = ((number, head, sequence), batch.inputs[sequence]);
-                found.gates[number * heads + head] =
-                    self.head_backward(place, (input, gates), (&parts, of_context), derivatives, scratch);
+                gradients.gates[number * heads + head] =
+                    self.head_backward(place, (input, gates), (&parts, d_context), derivatives, scratch);
             }
         }
     }
@@ -61,12 +61,12 @@ impl PackedEncoder {
         &self,
         (number, head, sequence): (usize, usize, usize),
         (input, gates): (Input<'_>, &Gates),
-        (parts, of_context): (&Projected<'_>, Matrix<'_>),
+        (parts, d_context): (&Projected<'_>, Matrix<'_>),
         derivatives: &mut [f32],
         scratch: &mut HeadScratch,
     ) -> f64 {
-        let (config, place) = (&self.parameters.config, self.parameters.order[number]);
-        let HeadScratch { weights, bounded, derivatives: of_scores, products, query, key } = scratch;
+        let (config, stored_layer) = (&self.parameters.config, self.parameters.order[number]);
+        let HeadScratch { weights, bounded, derivatives: d_scores, products, query, key } = scratch;
         let (n, head_dim, stride) = (parts.n, parts.head_dim, stride_of(parts.n));
         self.score_between((number, head), [parts; 2], Positions::Seen, weights);
         if config.score_cap.is_some() {
@@ -81,61 +81,61 @@ impl PackedEncoder {
         let gate = gates.of(number, head);
         let keep = gate.map_or(1.0, |gate| gate.keep);
 
-        let (of_scores, products) = (resized(of_scores, n * stride), resized(products, n));
-        of_scores.fill(0.0);
+        let (d_scores, products) = (resized(d_scores, n * stride), resized(products, n));
+        d_scores.fill(0.0);
         for Tile { queries, keys } in visibility.tiles(n) {
             let first = queries.start * stride + keys.start;
-            let of_weights = MatrixMut::strided(&mut of_scores[first..], queries.len(), keys.len(), stride);
+            let d_weights = MatrixMut::strided(&mut d_scores[first..], queries.len(), keys.len(), stride);
             let values = parts.matrix(VALUE, head).rows_in(&keys);
-            multiply(of_weights, of_context.rows_in(&queries), values.transposed());
-            let (weights, of_scores, products) = (&attention[first..], &mut of_scores[first..], &mut products[queries]);
-            backward::softmax(weights, keys.len(), stride, keep, of_scores, products);
+            multiply(d_weights, d_context.rows_in(&queries), values.transposed());
+            let (weights, d_scores, products) = (&attention[first..], &mut d_scores[first..], &mut products[queries]);
+            backward::softmax(weights, keys.len(), stride, keep, d_scores, products);
         }
-        let beside = |token: usize| -> f32 {
+        let bias_term = |token: usize| -> f32 {
             let replacement = gate.and_then(|gate| gate.replacement_at(input.classes, token));
             let shift = |dimension: usize| {
                 parts.bias(VALUE, head)[dimension] - replacement.map_or(0.0, |replacement| replacement[dimension])
             };
-            (0..head_dim).map(|dimension| of_context.at(token, dimension) * shift(dimension)).sum()
+            (0..head_dim).map(|dimension| d_context.at(token, dimension) * shift(dimension)).sum()
         };
-        let slope = (0..n).map(|token| f64::from(products[token]) + f64::from(beside(token))).sum();
+        let slope = (0..n).map(|token| f64::from(products[token]) + f64::from(bias_term(token))).sum();
         if number == 0 || keep == 0.0 {
             return slope;
         }
 
         for (patched, _) in gates.rows_of((number, head, sequence)) {
-            of_scores[patched * stride..][..n].fill(0.0);
+            d_scores[patched * stride..][..n].fill(0.0);
         }
         if let Some(cap) = config.score_cap {
-            backward::cap(bounded, cap, of_scores);
+            backward::cap(bounded, cap, d_scores);
         }
         let (query, key) = (resized(query, n * head_dim), resized(key, n * head_dim));
         key.fill(0.0);
-        let [of_queries, of_keys, of_values] = [QUERY, KEY, VALUE].map(|part| parts.start(part, head));
+        let [query_start, key_start, value_start] = [QUERY, KEY, VALUE].map(|part| parts.start(part, head));
         for Tile { queries, keys } in visibility.tiles(n) {
             let in_tile =
                 |rows| Matrix::strided(rows, n, n, stride).rows_in(&queries).columns_from(keys.start, keys.len());
-            let (of_scores, attention) = (in_tile(of_scores), in_tile(attention));
+            let (d_scores, attention) = (in_tile(d_scores), in_tile(attention));
             let rows = MatrixMut::new(&mut query[queries.start * head_dim..], queries.len(), head_dim);
-            multiply(rows, of_scores, parts.matrix(KEY, head).rows_in(&keys));
+            multiply(rows, d_scores, parts.matrix(KEY, head).rows_in(&keys));
             let rows = MatrixMut::new(&mut key[keys.start * head_dim..], keys.len(), head_dim);
-            multiply_add(rows, of_scores.transposed(), Matrix::new(&weights.query, n, head_dim).rows_in(&queries));
-            let rows = &mut derivatives[keys.start * parts.width + of_values..];
+            multiply_add(rows, d_scores.transposed(), Matrix::new(&weights.query, n, head_dim).rows_in(&queries));
+            let rows = &mut derivatives[keys.start * parts.width + value_start..];
             let rows = MatrixMut::strided(rows, keys.len(), head_dim, parts.width);
-            multiply_add(rows, attention.transposed(), of_context.rows_in(&queries));
+            multiply_add(rows, attention.transposed(), d_context.rows_in(&queries));
         }
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        if let Some(relative) = &self.relative[place] {
-            let scores = Scores { values: of_scores, n, stride, scale };
+        if let Some(relative) = &self.relative[stored_layer] {
+            let scores = Scores { values: d_scores, n, stride, scale };
             relative.back(head, &scores, [&mut *query, &mut *key], &mut weights.distances);
         }
-        let of_tokens = query.chunks_exact(head_dim).zip(key.chunks_exact(head_dim));
-        for (row, (query, key)) in derivatives.chunks_exact_mut(parts.width).zip(of_tokens) {
-            row[of_queries..][..head_dim].iter_mut().zip(query).for_each(|(into, query)| *into = scale * query);
-            row[of_keys..][..head_dim].copy_from_slice(key);
+        let tokens = query.chunks_exact(head_dim).zip(key.chunks_exact(head_dim));
+        for (row, (query, key)) in derivatives.chunks_exact_mut(parts.width).zip(tokens) {
+            row[query_start..][..head_dim].iter_mut().zip(query).for_each(|(into, query)| *into = scale * query);
+            row[key_start..][..head_dim].copy_from_slice(key);
             if keep != 1.0 {
-                row[of_values..][..head_dim].iter_mut().for_each(|value| *value *= keep);
+                row[value_start..][..head_dim].iter_mut().for_each(|value| *value *= keep);
             }
         }
         slope

@@ -18,7 +18,6 @@ use crate::model::forward::gates::Gates;
 use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score, Tape};
 use crate::model::forward::held::LayerWrites;
 use crate::model::forward::kernels::backward;
-use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
 use crate::model::parameters::Norm;
 
@@ -34,56 +33,26 @@ impl Differentiable for PackedEncoder {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<GateGradient>> {
         ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
-        let mut found = Vec::with_capacity(batch.inputs.len());
+        let mut gradients = Vec::with_capacity(batch.inputs.len());
         let parts = self.parts(batch, scratch.most_kept.unwrap_or(MOST_KEPT));
         // Patched rows and exchanges refer to sequences by their index in the whole batch.
-        let by_parts =
+        let can_split =
             parts.len() < 2 || !gates.has_patched_rows() && batch.inputs.iter().all(|input| input.exchange.is_none());
-        ensure!(by_parts, "a batch with patched rows or exchanges is too large for derivatives: take fewer sequences");
+        ensure!(can_split, "a batch with patched rows or exchanges is too large for derivatives: take fewer sequences");
         for part in parts {
             let first = part.start;
             let part = Batch { inputs: batch.inputs[part].to_vec() };
             let mut score =
                 |sequence: usize, position: usize, logits: &mut [f32]| score(first + sequence, position, logits);
-            found.extend(self.gradients_of_part(&part, gates, &mut score, scratch)?);
+            gradients.extend(self.gradients_of_part(&part, gates, &mut score, scratch)?);
         }
-        let is_finite = found.iter().flat_map(|GateGradient { gates, .. }| gates).all(|value| value.is_finite());
+        let is_finite = gradients.iter().flat_map(|GateGradient { gates, .. }| gates).all(|value| value.is_finite());
         ensure!(is_finite, "a derivative of the loss is not finite");
-        Ok(found)
-    }
-
-    fn scores(
-        &self,
-        batch: &Batch<'_>,
-        gates: &Gates,
-        score: &mut Score<'_>,
-        scratch: &mut GradientScratch,
-    ) -> Result<Vec<f64>> {
-        let mut sums = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
-        self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut sums)?;
-        Ok(sums.scores)
+        Ok(gradients)
     }
 
     fn gradient_cost(&self, lengths: &[usize]) -> Cost {
         self.parameters.config.gradient_cost(lengths, MOST_KEPT)
-    }
-}
-
-struct ScoreSums<'a, 'b> {
-    scores: Vec<f64>,
-    score: &'a mut Score<'b>,
-    logits: Vec<f32>,
-}
-
-impl Visitor for ScoreSums<'_, '_> {
-    fn needs(&self) -> Needs {
-        Needs { logits: true, ..Needs::default() }
-    }
-
-    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        self.scores[sequence] += (self.score)(sequence, position, &mut self.logits);
     }
 }
 
@@ -114,20 +83,20 @@ impl PackedEncoder {
         let Tape { states, predicted, .. } = &mut scratch.tape;
         states.iter_mut().chain([predicted]).for_each(Vec::clear);
         self.forward_from(Start::Embeddings, batch, gates, &mut scratch.forward, &mut scratch.tape)?;
-        let mut found = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
+        let mut gradients = vec![GateGradient { loss: 0.0, gates: vec![0.0; layers * heads] }; batch.inputs.len()];
         let mut add = |sequence: usize, position: usize, logits: &mut [f32]| {
-            let share = score(sequence, position, logits);
-            found[sequence].loss += share;
-            share
+            let loss = score(sequence, position, logits);
+            gradients[sequence].loss += loss;
+            loss
         };
         if scratch.tape.predicted.is_empty() {
-            return Ok(found);
+            return Ok(gradients);
         }
         self.score_backward((batch, &scratch.tape.predicted), &mut add, &mut scratch.forward)?;
         for number in (0..layers).rev() {
-            self.layer_backward(number, (batch, gates), scratch, &mut found);
+            self.layer_backward(number, (batch, gates), scratch, &mut gradients);
         }
-        Ok(found)
+        Ok(gradients)
     }
 
     /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the states above the
@@ -137,7 +106,7 @@ impl PackedEncoder {
         number: usize,
         (batch, gates): (&Batch<'_>, &Gates),
         scratch: &mut GradientScratch,
-        found: &mut [GateGradient],
+        gradients: &mut [GateGradient],
     ) {
         let config = &self.parameters.config;
         let (hidden, plan) = (config.hidden_size, config.blocks);
@@ -160,9 +129,9 @@ impl PackedEncoder {
         }
 
         update.copy_from_slice(feed_forward);
-        let [of_attention, of_feed_forward] =
+        let [attention_norm, feed_forward_norm] =
             layer.write_norms.as_ref().map_or([None; 2], |norms| norms.each_ref().map(Some));
-        let norms = [of_feed_forward, Some(&layer.output_norm)];
+        let norms = [feed_forward_norm, Some(&layer.output_norm)];
         self.add_backward(&layer.output.bias, norms, attended, [&mut *update, &mut *derivatives]);
         let (inner, width) = (config.intermediate_size, layer.intermediate.bias.len());
         let wide = resized(&mut forward.wide, tokens * width);
@@ -183,7 +152,7 @@ impl PackedEncoder {
             add_to(derivatives, inputs);
         }
         update.copy_from_slice(attention);
-        let norms = [of_attention, layer.attention_norm.as_ref()];
+        let norms = [attention_norm, layer.attention_norm.as_ref()];
         self.add_backward(&layer.attention_output.bias, norms, states, [&mut *update, &mut *derivatives]);
         if plan == BlockPlan::Parallel {
             add_to(derivatives, inputs);
@@ -196,7 +165,7 @@ impl PackedEncoder {
             all_rows(batch, heads_width, &mut forward.context, &mut forward.update);
         }
         gates.exchange_contexts(number, batch, &mut forward.context, [config.head_dim(), heads_width]);
-        self.heads_backward(number, (batch, gates), (projected, &mut *forward), (prepared, head), found);
+        self.heads_backward(number, (batch, gates), (projected, &mut *forward), (prepared, head), gradients);
         if number == 0 {
             return;
         }
@@ -217,18 +186,18 @@ impl PackedEncoder {
         below: &[f32],
         [update, derivatives]: [&mut [f32]; 2],
     ) {
-        let [of_update, of_sum] = norms;
-        let of_sum = of_sum.filter(|_| of_update.is_none() && !self.parameters.config.blocks.normalises_first());
+        let [update_norm, sum_norm] = norms;
+        let sum_norm = sum_norm.filter(|_| update_norm.is_none() && !self.parameters.config.blocks.normalises_first());
         for (row, below) in update.chunks_exact_mut(bias.len()).zip(below.chunks_exact(bias.len())) {
             add_to(row, bias);
-            if of_sum.is_some() {
+            if sum_norm.is_some() {
                 add_to(row, below);
             }
         }
-        if let Some(norm) = of_sum {
+        if let Some(norm) = sum_norm {
             self.norm_backward(update, norm, derivatives);
         }
-        let rows = of_update.map(|norm| (norm, update.to_vec()));
+        let rows = update_norm.map(|norm| (norm, update.to_vec()));
         update.copy_from_slice(derivatives);
         if let Some((norm, rows)) = rows {
             self.norm_backward(&rows, norm, update);
