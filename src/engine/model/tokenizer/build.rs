@@ -42,27 +42,29 @@ fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
 /// in transformers. A class with special tokens around a text adds them if the file has none, as in transformers 5.
 pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    let at = path.display();
+    let path_text = path.display();
     let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();
-    ensure_bounded(&bytes).cannot("read tokenizer", &at)?;
+    ensure_bounded(&bytes).cannot("read tokenizer", &path_text)?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| {
         let line = error.downcast_ref::<serde_json::Error>().map_or(0, serde_json::Error::line);
-        anyhow!("{error}").in_line(line as u64).cannot("read tokenizer", &at)
+        anyhow!("{error}").in_line(line as u64).cannot("read tokenizer", &path_text)
     })?;
     if let ModelWrapper::BPE(bpe) = &tokenizer.get_model().model
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
-        let error = anyhow!("tokenizer `{at}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
-        return Err(error.about(at).of_value(dropout).hint_after("; ", "set it to null"));
+        let error = anyhow!("tokenizer `{path_text}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
+        return Err(error.about(path_text).of_value(dropout).hint_after("; ", "set it to null"));
     }
     let kind = settings.kind();
     if kind == Some(Kind::WordPiece)
         && let Some(NormalizerWrapper::BertNormalizer(normalizer)) =
             tokenizer.get_normalizer().map(|normalizer| &normalizer.whole)
     {
-        let mut wanted = bert_normalizer(settings)?;
-        wanted.clean_text = normalizer.clean_text;
-        tokenizer.with_normalizer(Some(wanted)).map_err(|error| anyhow!("{error}").cannot("use tokenizer", &at))?;
+        let mut chosen = bert_normalizer(settings)?;
+        chosen.clean_text = normalizer.clean_text;
+        tokenizer
+            .with_normalizer(Some(chosen))
+            .map_err(|error| anyhow!("{error}").cannot("use tokenizer", &path_text))?;
     }
     if kind == Some(Kind::ByteLevel)
         && let Some(prefix_space) = settings.switch("add_prefix_space")?
@@ -79,7 +81,7 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
     if special == 0
         && let Some(kind) = kind
     {
-        surround(&mut tokenizer, settings, defaults(kind, settings), path)?;
+        enclose_texts(&mut tokenizer, settings, defaults(kind, settings), path)?;
     }
     Ok(tokenizer)
 }
@@ -110,7 +112,7 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(BertPreTokenizer.into())));
-    finished(tokenizer, settings, Kind::WordPiece, path)
+    with_specials(tokenizer, settings, Kind::WordPiece, path)
 }
 
 /// Builds ESM's tokenizer from a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The
@@ -125,9 +127,9 @@ pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     let unknown = settings.special("unk_token", ESM.unknown);
     let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
-    let parts = vec![WhitespaceSplit.into(), each_match(".").map_err(unusable)?];
+    let parts = vec![WhitespaceSplit.into(), split_matches(".").map_err(unusable)?];
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
-    finished(tokenizer, settings, Kind::Residues, path)
+    with_specials(tokenizer, settings, Kind::Residues, path)
 }
 
 /// Builds RoBERTa's tokenizer from `vocab.json` and `merges.txt`, with the defaults of `RobertaTokenizer` and `DebertaTokenizer`.
@@ -151,7 +153,7 @@ pub(super) fn byte_level_bpe(
     let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
     let byte_level = ByteLevel::default().add_prefix_space(prefix_space);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(byte_level.into())));
-    finished(tokenizer, settings, Kind::ByteLevel, path)
+    with_specials(tokenizer, settings, Kind::ByteLevel, path)
 }
 
 /// Parses the token pairs of a `merges.txt`, one per line, in order of priority. Fails if a line is no pair.
@@ -201,13 +203,13 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
         parts.push(BertPreTokenizer.into());
     }
     if is_of_characters {
-        parts.push(each_match("(?s).").map_err(unusable)?);
+        parts.push(split_matches("(?s).").map_err(unusable)?);
     }
     tokenizer.with_normalizer(Some(BoundedNormalizer::from(Normalizers::new(normalizers)))).map_err(unusable)?;
     if !parts.is_empty() {
         tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
     }
-    finished(tokenizer, settings, Kind::Japanese, path)
+    with_specials(tokenizer, settings, Kind::Japanese, path)
 }
 
 /// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` within words; white space separates the words of a text.
@@ -229,20 +231,20 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     let defaults = defaults(Kind::Codes, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     tokenizer.add_special_tokens([mask]).map_err(unusable(path))?;
-    surround(&mut tokenizer, settings, defaults, path)?;
+    enclose_texts(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
 /// Builds a part of a pre-tokenizer that makes each match of a pattern a word.
-fn each_match(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
+fn split_matches(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
     Ok(Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)?.into())
 }
 
 /// Adds the special tokens of the tokenizer's class, within texts and around them.
-fn finished(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, path: &Path) -> Result<Tokenizer> {
+fn with_specials(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, path: &Path) -> Result<Tokenizer> {
     let defaults = defaults(kind, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
-    surround(&mut tokenizer, settings, defaults, path)?;
+    enclose_texts(&mut tokenizer, settings, defaults, path)?;
     Ok(tokenizer)
 }
 
@@ -315,19 +317,19 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
         ("cls_token", defaults.first),
         ("mask_token", defaults.mask),
     ];
-    let also = ["bos_token", "eos_token"].into_iter().map(|name| (name, ""));
-    for (name, default) in defaults.into_iter().chain(also) {
+    let text_ends = ["bos_token", "eos_token"].into_iter().map(|name| (name, ""));
+    for (name, default) in defaults.into_iter().chain(text_ends) {
         let (content, details) = named(&settings.values, name).unwrap_or((default, None));
         let known = settings.added.values().any(|token| token.content == content);
         // A token that the vocabulary lacks would get an id without a row in the embedding.
         if known || tokenizer.token_to_id(content).is_none() {
             continue;
         }
-        let strips = |side: &str| details.and_then(|token| token[side].as_bool());
+        let setting = |side: &str| details.and_then(|token| token[side].as_bool());
         let takes_space = name == "mask_token" && details.is_none() && takes_space;
         let token = AddedToken::from(content, true)
-            .lstrip(strips("lstrip").unwrap_or(takes_space))
-            .rstrip(strips("rstrip").unwrap_or(false));
+            .lstrip(setting("lstrip").unwrap_or(takes_space))
+            .rstrip(setting("rstrip").unwrap_or(false));
         tokenizer.add_special_tokens([token]).map_err(unusable(path))?;
     }
     Ok(())
@@ -359,7 +361,12 @@ pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<
 }
 
 /// Puts the first special token before each text and the separator after it. Fails if the vocabulary lacks one of them.
-fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
+fn enclose_texts(
+    tokenizer: &mut Tokenizer,
+    settings: &TokenizerConfig,
+    defaults: &Defaults,
+    path: &Path,
+) -> Result<()> {
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {
@@ -377,8 +384,8 @@ fn surround(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &De
     let (cls, sep) = ((cls, first), (sep, last));
     if defaults.pairs_apart {
         // The characters of a token stay as the pre-tokenizer has them.
-        let apart = RobertaProcessing::new(sep, cls).trim_offsets(false);
-        tokenizer.with_post_processor(Some(apart));
+        let processor = RobertaProcessing::new(sep, cls).trim_offsets(false);
+        tokenizer.with_post_processor(Some(processor));
     } else {
         tokenizer.with_post_processor(Some(BertProcessing::new(sep, cls)));
     }

@@ -13,7 +13,7 @@ use crate::system::errors::Facts;
 pub(super) const JOINT: &str = "@@";
 
 /// The end of the last symbol of a word.
-const END: &str = "</w>";
+const WORD_END: &str = "</w>";
 
 /// Special tokens that have the ids before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
 pub(super) const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
@@ -40,7 +40,7 @@ impl Codes {
     pub fn cut(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };
-        last.push_str(END);
+        last.push_str(WORD_END);
         while let Some(pair) = self.next_merge(&symbols) {
             let mut merged: Vec<String> = Vec::with_capacity(symbols.len());
             let mut rest = symbols.into_iter().peekable();
@@ -55,7 +55,7 @@ impl Codes {
         }
         let count = symbols.len();
         let piece = |(place, symbol): (usize, String)| {
-            if place + 1 < count { symbol + JOINT } else { symbol.strip_suffix(END).unwrap_or(&symbol).to_owned() }
+            if place + 1 < count { symbol + JOINT } else { symbol.strip_suffix(WORD_END).unwrap_or(&symbol).to_owned() }
         };
         symbols.into_iter().enumerate().map(piece).collect()
     }

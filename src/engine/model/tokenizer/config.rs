@@ -39,7 +39,7 @@ impl TokenizerConfig {
         let path = files.get(TOKENIZER_CONFIG).map_or(Path::new(TOKENIZER_CONFIG), ModelFile::path).to_owned();
         let lists = ["extra_special_tokens", "additional_special_tokens"].into_iter().filter_map(|key| values.get(key));
         let lists = lists.filter(|list| list.is_array() || list.is_null());
-        let lists = lists.map(|list| list.as_array().into_iter().flatten().filter_map(listed).collect::<Vec<_>>());
+        let lists = lists.map(|list| list.as_array().into_iter().flatten().filter_map(added_token).collect::<Vec<_>>());
         // An empty list gives way to the list under the older key.
         let extra = lists.reduce(|list, older| if list.is_empty() { older } else { list });
         // The older files count only if the newer key is missing, as in transformers.
@@ -87,9 +87,9 @@ impl TokenizerConfig {
     /// Returns the kind of the tokenizer's class, which is the family's default if no file names one. `None` for a class of no
     /// [`Kind`], whose settings are left as in their file.
     pub fn kind(&self) -> Option<Kind> {
-        let japanese = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
+        let japanese_keys = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
-            && japanese.iter().any(|key| self.values.contains_key(*key))
+            && japanese_keys.iter().any(|key| self.values.contains_key(*key))
         {
             return Some(Kind::Japanese);
         }
@@ -115,16 +115,17 @@ impl TokenizerConfig {
 
     /// Fails if a file names a tokenizer class of another kind.
     pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
-        let known: Vec<&str> = CLASSES.iter().filter(|(_, of, _)| *of == kind).map(|(class, ..)| *class).collect();
+        let names: Vec<&str> =
+            CLASSES.iter().filter(|(_, other, _)| *other == kind).map(|(class, ..)| *class).collect();
         match &self.class {
-            Some(class) if !known.contains(&class.as_str()) => {
+            Some(class) if !names.contains(&class.as_str()) => {
                 let way_out = format!(
                     "if transformers has {class} as a fast tokenizer, save it with AutoTokenizer.save_pretrained"
                 );
                 let error = anyhow!(
                     "`{}` belongs to a tokenizer of class {class}, which is read as {TOKENIZER} only (read as it is: {})",
                     file.display(),
-                    known.join(", "),
+                    names.join(", "),
                 );
                 Err(error.about(file.display()).of_value(class).hint(way_out))
             }
@@ -174,7 +175,7 @@ fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
 }
 
 /// Parses a token in a list: a string, or an object with the string as `content`. `None` for anything else.
-fn listed(token: &Value) -> Option<AddedToken> {
+fn added_token(token: &Value) -> Option<AddedToken> {
     match token.as_str() {
         Some(content) => Some(AddedToken::from(content, true)),
         None => serde_json::from_value(token.clone()).ok(),

@@ -72,16 +72,16 @@ impl Entries {
 /// Whether an entry has no text: a special token in brackets, a reserved entry (`[unused7]`, `madeupword0001` of fairseq), or a
 /// byte of sentencepiece (`<0x0A>`).
 fn is_reserved(entry: &str) -> bool {
-    let within = |open: char, close: char| entry.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+    let between = |open: char, close: char| entry.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let is_name = |text: &str| text.contains(|c: char| c.is_alphanumeric());
-    within('<', '>').is_some_and(is_name)
-        || within('[', ']').is_some_and(|text| text.starts_with("unused") || SPECIAL.contains(&text))
+    between('<', '>').is_some_and(is_name)
+        || between('[', ']').is_some_and(|text| text.starts_with("unused") || BERT_SPECIAL_NAMES.contains(&text))
         || entry.starts_with("madeupword")
         || entry.ends_with("NOTUSED")
 }
 
 /// Names of special tokens in BERT vocabularies, special whatever the tokenizer's class says.
-const SPECIAL: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
+const BERT_SPECIAL_NAMES: [&str; 7] = ["PAD", "UNK", "CLS", "SEP", "MASK", "BOS", "EOS"];
 
 /// The scripts of a vocabulary, with the numbers of its entries in each.
 #[derive(Clone, Debug, Default)]
@@ -99,10 +99,10 @@ const FEWEST_OF_SEVERAL: usize = 100;
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
 /// Fewest entries of any length with which a vocabulary knows a script whose letters are words; in a small vocabulary, the share
-/// [`SHARE`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004). bert-base-uncased
+/// [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004). bert-base-uncased
 /// knows no Chinese, and has 488 entries in Han: 1.8 % of all with letters.
-const FEWEST: usize = 1000;
-const SHARE: f64 = 0.02;
+const FEWEST_OF_ANY: usize = 1000;
+const SHARE_OF_ANY: f64 = 0.02;
 
 impl Scripts {
     /// Counts entries by script; the first letter decides the script of an entry.
@@ -125,7 +125,7 @@ impl Scripts {
             count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
         };
         self.entries.get(script).is_some_and(|&[all, of_several_letters]| {
-            enough(of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(all, FEWEST, SHARE)
+            enough(of_several_letters, FEWEST_OF_SEVERAL, SHARE_OF_SEVERAL) || enough(all, FEWEST_OF_ANY, SHARE_OF_ANY)
         })
     }
 }

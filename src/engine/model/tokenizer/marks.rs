@@ -10,7 +10,7 @@ use super::codes::JOINT;
 
 /// How a vocabulary marks a token's position in its word.
 pub(super) struct Marks {
-    begin: Begin,
+    start: WordStart,
     /// Mark after a token that ends a word, such as `</w>`; `None` without one.
     end: Option<String>,
     /// Mark `@@` after every token of a word except the last; `None` without it.
@@ -18,7 +18,7 @@ pub(super) struct Marks {
 }
 
 /// How a vocabulary distinguishes tokens that begin a word from tokens that continue one.
-enum Begin {
+enum WordStart {
     /// `##` and similar marks before a token that continues a word.
     Continuation(String),
     /// Bytes written as letters; the letter for a space precedes a token that begins a word.
@@ -30,12 +30,12 @@ enum Begin {
 
 impl Marks {
     pub fn of(tokenizer: &Tokenizer) -> Self {
-        let (mut begin, mut end) = (Begin::None, None);
+        let (mut start, mut end) = (WordStart::None, None);
         let joint = tokenizer.get_model().codes.is_some().then_some(JOINT);
         match &tokenizer.get_model().model {
             ModelWrapper::WordPiece(model) => {
-                let begin = Begin::Continuation(model.continuing_subword_prefix.clone());
-                return Self { begin, end, joint };
+                let start = WordStart::Continuation(model.continuing_subword_prefix.clone());
+                return Self { start, end, joint };
             }
             ModelWrapper::BPE(model) => end = model.end_of_word_suffix.clone().filter(|mark| !mark.is_empty()),
             ModelWrapper::WordLevel(_) | ModelWrapper::Unigram(_) => {}
@@ -47,25 +47,25 @@ impl Marks {
             _ => false,
         };
         if tokenizer.get_normalizer().is_some_and(|normalizer| normalizer.parts.iter().any(puts_mark)) {
-            begin = Begin::Mark(SENTENCEPIECE_SPACE);
+            start = WordStart::Mark(SENTENCEPIECE_SPACE);
         }
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
             each(&mut pre_tokenizer.0.clone(), &mut |part| match part {
-                PreTokenizerWrapper::ByteLevel(_) => begin = Begin::ByteLevel,
-                PreTokenizerWrapper::Metaspace(metaspace) => begin = Begin::Mark(metaspace.get_replacement()),
+                PreTokenizerWrapper::ByteLevel(_) => start = WordStart::ByteLevel,
+                PreTokenizerWrapper::Metaspace(metaspace) => start = WordStart::Mark(metaspace.get_replacement()),
                 _ => {}
             });
         }
-        Self { begin, end, joint }
+        Self { start, end, joint }
     }
 
     /// Whether a token begins a word, by the vocabulary's mark.
     fn begins_word(&self, token: &str) -> bool {
-        match &self.begin {
-            Begin::Continuation(mark) => !token.starts_with(mark.as_str()),
-            Begin::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
-            Begin::Mark(mark) => token.starts_with(*mark),
-            Begin::None => true,
+        match &self.start {
+            WordStart::Continuation(mark) => !token.starts_with(mark.as_str()),
+            WordStart::ByteLevel => token.starts_with(BYTE_LEVEL_SPACE),
+            WordStart::Mark(mark) => token.starts_with(*mark),
+            WordStart::None => true,
         }
     }
 
@@ -76,13 +76,15 @@ impl Marks {
 
     /// Returns the text of a token; bytes that form no whole character become U+FFFD.
     pub fn text(&self, token: &str) -> String {
-        let text = match &self.begin {
-            Begin::Continuation(mark) => {
+        let text = match &self.start {
+            WordStart::Continuation(mark) => {
                 token.strip_prefix(mark.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(token).to_owned()
             }
-            Begin::ByteLevel => ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat(),
-            Begin::Mark(mark) => token.strip_prefix(*mark).map_or(token.to_owned(), |rest| format!(" {rest}")),
-            Begin::None => token.to_owned(),
+            WordStart::ByteLevel => {
+                ByteLevel::default().decode_chain(vec![token.to_owned()]).unwrap_or_default().concat()
+            }
+            WordStart::Mark(mark) => token.strip_prefix(*mark).map_or(token.to_owned(), |rest| format!(" {rest}")),
+            WordStart::None => token.to_owned(),
         };
         let mark = self.end.as_deref().or(self.joint);
         let bare = mark.and_then(|mark| text.strip_suffix(mark).map(str::to_owned));
@@ -92,11 +94,11 @@ impl Marks {
     /// Returns the text of a token that a tokenizer can produce alone. `None` for a piece of a word or of a character, which
     /// occurs only beside other pieces.
     pub fn whole(&self, token: &str) -> Option<String> {
-        let is_whole = match (&self.begin, &self.end) {
+        let is_whole = match (&self.start, &self.end) {
             _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
             (_, Some(end)) => token.ends_with(end.as_str()),
             // A word may follow something other than a space.
-            (Begin::ByteLevel, None) => true,
+            (WordStart::ByteLevel, None) => true,
             (_, None) => self.begins_word(token),
         };
         let text = is_whole.then(|| self.text(token))?;
@@ -153,20 +155,20 @@ pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMu
 mod tests {
     use super::*;
 
-    fn marks(begin: Begin) -> Marks {
-        Marks { begin, end: None, joint: None }
+    fn marks(start: WordStart) -> Marks {
+        Marks { start, end: None, joint: None }
     }
 
     fn continuation() -> Marks {
-        marks(Begin::Continuation("##".to_owned()))
+        marks(WordStart::Continuation("##".to_owned()))
     }
 
     fn suffixed() -> Marks {
-        Marks { begin: Begin::None, end: Some("</w>".to_owned()), joint: None }
+        Marks { start: WordStart::None, end: Some("</w>".to_owned()), joint: None }
     }
 
     fn joined() -> Marks {
-        Marks { begin: Begin::None, end: None, joint: Some("@@") }
+        Marks { start: WordStart::None, end: None, joint: Some("@@") }
     }
 
     #[test]
@@ -176,13 +178,13 @@ mod tests {
             // Literally in a text.
             (continuation(), "##", "##"),
             (continuation(), "▁.", "▁."),
-            (marks(Begin::ByteLevel), "Ġ.", "."),
-            (marks(Begin::ByteLevel), "Ġ", ""),
-            (marks(Begin::ByteLevel), "âĢ¦", "…"),
-            (marks(Begin::ByteLevel), "âĢ", "\u{fffd}"),
-            (marks(Begin::Mark('▁')), "▁.", "."),
-            (marks(Begin::Mark('▁')), "▁", ""),
-            (marks(Begin::None), "##.", "##."),
+            (marks(WordStart::ByteLevel), "Ġ.", "."),
+            (marks(WordStart::ByteLevel), "Ġ", ""),
+            (marks(WordStart::ByteLevel), "âĢ¦", "…"),
+            (marks(WordStart::ByteLevel), "âĢ", "\u{fffd}"),
+            (marks(WordStart::Mark('▁')), "▁.", "."),
+            (marks(WordStart::Mark('▁')), "▁", ""),
+            (marks(WordStart::None), "##.", "##."),
             (suffixed(), ".</w>", "."),
             (suffixed(), "</w>", "</w>"),
             (joined(), ".@@", "."),
@@ -191,8 +193,8 @@ mod tests {
         }
         let begins = |marks: Marks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
         assert_eq!(begins(continuation()), [false, true, true, true]);
-        assert_eq!(begins(marks(Begin::ByteLevel)), [false, false, true, false]);
-        assert_eq!(begins(marks(Begin::Mark('▁'))), [false, false, false, true]);
+        assert_eq!(begins(marks(WordStart::ByteLevel)), [false, false, true, false]);
+        assert_eq!(begins(marks(WordStart::Mark('▁'))), [false, false, false, true]);
         assert!(is_punctuation("…") && is_punctuation("?!") && is_punctuation("。"));
         assert!(!is_punctuation("") && !is_punctuation("\u{fffd}") && !is_punctuation("$") && !is_punctuation("a."));
     }
@@ -202,8 +204,8 @@ mod tests {
         let whole = |marks: Marks, tokens: [&str; 3]| tokens.map(|token| marks.whole(token));
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(whole(continuation(), ["##a", "a", "##"]), [None, some("a"), None]);
-        assert_eq!(whole(marks(Begin::ByteLevel), ["Ġa", "âĢ", "Ġ"]), [some(" a"), None, None]);
-        assert_eq!(whole(marks(Begin::Mark('▁')), ["▁a", "a", "▁"]), [some(" a"), None, None]);
+        assert_eq!(whole(marks(WordStart::ByteLevel), ["Ġa", "âĢ", "Ġ"]), [some(" a"), None, None]);
+        assert_eq!(whole(marks(WordStart::Mark('▁')), ["▁a", "a", "▁"]), [some(" a"), None, None]);
         assert_eq!(whole(suffixed(), ["a</w>", "a", "</w>"]), [some("a"), None, some("</w>")]);
         assert_eq!(whole(joined(), ["a", "a@@", "@@"]), [some("a"), None, None]);
     }

@@ -184,12 +184,12 @@ impl ModelTokenizer {
 
     /// Encodes running text, with the special tokens around it if `special`. Fails if the tokenizer fails.
     pub fn encode_text(&self, text: &str, special: bool) -> Result<Encoding> {
-        self.checked(special, || self.text.encode(text, special))
+        self.encode_checked(special, || self.text.encode(text, special))
     }
 
     /// Encodes two running texts as a pair, with the special tokens around and between them. Fails if the tokenizer fails.
     pub fn encode_pair(&self, first: &str, second: &str) -> Result<Encoding> {
-        self.checked(true, || self.text.encode((first, second), true))
+        self.encode_checked(true, || self.text.encode((first, second), true))
     }
 
     /// Encodes words that were split beforehand, with the special tokens around them, as transformers does with
@@ -198,34 +198,34 @@ impl ModelTokenizer {
     /// Fails if the tokenizer fails.
     pub fn encode_words(&self, words: &[&str]) -> Result<Encoding> {
         let input = EncodeInput::Single(InputSequence::from(words));
-        self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Encodes two texts of words that were split beforehand as a pair, with special tokens around both. Fails if the tokenizer
     /// fails.
     pub fn encode_word_pair(&self, [first, second]: [&[&str]; 2]) -> Result<Encoding> {
         let input = EncodeInput::Dual(InputSequence::from(first), InputSequence::from(second));
-        self.checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
+        self.encode_checked(true, || self.words.as_ref().unwrap_or(&self.text).encode(input, true))
     }
 
     /// Cuts an encoding without special tokens to `tokens` tokens, and adds the special tokens. Fails if the tokenizer fails.
     pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
-        self.checked(true, || self.text.post_process(bare, None, true))
+        self.encode_checked(true, || self.text.post_process(bare, None, true))
     }
 
-    /// Runs `work`, the library's encoding, and applies the run's choice for the beginning of text if `special`. Fails if the
+    /// Runs `encode`, the library's encoding, and applies the run's choice for the beginning of text if `special`. Fails if the
     /// library fails or panics, or a token has no row in the embedding; the error names the file.
-    fn checked(&self, special: bool, work: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
-        let outcome = contained(work).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
+    fn encode_checked(&self, special: bool, encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
+        let outcome = contained(encode).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
         let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
         let encoding = if special { self.beginning.applied(encoding, &self.text) } else { encoding };
         // Post-processors store ids, which need not be in the vocabulary.
-        if let Some(place) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
-            let token = encoding.get_tokens().get(place).map_or("", String::as_str);
-            let misfit = misfit(&self.path, token, encoding.get_ids()[place], self.rows);
-            return Err(misfit.hint("leave that token out of the text, or make the model's embedding as large"));
+        if let Some(index) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
+            let token = encoding.get_tokens().get(index).map_or("", String::as_str);
+            let error = misfit_error(&self.path, token, encoding.get_ids()[index], self.rows);
+            return Err(error.hint("leave that token out of the text, or make the model's embedding as large"));
         }
         Ok(encoding)
     }
@@ -306,13 +306,13 @@ fn ensure_fits(tokenizer: &Tokenizer, rows: usize, path: &Path) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
     let vocabulary = tokenizer.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
     match vocabulary.max_by_key(|(_, id)| *id) {
-        Some((token, id)) if id as usize >= rows => Err(misfit(path, &token, id, rows)),
+        Some((token, id)) if id as usize >= rows => Err(misfit_error(path, &token, id, rows)),
         _ => Ok(()),
     }
 }
 
 /// Returns the error that a token of the tokenizer has no row in the embedding.
-fn misfit(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
+fn misfit_error(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error {
     anyhow!(
         "tokenizer `{}` does not fit the model: its token `{}` has id {id}, config.json says vocab_size {rows}",
         path.display(),

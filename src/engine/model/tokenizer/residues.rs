@@ -22,7 +22,7 @@ const AMINO_ACIDS: &str = "ACDEFGHIKLMNPQRSTVWY";
 const MOST_RESIDUES: usize = 64;
 
 /// Least share of all possible k-mers in a vocabulary of k-mers, and least share of k-mers among its entries.
-const KMERS: f64 = 0.9;
+const MIN_KMER_SHARE: f64 = 0.9;
 
 /// The largest k that is recognised: there are a million 10-mers of four nucleotides.
 const LONGEST_KMER: usize = 10;
@@ -88,10 +88,10 @@ impl From<Parting> for String {
 }
 
 impl Parting {
-    /// Appends a sequence of letters to `parted`, split for a tokenizer; a space follows each part, except with `Letters`.
-    fn split_into(self, letters: &str, parted: &mut String) {
+    /// Appends a sequence of letters to `parts`, split for a tokenizer; a space follows each part, except with `Letters`.
+    fn split_into(self, letters: &str, parts: &mut String) {
         let (length, stride) = match self {
-            Self::Letters => return parted.push_str(letters),
+            Self::Letters => return parts.push_str(letters),
             Self::Spaced => (1, 1),
             Self::Kmers { length, stride } => (length, stride),
         };
@@ -99,28 +99,28 @@ impl Parting {
         // A sequence shorter than a word is left as it is.
         let length = length.min(starts.len() - 1).max(1);
         for word in starts.windows(length + 1).step_by(stride) {
-            parted.push_str(&letters[word[0]..word[length]]);
-            parted.push(' ');
+            parts.push_str(&letters[word[0]..word[length]]);
+            parts.push(' ');
         }
     }
 
     /// Finds how sequences are split for a vocabulary of residues; `None` for another vocabulary.
     pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
         let texts = entries.texts();
-        let reads = |text: &str, wanted: &[&str]| {
+        let is_read_as = |text: &str, wanted: &[&str]| {
             let tokens = tokenizer.encode(text, false).ok()?;
             let ids: Option<Vec<u32>> = wanted.iter().map(|entry| texts.get(entry).copied()).collect();
             (tokens.get_ids() == ids?).then_some(())
         };
-        let singles = ["A", "C", "D", "E"];
+        let amino_acids = ["A", "C", "D", "E"];
         let entries: Vec<&str> = texts.keys().copied().collect();
         if are_residues(&entries) {
-            let spaced = || reads(&singles.join(" "), &singles).map(|()| Self::Spaced);
-            return reads(&singles.concat(), &singles).map(|()| Self::Letters).or_else(spaced);
+            let spaced = || is_read_as(&amino_acids.join(" "), &amino_acids).map(|()| Self::Spaced);
+            return is_read_as(&amino_acids.concat(), &amino_acids).map(|()| Self::Letters).or_else(spaced);
         }
-        let length = kmers(&entries)?;
-        let some: Vec<&str> = entries.iter().copied().filter(|text| is_kmer(text, length)).take(2).collect();
-        reads(&some.join(" "), &some).map(|()| Self::Kmers { length, stride: 1 })
+        let length = kmer_length(&entries)?;
+        let examples: Vec<&str> = entries.iter().copied().filter(|text| is_kmer(text, length)).take(2).collect();
+        is_read_as(&examples.join(" "), &examples).map(|()| Self::Kmers { length, stride: 1 })
     }
 }
 
@@ -137,13 +137,13 @@ fn is_kmer(entry: &str, length: usize) -> bool {
 }
 
 /// Returns the length of the k-mers in `entries`; `None` unless nearly all entries are k-mers of one length over some alphabet.
-fn kmers(entries: &[&str]) -> Option<usize> {
+fn kmer_length(entries: &[&str]) -> Option<usize> {
     (2..=LONGEST_KMER).find(|&length| {
         let words: Vec<&&str> = entries.iter().filter(|entry| is_kmer(entry, length)).collect();
         let alphabet: BTreeSet<u8> = words.iter().flat_map(|word| word.bytes()).collect();
         let possible = (alphabet.len() as f64).powi(i32::try_from(length).unwrap_or(i32::MAX));
         let found = words.len() as f64;
-        alphabet.len() > 1 && found >= KMERS * possible && found >= KMERS * entries.len() as f64
+        alphabet.len() > 1 && found >= MIN_KMER_SHARE * possible && found >= MIN_KMER_SHARE * entries.len() as f64
     })
 }
 
@@ -156,18 +156,18 @@ impl ModelTokenizer {
             return text.into();
         }
         let mask = self.mask.and_then(|id| self.token(id)).filter(|mask| !mask.is_empty());
-        let apart = mask.map_or(Cow::Borrowed(text), |mask| text.replace(&mask, &format!(" {mask} ")).into());
-        let mut parted = String::with_capacity(2 * text.len());
-        for part in apart.split_whitespace() {
+        let spaced_text = mask.map_or(Cow::Borrowed(text), |mask| text.replace(&mask, &format!(" {mask} ")).into());
+        let mut parts = String::with_capacity(2 * text.len());
+        for part in spaced_text.split_whitespace() {
             if self.id(part).is_some() {
-                parted.push_str(part);
-                parted.push(' ');
+                parts.push_str(part);
+                parts.push(' ');
             } else {
-                parting.split_into(part, &mut parted);
+                parting.split_into(part, &mut parts);
             }
         }
-        parted.truncate(parted.trim_end().len());
-        parted.into()
+        parts.truncate(parts.trim_end().len());
+        parts.into()
     }
 }
 
@@ -211,8 +211,8 @@ mod tests {
             let letters = ["A", "C", "G", "T"];
             (0..count).map(|n| [letters[n / 16 % 4], letters[n / 4 % 4], letters[n % 4]].concat()).collect()
         };
-        let length = |words: &[String]| kmers(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let length = |words: &[String]| kmer_length(&words.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!((length(&words(64)), length(&words(40))), (Some(3), None));
-        assert_eq!(kmers(&["the", "and", "for"]), None);
+        assert_eq!(kmer_length(&["the", "and", "for"]), None);
     }
 }

@@ -17,11 +17,11 @@ use crate::system::errors::Facts;
 
 /// The largest share of entries that may be lost. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a
 /// vocabulary of chemical reactions loses 545 of 576 with BERT's default tokenizer.
-const MOST_LOST: f64 = 0.1;
+const MOST_LOST_SHARE: f64 = 0.1;
 
 /// Share of entries read only in lower case above which a vocabulary counts as cased. BERT's uncased vocabularies have no such
 /// entries, its cased ones over a quarter.
-const MOST_LOWER_CASED: f64 = 0.1;
+const MOST_LOWER_CASED_SHARE: f64 = 0.1;
 
 /// Fewest entries from which a tokenizer is judged; proteins have only twenty residues.
 const FEWEST: u64 = 10;
@@ -57,12 +57,12 @@ pub struct ReadEntry {
 impl RoundTrip {
     /// Whether the tokenizer loses too many entries of its vocabulary.
     pub fn fails(&self) -> bool {
-        self.exceeds(self.lost, MOST_LOST)
+        self.exceeds(self.lost, MOST_LOST_SHARE)
     }
 
     /// Whether the vocabulary has capitals and the tokenizer lower-cases what it reads.
     pub fn lower_cases(&self) -> bool {
-        self.exceeds(self.lower_cased, MOST_LOWER_CASED)
+        self.exceeds(self.lower_cased, MOST_LOWER_CASED_SHARE)
     }
 
     fn exceeds(&self, entries: u64, share: f64) -> bool {
@@ -94,7 +94,7 @@ impl RoundTrip {
                        tokenizer_config.json, or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are \
                        entries of the vocabulary (`words` of JSON lines, or plain text with spaces between them)";
         let error = error.about(path).hint(way_out);
-        if self.example.as_ref().is_some_and(|example| example.entry.chars().any(is_of_japanese)) {
+        if self.example.as_ref().is_some_and(|example| example.entry.chars().any(is_japanese)) {
             let class = "for Japanese put `\"tokenizer_class\": \"BertJapaneseTokenizer\", \"word_tokenizer_type\": \"mecab\"` \
                          there, and give a corpus of words, as in CoNLL-U";
             return error.hint_after("; ", class);
@@ -119,26 +119,26 @@ impl RoundTrip {
 /// Reads each entry of a tokenizer's vocabulary and counts the outcomes; `unknown` is the id of the unknown token.
 /// If the tokenizer fails on an entry, all counts are 0: the first sentence will report the failure.
 pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
-    let mut found = RoundTrip::default();
+    let mut counts = RoundTrip::default();
     let mut worst = Outcome::Pieces;
     for VocabularyEntry { id, token, text } in &entries.whole {
         let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };
-        found.entries += 1;
-        found.characters += text.chars().filter(|c| !c.is_whitespace()).count() as u64;
+        counts.entries += 1;
+        counts.characters += text.chars().filter(|c| !c.is_whitespace()).count() as u64;
         match outcome {
-            Outcome::GivenBack => found.given_back += 1,
-            Outcome::LowerCased => found.lower_cased += 1,
-            Outcome::Lost => found.lost += 1,
+            Outcome::GivenBack => counts.given_back += 1,
+            Outcome::LowerCased => counts.lower_cased += 1,
+            Outcome::Lost => counts.lost += 1,
             Outcome::Pieces => {}
         }
         if outcome > worst {
             worst = outcome;
-            found.example = Some(ReadEntry { entry: token.clone(), tokens });
+            counts.example = Some(ReadEntry { entry: token.clone(), tokens });
         }
     }
-    found
+    counts
 }
 
 /// The outcome of reading one entry of a vocabulary, worst last.
@@ -175,7 +175,7 @@ fn read(tokenizer: &Tokenizer, unknown: Option<u32>, id: u32, text: &str) -> Res
 }
 
 /// Whether a character is a Chinese character, which BERT's tokenizer sets apart, or belongs to a Japanese syllabary.
-fn is_of_japanese(c: char) -> bool {
+fn is_japanese(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
 }
 

@@ -34,7 +34,7 @@ impl Checkpoint {
     pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
         let Family { prefix, token_heads, needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
-        let places: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.place(name)).collect();
+        let locations: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.location(name)).collect();
         let is_head = |name: &str| token_heads.iter().any(|head| head.decoder == name);
         let is_prefixed = read.iter().any(|name| !prefix.is_empty() && name.starts_with(prefix));
         let bare = |name: &str| name.strip_prefix(if is_prefixed { prefix } else { "" }).map(str::to_owned);
@@ -49,7 +49,7 @@ impl Checkpoint {
         let mut left: BTreeMap<String, u64> = BTreeMap::new();
         let mut strangers = Vec::new();
         for name in self.tensors.keys().filter(|name| !read.contains(*name)) {
-            let is_copy = self.place(name).is_some_and(|place| places.contains(&place));
+            let is_copy = self.location(name).is_some_and(|location| locations.contains(&location));
             let of_encoder = bare(name).filter(|bare| roots.contains(&root(bare)) && !is_head(bare));
             match of_encoder {
                 _ if is_copy || is_needless(name) => {}
@@ -97,7 +97,7 @@ impl Checkpoint {
     }
 
     /// Returns (number of a tensor's file, offset of its values there); `None` if there is no such tensor.
-    fn place(&self, name: &str) -> Option<(usize, u64)> {
+    fn location(&self, name: &str) -> Option<(usize, u64)> {
         self.tensors.get(name).map(|(file, stored)| (*file, stored.place.start))
     }
 }

@@ -86,7 +86,7 @@ impl Tensors for Checkpoint {
     }
 
     fn has_tensor(&self, name: &str) -> bool {
-        candidates(self.family.prefix, name).iter().any(|name| self.tensors.contains_key(name))
+        possible_names(self.family.prefix, name).iter().any(|name| self.tensors.contains_key(name))
     }
 }
 
@@ -96,15 +96,15 @@ impl Checkpoint {
     /// Fails if a file cannot be opened or is damaged, a tensor is in two files, or a tensor belongs to an unsupported part that
     /// changes the model's computation, such as an adapter.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
-        Self::opened(files, family, false)
+        Self::open_all(files, family, false)
     }
 
     /// Opens the weight file of an adapter. Fails as [`Checkpoint::open`], except that tensors of adapters are accepted.
     pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
-        Self::opened(vec![file], family, true)
+        Self::open_all(vec![file], family, true)
     }
 
-    fn opened(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
+    fn open_all(files: Vec<ModelFile>, family: Family, of_adapter: bool) -> Result<Self> {
         let (tensors, name_in_file, read) = (HashMap::new(), HashMap::new(), Mutex::default());
         let mut checkpoint =
             Self { files: Vec::new(), tensors, name_in_file, family, expanded: 0, read, adapter: None };
@@ -132,7 +132,7 @@ impl Checkpoint {
 
     /// Removes an unknown prefix that a program put before all tensor names of the encoder.
     pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
-        if let Some(prefix) = prefix_of(self.tensors.keys().map(String::as_str), architecture) {
+        if let Some(prefix) = unknown_prefix(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
             let name_in_file =
                 self.tensors.keys().map(|name| (bare(name), self.name_in_file.get(name).unwrap_or(name).clone()));
@@ -197,7 +197,7 @@ impl Checkpoint {
 
     /// Finds a tensor under any of its possible names. Returns (name found, (number of its file, tensor)).
     fn found(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
-        let mut names = candidates(self.family.prefix, name).into_iter();
+        let mut names = possible_names(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
@@ -226,7 +226,7 @@ impl Checkpoint {
 
     /// Returns the error about a tensor of another shape than `shape`. For attention, the hint is that heads may have been
     /// pruned.
-    fn misshapen(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
+    fn shape_error(&self, stored: &StoredTensor, shape: &[usize], name: &str) -> Error {
         let error = anyhow!("{name} has shape {:?}: config.json implies {shape:?}", stored.shape);
         let differing = stored.shape.iter().zip(shape).filter(|(is, implied)| is != implied).count();
         let is_of_attention = name.to_lowercase().contains("att") && is_prunable(&self.family);
@@ -237,7 +237,7 @@ impl Checkpoint {
     }
 
     fn values(&self, stored: &StoredTensor, file: &ModelFile, shape: &[usize], name: &str) -> Result<Vec<f32>> {
-        ensure!(stored.shape == shape, self.misshapen(stored, shape, name));
+        ensure!(stored.shape == shape, self.shape_error(stored, shape, name));
         ensure!(
             stored.expanded() == 0 || self.expanded <= MOST_EXPANDED,
             anyhow!(
@@ -356,7 +356,7 @@ fn gather(values: &[f32], shape: &[usize], strides: &[usize], count: usize) -> V
     gathered
 }
 
-fn candidates(prefix: &str, name: &str) -> Vec<String> {
+fn possible_names(prefix: &str, name: &str) -> Vec<String> {
     let older = ALIASES.into_iter().filter_map(|(new, old)| Some(format!("{}{old}", name.strip_suffix(new)?)));
     let spellings = std::iter::once(name.to_owned()).chain(older);
     spellings.flat_map(|name| ["", prefix].map(|prefix| format!("{prefix}{name}"))).collect()
@@ -373,19 +373,19 @@ fn without_wrappers(name: &str) -> String {
 
 /// Finds an unknown prefix of all tensor names: the text before the name of the first layer's output projection, if there is only
 /// one such text. `None` if the family or its task heads know the names.
-fn prefix_of<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
+fn unknown_prefix<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
     let family = architecture.family;
-    let signs = architecture.names.signs();
-    let before = |name: &'a str| signs.iter().find_map(|sign| name.strip_suffix(sign.as_str()));
-    let found: BTreeSet<&str> =
-        names.filter_map(before).filter(|before| before.is_empty() || before.ends_with('.')).collect();
-    if found.contains("") || found.contains(family.prefix) {
+    let endings = architecture.names.signs();
+    let prefix = |name: &'a str| endings.iter().find_map(|ending| name.strip_suffix(ending.as_str()));
+    let prefixes: BTreeSet<&str> =
+        names.filter_map(prefix).filter(|prefix| prefix.is_empty() || prefix.ends_with('.')).collect();
+    if prefixes.contains("") || prefixes.contains(family.prefix) {
         return None;
     }
-    let of_family: Vec<&str> = found.iter().filter_map(|before| before.strip_suffix(family.prefix)).collect();
-    match (&of_family[..], found.len()) {
+    let outer: Vec<&str> = prefixes.iter().filter_map(|prefix| prefix.strip_suffix(family.prefix)).collect();
+    match (&outer[..], prefixes.len()) {
         ([one], _) => Some((*one).to_owned()),
-        ([], 1) => found.first().map(|before| (*before).to_owned()),
+        ([], 1) => prefixes.first().map(|prefix| (*prefix).to_owned()),
         _ => None,
     }
 }
@@ -399,7 +399,7 @@ mod tests {
 
     fn found(before: &[&str]) -> Option<String> {
         let names: Vec<String> = before.iter().map(|before| format!("{before}{SIGN}")).collect();
-        prefix_of(names.iter().map(String::as_str), &Architecture::parse(SMALL).unwrap())
+        unknown_prefix(names.iter().map(String::as_str), &Architecture::parse(SMALL).unwrap())
     }
 
     #[test]

@@ -32,7 +32,7 @@ type TensorChanges = BTreeMap<String, TensorChange>;
 
 enum TensorChange {
     /// Sets the weights of these inputs of a projection to zero.
-    Without(Layout, Vec<Range<usize>>),
+    ZeroInputs(Layout, Vec<Range<usize>>),
     Values(Vec<f32>),
 }
 
@@ -73,10 +73,10 @@ impl PrunedWeights {
     /// Fails if a head does not exist or is absent already, or is not removed from all layers that share its weights. Also fails
     /// if a constant is given but there is no bias to hold it, or the weights cannot be read.
     pub fn new(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
-        Self::found(files, removed).class(Class::Model)
+        Self::prepare(files, removed).class(Class::Model)
     }
 
-    fn found(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
+    fn prepare(files: &ModelFiles, removed: &RemovedHeads) -> Result<Self> {
         let ModelFiles { architecture, weights, id, .. } = files;
         let config = &architecture.config;
         ensure!(
@@ -90,24 +90,24 @@ impl PrunedWeights {
             let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").of_value(absent);
             return Err(error.hint("leave it out").class(Class::Usage));
         }
-        let dim = config.head_dim();
+        let head_dim = config.head_dim();
         let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
-        for (stem, heads) in by_weights(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
+        for (stem, heads) in group_by_stem(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
             let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
             // Heads are absent in all layers that share weights, so any such layer will do.
             let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));
             let layout = Layout {
                 outputs: config.hidden_size,
-                inputs: present.len() * dim,
+                inputs: present.len() * head_dim,
                 transposed: names.transposed,
                 groups: names.convolutions.map(|groups| groups.attention_output),
             };
             let range = |head: usize| {
                 let place = present.iter().position(|&present| present == head).expect("a head that is there");
-                place * dim..(place + 1) * dim
+                place * head_dim..(place + 1) * head_dim
             };
             let weight = checkpoint.tensor(&name("weight"), &layout.shape())?;
-            let mut put = |part: &str, change| {
+            let mut set_change = |part: &str, change| {
                 let (file, name_in_file) = checkpoint.name_in_file(&name(part)).expect("it was read");
                 changes[file].insert(name_in_file, change);
             };
@@ -122,8 +122,8 @@ impl PrunedWeights {
                 for (&head, constant) in heads.iter().filter_map(|(head, constant)| Some((head, constant.as_ref()?))) {
                     let count = constant.len();
                     ensure!(
-                        count == dim,
-                        "the constant of a head has {count} values, and the heads of `{id}` have {dim}"
+                        count == head_dim,
+                        "the constant of a head has {count} values, and the heads of `{id}` have {head_dim}"
                     );
                     for (output, sum) in bias.iter_mut().enumerate() {
                         let weights = range(head).zip(constant);
@@ -132,16 +132,16 @@ impl PrunedWeights {
                     }
                 }
                 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-                put("bias", TensorChange::Values(bias.into_iter().map(|sum| sum as f32).collect()));
+                set_change("bias", TensorChange::Values(bias.into_iter().map(|sum| sum as f32).collect()));
             }
-            put("weight", TensorChange::Without(layout, heads.keys().map(|&head| range(head)).collect()));
+            set_change("weight", TensorChange::ZeroInputs(layout, heads.keys().map(|&head| range(head)).collect()));
         }
         Ok(Self { files: weights.clone(), changes })
     }
 
     /// Returns the names of the files that [`write`](Self::write) writes, in the order of the model's files.
     pub fn names(&self) -> Vec<String> {
-        let name = |file: &ModelFile| as_safetensors(&file.path().file_name().unwrap_or_default().to_string_lossy());
+        let name = |file: &ModelFile| safetensors_name(&file.path().file_name().unwrap_or_default().to_string_lossy());
         self.files.iter().map(name).collect()
     }
 
@@ -174,7 +174,7 @@ impl PrunedWeights {
 }
 
 /// Returns the name that transformers gives a weight file as safetensors.
-fn as_safetensors(name: &str) -> String {
+fn safetensors_name(name: &str) -> String {
     match name.strip_suffix(".bin") {
         Some(stem) => format!("{}.safetensors", stem.replacen("pytorch_model", "model", 1)),
         None => name.to_owned(),
@@ -186,7 +186,7 @@ type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 
 /// Groups removed attention heads by the layer weights that they are in. Fails if a head does not exist, or is not removed from
 /// all layers that share its weights.
-fn by_weights<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
+fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
     if let Some(stray) = grid.stray(removed.keys().copied()) {
         return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
     }
@@ -289,7 +289,7 @@ impl WrittenTensor {
                 bytes
             }
         };
-        if let Some(TensorChange::Without(layout, inputs)) = change {
+        if let Some(TensorChange::ZeroInputs(layout, inputs)) = change {
             for input in inputs.iter().cloned().flatten() {
                 for at in (0..layout.outputs).filter_map(|output| layout.index(output, input)) {
                     bytes[at * width..][..width].fill(0);
@@ -326,7 +326,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_transformers() {
-        let names = ["model.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"].map(as_safetensors);
+        let names =
+            ["model.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"].map(safetensors_name);
         assert_eq!(names, ["model.safetensors", "model.safetensors", "model-00001-of-00002.safetensors"]);
         assert!(
             ["tf_model.h5", "model.safetensors.index.json", "x.ONNX"].iter().all(|name| is_weights(Path::new(name)))

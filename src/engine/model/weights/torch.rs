@@ -21,7 +21,7 @@ const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that 
     (convert_roberta_original_pytorch_checkpoint_to_pytorch.py, for one), and take the folder that the script writes";
 
 /// Adds to an error the hint how to convert the file to one that can be read.
-fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
+fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
     if let Some(NotAStateDict::Name(name)) = problem.downcast_ref()
         && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
@@ -60,15 +60,15 @@ fn with_way_out(problem: anyhow::Error, path: &Path) -> anyhow::Error {
 const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    read(file).map_err(|problem| with_way_out(problem, file.path()))
+    read(file).map_err(|problem| with_conversion_hint(problem, file.path()))
 }
 
 fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    let is_zip = has_at(file, &zip::MAGIC, 0)?;
-    if !is_zip && has_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
+    let is_zip = has_bytes_at(file, &zip::MAGIC, 0)?;
+    if !is_zip && has_bytes_at(file, TAR_MARK.1, TAR_MARK.0).unwrap_or(false) {
         bail!(NotAStateDict::Tar);
     }
-    if has_at(file, pickle::LEGACY_MAGIC, 0)? {
+    if has_bytes_at(file, pickle::LEGACY_MAGIC, 0)? {
         return legacy(file);
     }
     ensure!(is_zip, "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
@@ -80,14 +80,14 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let storages: HashMap<&str, _> =
         entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(root)?, &entry.place))).collect();
     if let Some(place) = storages.get("byteorder") {
-        let is_little = place.end - place.start == 6 && has_at(file, b"little", place.start).unwrap_or(false);
+        let is_little = place.end - place.start == 6 && has_bytes_at(file, b"little", place.start).unwrap_or(false);
         ensure!(is_little, "it was written by a machine of another byte order");
     }
     let length = pickle.place.end - pickle.place.start;
     ensure!(length <= LARGEST_PICKLE, "its pickle has {length} bytes: no model has so many tensors");
     let mut bytes = vec![0; usize::try_from(length)?];
     file.read_at(&mut bytes, pickle.place.start)?;
-    placed(pickle::tensors(&bytes)?, |key| {
+    locate_all(pickle::tensors(&bytes)?, |key| {
         let storage = format!("data/{key}");
         let place = storages.get(storage.as_str()).map(|place| (*place).clone());
         place.ok_or_else(|| format!("`{}`", storage.escape_debug()))
@@ -95,7 +95,7 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
 }
 
 /// Whether a file has the bytes `mark` at offset `at`.
-fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
+fn has_bytes_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
     let mut found = vec![0; mark.len()];
     if file.size() < at + mark.len() as u64 {
         return Ok(false);
@@ -105,16 +105,16 @@ fn has_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
 }
 
 /// Locates tensors in the file. `place` returns the byte range of a storage by its key, or the name of the missing storage.
-fn placed(
+fn locate_all(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
 ) -> Result<Vec<(String, StoredTensor)>> {
-    let placed = |(name, tensor): (&str, PickledTensor)| {
+    let locate_one = |(name, tensor): (&str, PickledTensor)| {
         let at = || format!("tensor `{}`", name.escape_debug());
         let place = place(tensor.key).map_err(|missing| anyhow!("{}: {missing} is missing", at()))?;
-        Ok((name.to_owned(), stored(&tensor, place).with_context(at)?))
+        Ok((name.to_owned(), locate(&tensor, place).with_context(at)?))
     };
-    tensors.into_iter().map(placed).collect()
+    tensors.into_iter().map(locate_one).collect()
 }
 
 /// Reads the tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
@@ -138,7 +138,7 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         ensure!(places.insert(key, place).is_none(), "{} is there twice", at());
     }
     ensure!(end == size, anyhow!("{} bytes follow its last storage", size - end).hint("download it again"));
-    placed(found.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
+    locate_all(found.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
 }
 
 fn value_bytes(storage_type: &str) -> Result<u64> {
@@ -152,7 +152,7 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
 }
 
 /// Locates a tensor in its storage, which lies at the given range of the file. Fails if the tensor begins outside.
-fn stored(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
+fn locate(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),
         "FloatStorage" => Ok(DType::F32),
@@ -176,7 +176,7 @@ mod tests {
     fn a_checkpoint_of_fairseq_is_converted_and_never_executed() {
         let way_out = |name: &str| {
             let problem = anyhow::Error::new(NotAStateDict::Name(name.to_owned()));
-            format!("{:#}", with_way_out(problem, Path::new("pytorch_model.bin")))
+            format!("{:#}", with_conversion_hint(problem, Path::new("pytorch_model.bin")))
         };
         for name in ["argparse.Namespace", "omegaconf.dictconfig.DictConfig"] {
             let error = way_out(name);

@@ -40,7 +40,7 @@ pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
     // The directory of a model of a thousand layers has about 2 MB.
     ensure!(bytes <= 1 << 26, "its directory has {bytes} bytes: no model has so many tensors");
-    let directory = at(file, start, bytes)?;
+    let directory = read_range(file, start, bytes)?;
     let mut rest = directory.as_slice();
     let mut entries = Vec::new();
     while !rest.is_empty() {
@@ -56,18 +56,18 @@ fn directory(file: &ModelFile) -> Result<(u64, u64)> {
     let size = file.size();
     let missing = || anyhow!("its end is missing").hint("download it again");
     let end_start = size.checked_sub(END.bytes).ok_or_else(missing)?;
-    let end = at(file, end_start, END.bytes)?;
+    let end = read_range(file, end_start, END.bytes)?;
     ensure!(u32_at(&end, 0)? == END.mark, missing());
     let (bytes, start) = (u32_at(&end, 12)?, u32_at(&end, 16)?);
     let locator_start = end_start.checked_sub(LOCATOR_64.bytes);
-    let locator = locator_start.map(|start| at(file, start, LOCATOR_64.bytes)).transpose()?.unwrap_or_default();
+    let locator = locator_start.map(|start| read_range(file, start, LOCATOR_64.bytes)).transpose()?.unwrap_or_default();
     if u32_at(&locator, 0).ok() != Some(LOCATOR_64.mark) {
         return Ok((start.into(), bytes.into()));
     }
     let place = u64_at(&locator, 8)?;
     let inside = place.checked_add(END_64.bytes).is_some_and(|end| end <= size);
     ensure!(inside, "its end lies outside the file");
-    let end = at(file, place, END_64.bytes)?;
+    let end = read_range(file, place, END_64.bytes)?;
     ensure!(u32_at(&end, 0)? == END_64.mark, "its end is damaged");
     Ok((u64_at(&end, 48)?, u64_at(&end, 40)?))
 }
@@ -87,11 +87,11 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     let (flags, method) = (u16_at(directory, 8)?, u16_at(directory, 10)?);
     ensure!(flags & 1 == 0 && method == 0, "`{}` is compressed or encrypted", name.escape_debug());
     let sizes = [u32_at(directory, 20)?, u32_at(directory, 24)?, u32_at(directory, 42)?];
-    let [compressed, uncompressed, local] = widened(sizes, &directory[extra_start..extra_end])?;
+    let [compressed, uncompressed, local] = widen_sizes(sizes, &directory[extra_start..extra_end])?;
     ensure!(compressed == uncompressed, "`{}` has two sizes", name.escape_debug());
     let outside = || anyhow!("`{}` lies outside the file", name.escape_debug()).hint("download it again");
     ensure!(local.checked_add(LOCAL.bytes).is_some_and(|end| end <= size), outside());
-    let header = at(file, local, LOCAL.bytes)?;
+    let header = read_range(file, local, LOCAL.bytes)?;
     ensure!(u32_at(&header, 0)? == LOCAL.mark, "`{}` is not where the directory says", name.escape_debug());
     let start = local + LOCAL.bytes + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
@@ -99,26 +99,26 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
 }
 
 /// Returns `[compressed size, uncompressed size, offset]` of an entry. The extra field holds values that do not fit into 32 bits.
-fn widened(short: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
+fn widen_sizes(sizes: [u32; 3], mut extra: &[u8]) -> Result<[u64; 3]> {
     const ZIP_64: u16 = 1;
-    let mut long = short.map(u64::from);
+    let mut wide_sizes = sizes.map(u64::from);
     // The uncompressed size comes second in the directory and first in the extra field.
     let order = [1, 0, 2];
     while extra.len() >= 4 {
         let (id, length) = (u16_at(extra, 0)?, usize::from(u16_at(extra, 2)?));
         let field = extra.get(4..4 + length).context("its directory is damaged")?;
         if id == ZIP_64 {
-            let wide = order.into_iter().filter(|&which| short[which] == u32::MAX);
-            for (place, which) in wide.enumerate() {
-                long[which] = u64_at(field, 8 * place)?;
+            let in_field = order.into_iter().filter(|&index| sizes[index] == u32::MAX);
+            for (place, index) in in_field.enumerate() {
+                wide_sizes[index] = u64_at(field, 8 * place)?;
             }
         }
         extra = &extra[4 + length..];
     }
-    Ok(long)
+    Ok(wide_sizes)
 }
 
-fn at(file: &ModelFile, start: u64, bytes: u64) -> Result<Vec<u8>> {
+fn read_range(file: &ModelFile, start: u64, bytes: u64) -> Result<Vec<u8>> {
     let mut buffer = vec![0; usize::try_from(bytes)?];
     file.read_at(&mut buffer, start)?;
     Ok(buffer)

@@ -27,7 +27,7 @@ const LONGEST_PATTERN: usize = 1 << 13;
 const LARGEST_AUTOMATON: usize = 1 << 20;
 
 /// Largest number of special tokens that a tokenizer may put around a text.
-const MOST_AROUND: usize = 64;
+const MOST_SPECIAL: usize = 64;
 
 /// The parts of `tokenizer.json` whose sizes cost memory or time.
 #[derive(Deserialize)]
@@ -158,7 +158,7 @@ fn ensure_part(part: &Value, kinds: &mut Vec<String>) -> Result<()> {
             }
             if let Some(ids) = fields.get("ids").and_then(Value::as_array) {
                 let count = ids.len();
-                ensure!(count <= MOST_AROUND, "a special token has {count} ids, at most {MOST_AROUND} are read");
+                ensure!(count <= MOST_SPECIAL, "a special token has {count} ids, at most {MOST_SPECIAL} are read");
             }
             fields.values().collect::<Vec<_>>()
         }
@@ -181,7 +181,7 @@ fn ensure_pattern(pattern: &Value) -> Result<()> {
 
 /// Fails if a template for special tokens is too long, or contains a text more than once, which would multiply the text.
 fn ensure_template(template: &[Value]) -> Result<()> {
-    ensure!(template.len() <= MOST_AROUND, "a template has {} parts, at most {MOST_AROUND} are read", template.len());
+    ensure!(template.len() <= MOST_SPECIAL, "a template has {} parts, at most {MOST_SPECIAL} are read", template.len());
     for text in ["A", "B"] {
         let is_text = |part: &&Value| part.pointer("/Sequence/id").and_then(Value::as_str) == Some(text);
         ensure!(template.iter().filter(is_text).count() <= 1, "a template has the text {text} more than once");
@@ -225,7 +225,7 @@ pub(in crate::model::tokenizer) fn ensure_short_tokens<'a>(tokens: impl IntoIter
 
 /// Bytes per node of the library's trie over the tokens of a unigram model: a table of child nodes (measured; `tokenizers` 0.23,
 /// `models/unigram/trie.rs`).
-const NODE: u64 = 340;
+const NODE_BYTES: u64 = 340;
 
 /// Bounds on trie nodes: (for any vocabulary, per token); the larger one counts. Published vocabularies have 3 to 5 nodes a
 /// token.
@@ -242,7 +242,7 @@ pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterat
         .map(|pair| pair[1].len() - pair[0].iter().zip(pair[1]).take_while(|(before, byte)| before == byte).count())
         .sum::<usize>();
     let most = MOST_NODES.0.max(MOST_NODES.1.saturating_mul(tokens.len()));
-    let needed = (nodes as u64).saturating_mul(NODE);
+    let needed = (nodes as u64).saturating_mul(NODE_BYTES);
     ensure!(
         nodes <= most,
         anyhow!(

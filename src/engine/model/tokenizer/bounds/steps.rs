@@ -32,7 +32,7 @@ const LONGEST_NORMALIZED: usize = 4 << 20;
 const MOST_GROWTH: (usize, usize) = (64, 1 << 10);
 
 /// Longest text, in bytes, that a part of a normaliser gets without an estimate of the result, as replacements are short.
-const PIECE: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
+const PIECE_BYTES: usize = LONGEST_NORMALIZED / LONGEST_TOKEN;
 
 /// A normaliser that breaks off if its result would be too long to tokenise.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,7 +66,7 @@ impl Normalizer for BoundedNormalizer {
         let most = LONGEST_NORMALIZED.min(bytes.saturating_mul(times).saturating_add(more));
         for part in &self.parts {
             time_limit::check();
-            if needed(part, text.get()) > LONGEST_NORMALIZED {
+            if estimate_bytes(part, text.get()) > LONGEST_NORMALIZED {
                 break_off(too_long(bytes, LONGEST_NORMALIZED));
             }
             part.normalize(text)?;
@@ -83,7 +83,7 @@ fn too_long(bytes: usize, most: usize) -> Error {
 }
 
 /// Estimates the bytes that one part of a normaliser may need for a text; 0 if they are certainly few.
-fn needed(part: &NormalizerWrapper, text: &str) -> usize {
+fn estimate_bytes(part: &NormalizerWrapper, text: &str) -> usize {
     match part {
         // A match may be empty: at most one before each character, and one at the end.
         NormalizerWrapper::Replace(replace) => {
@@ -91,28 +91,28 @@ fn needed(part: &NormalizerWrapper, text: &str) -> usize {
             text.len().saturating_add(matches.saturating_mul(replace.content.len()))
         }
         NormalizerWrapper::Prepend(prepend) => text.len() + prepend.prepend.len(),
-        _ if text.len() <= PIECE => 0,
+        _ if text.len() <= PIECE_BYTES => 0,
         // Other parts work on few characters at a time, so the result is as long as the results of the pieces together.
         part => {
-            let of_piece = |piece: &str| {
+            let piece_bytes = |piece: &str| {
                 let mut piece = NormalizedString::from(piece);
                 part.normalize(&mut piece).map_or(0, |()| piece.len())
             };
             let mut sum = 0;
             let mut pieces = pieces(text);
             while let Some(piece) = pieces.next().filter(|_| sum <= LONGEST_NORMALIZED) {
-                sum += of_piece(piece);
+                sum += piece_bytes(piece);
             }
             sum
         }
     }
 }
 
-/// Splits a text into pieces of at most [`PIECE`] bytes.
+/// Splits a text into pieces of at most [`PIECE_BYTES`] bytes.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     iter::from_fn(move || {
-        let end = (0..=PIECE.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end))?;
+        let end = (0..=PIECE_BYTES.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end))?;
         let (piece, others) = rest.split_at(end);
         rest = others;
         (!piece.is_empty()).then_some(piece)
@@ -168,7 +168,7 @@ impl From<ModelWrapper> for BoundedModel {
 }
 
 impl BoundedModel {
-    fn of_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
+    fn tokenize_pieces(&self, pieces: Vec<String>) -> tokenizers::Result<Vec<Token>> {
         let mut tokens = Vec::new();
         let mut start = 0;
         let last = pieces.len().saturating_sub(1);
@@ -182,7 +182,7 @@ impl BoundedModel {
     }
 
     /// Fails if cutting a word may take too much time or memory.
-    fn ensure_cuts(&self, word: &str) -> anyhow::Result<()> {
+    fn ensure_cheap_word(&self, word: &str) -> anyhow::Result<()> {
         let (bytes, longest) = (word.len(), self.longest);
         if self.codes.is_some() {
             let characters = word.chars().count();
@@ -226,11 +226,11 @@ impl Model for BoundedModel {
 
     fn tokenize(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
         time_limit::check();
-        if let Err(error) = self.ensure_cuts(word) {
+        if let Err(error) = self.ensure_cheap_word(word) {
             break_off(error);
         }
         match &self.codes {
-            Some(codes) => self.of_pieces(codes.cut(word)),
+            Some(codes) => self.tokenize_pieces(codes.cut(word)),
             None => self.model.tokenize(word),
         }
     }

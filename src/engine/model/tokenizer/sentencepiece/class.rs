@@ -49,14 +49,14 @@ impl Class {
     /// known.
     pub fn of(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
-        let own = CLASSES.iter().find(|(name, _, families)| settings.is_of(name, families));
-        own.map(|(_, class, _)| *class).ok_or_else(|| {
-            let whose = settings.class.as_deref().map_or_else(
+        let entry = CLASSES.iter().find(|(name, _, families)| settings.is_of(name, families));
+        entry.map(|(_, class, _)| *class).ok_or_else(|| {
+            let origin = settings.class.as_deref().map_or_else(
                 || format!("model_type {family}, which has no class of its own for one"),
                 |class| format!("class {class}"),
             );
             let known: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
-            let error = anyhow!("it is a sentencepiece model of {whose} (read as it is: {})", known.join(", "));
+            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", known.join(", "));
             error.of_value(settings.class.as_deref().unwrap_or(family))
         })
     }
@@ -111,8 +111,8 @@ impl Class {
             Self::RemBert => (pieces.collect(), 2),
             Self::BigBird | Self::DebertaV2 | Self::Llama => {
                 let tokens: Vec<_> = pieces.collect();
-                let otherwise = if self == Self::BigBird { 100 } else { own_unknown };
-                let id = tokens.iter().position(|token| *token == unknown).unwrap_or(otherwise);
+                let fallback = if self == Self::BigBird { 100 } else { own_unknown };
+                let id = tokens.iter().position(|token| *token == unknown).unwrap_or(fallback);
                 (tokens, id)
             }
         })
@@ -124,7 +124,7 @@ impl Class {
         replacements: Option<Precompiled>,
         settings: &TokenizerConfig,
     ) -> Result<Vec<NormalizerWrapper>> {
-        let is = |key: &str, default: bool| Ok::<_, anyhow::Error>(settings.switch(key)?.unwrap_or(default));
+        let switch = |key: &str, default: bool| Ok::<_, anyhow::Error>(settings.switch(key)?.unwrap_or(default));
         let mut all: Vec<NormalizerWrapper> = vec![];
         match self {
             Self::Camembert | Self::T5 | Self::XlmRoberta => all.extend(replacements.map(Into::into)),
@@ -133,17 +133,17 @@ impl Class {
                 if self == Self::RemBert {
                     all.push(replace(regex(" {2,}"), " ")?);
                 }
-                if !is("keep_accents", self == Self::RemBert)? {
+                if !switch("keep_accents", self == Self::RemBert)? {
                     all.extend([NFKD.into(), StripAccents.into()]);
                 }
-                if is("do_lower_case", self == Self::Albert)? {
+                if switch("do_lower_case", self == Self::Albert)? {
                     all.push(Lowercase.into());
                 }
                 all.extend(replacements.map(Into::into));
             }
             Self::BigBird => all.push(replace(regex(" {2,}"), "▁")?),
             Self::DebertaV2 => {
-                if is("do_lower_case", false)? {
+                if switch("do_lower_case", false)? {
                     all.push(Lowercase.into());
                 }
                 all.extend([replace(regex(r"\s{2,}|[\n\r\t]"), " ")?, NFC.into(), Strip::new(false, true).into()]);
@@ -174,39 +174,30 @@ impl Class {
 
     /// Returns templates of the special tokens `[around a text, around a pair of texts]`. `$A` and `$B` stand for the texts, and
     /// each part's segment follows after a colon.
-    pub fn frames(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
-        let token = |role: &str, segment: u32| format!("{}:{segment}", self.named(settings, role).unwrap_or_default());
-        let [first, second] = ["$A:0", "$B:0"].map(str::to_owned);
-        let other = "$B:1".to_owned();
-        Ok(match self {
+    pub fn templates(self, settings: &TokenizerConfig) -> Result<[Vec<String>; 2]> {
+        // Roles of special tokens and texts; parts without a segment have segment 0.
+        let by_role = match self {
             Self::Albert | Self::BigBird | Self::DebertaV2 | Self::RemBert => {
-                let [begin, end] = ["cls_token", "sep_token"].map(|role| token(role, 0));
-                let single = vec![begin, first, end];
-                let pair = single.iter().cloned().chain([other, token("sep_token", 1)]).collect();
-                [single, pair]
+                ["cls_token $A sep_token", "cls_token $A sep_token $B:1 sep_token:1"]
             }
             Self::Camembert | Self::XlmRoberta => {
-                let [begin, end] = ["bos_token", "eos_token"].map(|role| token(role, 0));
-                let single = vec![begin, first, end.clone()];
-                let pair = single.iter().cloned().chain([end.clone(), second, end]).collect();
-                [single, pair]
+                ["bos_token $A eos_token", "bos_token $A eos_token eos_token $B eos_token"]
             }
-            Self::T5 => {
-                let end = token("eos_token", 0);
-                [vec![first.clone(), end.clone()], vec![first, end.clone(), second, end]]
+            Self::T5 => ["$A eos_token", "$A eos_token $B eos_token"],
+            Self::Llama => ["bos_token $A eos_token", "bos_token $A eos_token bos_token:1 $B:1 eos_token:1"],
+        };
+        let mut left_out = Vec::new();
+        for (key, role) in [("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")] {
+            if self == Self::Llama && !settings.switch(key)?.unwrap_or(false) {
+                left_out.push(role);
             }
-            Self::Llama => {
-                let [begins, ends] = ["add_bos_token", "add_eos_token"].map(|key| settings.switch(key));
-                let (begins, ends) = (begins?.unwrap_or(false), ends?.unwrap_or(false));
-                let around = |text: String, segment| {
-                    let begin = begins.then(|| token("bos_token", segment));
-                    let end = ends.then(|| token("eos_token", segment));
-                    begin.into_iter().chain([text]).chain(end).collect::<Vec<_>>()
-                };
-                let single = around(first, 0);
-                [single.clone(), [single, around(other, 1)].concat()]
-            }
-        })
+        }
+        let part = |part: &str| {
+            let (role, segment) = part.split_once(':').unwrap_or((part, "0"));
+            let token = if role.starts_with('$') { Some(role.to_owned()) } else { self.named(settings, role) };
+            (!left_out.contains(&role)).then(|| format!("{}:{segment}", token.unwrap_or_default()))
+        };
+        Ok(by_role.map(|template| template.split(' ').filter_map(part).collect()))
     }
 
     /// Returns the token of a role, from a file or by the class's default; `None` if there is neither.

@@ -32,7 +32,7 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     let at = path.display();
     let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use sentencepiece model", &at);
     let class =
-        Class::of(settings).cannot("use sentencepiece model", &at).map_err(|error| error.hint(way_out(path)))?;
+        Class::of(settings).cannot("use sentencepiece model", &at).map_err(|error| error.hint(convert_hint(path)))?;
     let model = SentencePiece::parse(&file.bytes(LONGEST_TOKENIZER)?)
         .cannot("read sentencepiece model", &at)
         .map_err(|error| error.hint("is it whole, and a model of sentencepiece?"))?;
@@ -40,19 +40,19 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     let replacements = replacements(&model).cannot("use sentencepiece model", &at)?;
     let normalizers = class.normalizers(replacements, settings)?;
     let mut tokenizer =
-        Tokenizer::new(BoundedModel::from(cut(class, model, settings).cannot("use sentencepiece model", &at)?));
+        Tokenizer::new(BoundedModel::from(build_model(class, model, settings).cannot("use sentencepiece model", &at)?));
     if !normalizers.is_empty() {
         tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(unusable)?;
     }
     let pre_tokenizers = PreTokenizers::new(class.pre_tokenizers(settings)?);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(pre_tokenizers.into())));
     add_tokens(&mut tokenizer, class, own_tokens, settings, path)?;
-    surround(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
+    enclose_texts(&mut tokenizer, class, settings).cannot("use sentencepiece model", &at)?;
     Ok(tokenizer)
 }
 
 /// Returns the hint how to convert the sentencepiece model at `path` to `tokenizer.json`.
-fn way_out(path: &Path) -> String {
+fn convert_hint(path: &Path) -> String {
     let folder = path.parent().unwrap_or(path).display().to_string();
     format!(
         "to make {TOKENIZER} of it, run in Python, and put it beside config.json:\n  \
@@ -62,7 +62,7 @@ fn way_out(path: &Path) -> String {
 }
 
 /// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than its class uses.
-fn cut(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
+fn build_model(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
     let wanted = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
     // transformers 5 always uses the class's algorithm, even if the model was trained for the other one.
     if model.algorithm != wanted {
@@ -137,24 +137,24 @@ fn add_tokens(
     path: &Path,
 ) -> Result<()> {
     let mut tokens: Vec<AddedToken> = settings.added.values().cloned().collect();
-    let there = |content: &str| settings.added.values().any(|token| token.content == content);
+    let is_listed = |content: &str| settings.added.values().any(|token| token.content == content);
     let mut roles = vec![];
     for role in ROLES {
         let Some(content) = class.named(settings, role) else { continue };
-        if !there(&content) {
+        if !is_listed(&content) {
             let details = named(&settings.values, role).and_then(|(_, details)| details);
-            let is = |key: &str, default: bool| details.and_then(|token| token[key].as_bool()).unwrap_or(default);
+            let flag = |key: &str, default: bool| details.and_then(|token| token[key].as_bool()).unwrap_or(default);
             let takes_space = role == "mask_token" && details.is_none() && class.mask_takes_space();
             let token = AddedToken::from(&content, true)
-                .lstrip(is("lstrip", takes_space))
-                .rstrip(is("rstrip", false))
-                .single_word(is("single_word", false))
-                .normalized(is("normalized", false));
+                .lstrip(flag("lstrip", takes_space))
+                .rstrip(flag("rstrip", false))
+                .single_word(flag("single_word", false))
+                .normalized(flag("normalized", false));
             tokens.push(token);
         }
         roles.push(content);
     }
-    tokens.extend(own.into_iter().filter(|token| !there(&token.content)));
+    tokens.extend(own.into_iter().filter(|token| !is_listed(&token.content)));
     for token in &mut tokens {
         token.special |= roles.contains(&token.content);
     }
@@ -164,8 +164,8 @@ fn add_tokens(
 }
 
 /// Puts the class's special tokens around each text and each pair of texts.
-fn surround(tokenizer: &mut Tokenizer, class: Class, settings: &TokenizerConfig) -> Result<()> {
-    let [single, pair] = class.frames(settings)?;
+fn enclose_texts(tokenizer: &mut Tokenizer, class: Class, settings: &TokenizerConfig) -> Result<()> {
+    let [single, pair] = class.templates(settings)?;
     let mut special = vec![];
     for piece in single.iter().chain(&pair).filter(|piece| !piece.starts_with('$')) {
         let token = piece.rsplit_once(':').map_or(piece.as_str(), |(token, _)| token);

@@ -152,24 +152,24 @@ impl<'a> Machine<'a> {
         /// Largest depth of nested dicts at which a state dict is looked for; training programs put it no deeper.
         const DEPTH: usize = 3;
         // Each dict, the index of the dict that contains it, and its key there.
-        let mut found: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
-        let mut seen = HashSet::from([top]);
+        let mut dicts: Vec<(Id, usize, Id)> = vec![(top, 0, top)];
+        let mut visited = HashSet::from([top]);
         let mut next = 0;
         let is_tensor = |(_, value): &(Id, Id)| matches!(self.objects[*value], Object::Tensor { .. });
-        while let Some(&(dict, ..)) = found.get(next) {
+        while let Some(&(dict, ..)) = dicts.get(next) {
             let Object::Dict(items) = &self.objects[dict] else { unreachable!("only dicts are listed") };
             if items.iter().any(is_tensor) {
                 break;
             }
-            found.extend(items.iter().filter_map(|&(key, value)| {
+            dicts.extend(items.iter().filter_map(|&(key, value)| {
                 let is_dict = matches!((&self.objects[key], &self.objects[value]), (Object::Text(_), Object::Dict(_)));
-                (is_dict && seen.insert(value)).then_some((value, next, key))
+                (is_dict && visited.insert(value)).then_some((value, next, key))
             }));
             next += 1;
         }
         let mut keys = Vec::new();
         while next > 0 && keys.len() <= DEPTH {
-            let (_, above, key) = *found.get(next)?;
+            let (_, above, key) = *dicts.get(next)?;
             let Object::Text(key) = self.objects[key] else { unreachable!("only texts are followed") };
             keys.push(key.to_owned());
             next = above;
