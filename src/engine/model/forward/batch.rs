@@ -125,6 +125,22 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Groups consecutive sequences of the given lengths. Each group has at most `most` tokens, or is a single sequence.
+pub fn groups_within(most: usize, lengths: impl IntoIterator<Item = usize>) -> Vec<Range<usize>> {
+    let (mut groups, mut tokens): (Vec<Range<usize>>, _) = (Vec::new(), 0);
+    for (index, length) in lengths.into_iter().enumerate() {
+        match groups.last_mut().filter(|_| tokens + length <= most) {
+            Some(group) => group.end = index + 1,
+            None => {
+                groups.push(index..index + 1);
+                tokens = 0;
+            }
+        }
+        tokens += length;
+    }
+    groups
+}
+
 /// Yields consecutive ranges of the given lengths, from 0 on.
 fn spans(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
     lengths.scan(0, |start, length| {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::variants::{Variant, Variants};
-use crate::model::forward::batch::Batch;
+use crate::model::forward::batch::{Batch, groups_within};
 use crate::model::forward::held::Writes;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor};
@@ -65,19 +65,11 @@ pub fn show(
 /// Patched runs in groups that run together: each group starts at one layer and is at most as large as a pack.
 fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
     let length = |requested: &RequestedRun| pack.sentences[requested.sequence].ids.len();
-    let mut groups = Vec::new();
-    for layer in requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer) {
-        let (mut start, mut tokens) = (0, 0);
-        for (index, requested) in layer.iter().enumerate() {
-            if index > start && tokens + length(requested) > PACK_TOKENS {
-                groups.push(&layer[start..index]);
-                (start, tokens) = (index, 0);
-            }
-            tokens += length(requested);
-        }
-        groups.push(&layer[start..]);
-    }
-    groups
+    let by_layer = requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer);
+    let groups = by_layer.flat_map(|runs| {
+        groups_within(PACK_TOKENS, runs.iter().map(length)).into_iter().map(move |group| &runs[group])
+    });
+    groups.collect()
 }
 
 /// Runs a group of patched runs, each with a copy of its sequence, and shows their logits.

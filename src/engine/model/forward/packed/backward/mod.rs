@@ -5,15 +5,13 @@
 
 mod heads;
 
-use std::ops::Range;
-
 use anyhow::{Result, ensure};
 
 use super::{PackedEncoder, add_to, copied, predicted_rows, project_backward, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
-use crate::model::forward::batch::Batch;
+use crate::model::forward::batch::{Batch, groups_within};
 use crate::model::forward::gates::Gates;
 use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score, Tape};
 use crate::model::forward::held::LayerWrites;
@@ -34,7 +32,8 @@ impl Differentiable for PackedEncoder {
     ) -> Result<Vec<GateGradient>> {
         ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
         let mut gradients = Vec::with_capacity(batch.inputs.len());
-        let parts = self.parts(batch, scratch.most_kept.unwrap_or(MOST_KEPT));
+        let most_tokens = scratch.most_kept.unwrap_or(MOST_KEPT) / self.parameters.config.kept_bytes(1);
+        let parts = groups_within(usize::try_from(most_tokens).unwrap_or(usize::MAX), batch.lengths());
         // Patched rows and exchanges refer to sequences by their index in the whole batch.
         let can_split =
             parts.len() < 2 || !gates.has_patched_rows() && batch.inputs.iter().all(|input| input.exchange.is_none());
@@ -57,21 +56,6 @@ impl Differentiable for PackedEncoder {
 }
 
 impl PackedEncoder {
-    /// Splits the sequences of a batch into ranges. Each keeps at most `most_kept` bytes, or is a single sequence.
-    fn parts(&self, batch: &Batch<'_>, most_kept: u64) -> Vec<Range<usize>> {
-        let most = usize::try_from(most_kept / self.parameters.config.kept_bytes(1)).unwrap_or(usize::MAX);
-        let (mut parts, mut start, mut tokens) = (Vec::new(), 0, 0);
-        for (place, input) in batch.inputs.iter().enumerate() {
-            if place > start && tokens + input.ids.len() > most {
-                parts.push(start..place);
-                (start, tokens) = (place, 0);
-            }
-            tokens += input.ids.len();
-        }
-        parts.extend((start < batch.inputs.len()).then_some(start..batch.inputs.len()));
-        parts
-    }
-
     fn gradients_of_part(
         &self,
         batch: &Batch<'_>,
