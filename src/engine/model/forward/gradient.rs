@@ -40,10 +40,10 @@ pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 /// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, less 1 at the
 /// class.
 pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
-    let own = f64::from(logits[class as usize]);
-    let total = shares(logits);
+    let logit = f64::from(logits[class as usize]);
+    let log_sum = shares(logits);
     logits[class as usize] -= 1.0;
-    total - own
+    log_sum - logit
 }
 
 pub trait Differentiable: Encoder {

@@ -33,15 +33,15 @@ impl Writes {
             self.0.resize_with(layer + 1, LayerWrites::default);
         }
         let LayerWrites { projected, contexts, attention, wide, feed_forward } = &mut self.0[layer];
-        let kept = match part {
+        let output = match part {
             BlockOutput::Projected => projected,
             BlockOutput::Contexts => contexts,
             BlockOutput::Attention => attention,
             BlockOutput::Wide => wide,
             BlockOutput::FeedForward => feed_forward,
         };
-        kept.clear();
-        kept.extend_from_slice(values);
+        output.clear();
+        output.extend_from_slice(values);
     }
 
     /// Returns the kept outputs of a layer. Panics if nothing was kept of it.

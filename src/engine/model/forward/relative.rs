@@ -10,7 +10,7 @@ use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 /// The score term of one layer that depends on the distance between two tokens, key less query. Tables run from the most
 /// negative distance to the largest, so that the entries of one query's row are adjacent.
 pub(super) enum Relative {
-    /// A bias for each distance, `[heads, 2 * reach + 1]`. Distances beyond `reach`, in either direction, have that of `reach`.
+    /// A bias for each distance, `[heads, 2 * reach + 1]`. Larger distances, in either direction, have the bias of `reach`.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
     /// ALiBi: subtracts the absolute distance times the slope of the attention head; slopes are `[heads]`.
     Slopes { slopes: Vec<f32> },
@@ -35,21 +35,21 @@ impl Relative {
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
         let keys = config.position_embedding_type == PositionEmbedding::RelativeKeyQuery;
         // Layers that share a bias share its table.
-        let mut last: Option<(Arc<PositionBias>, Arc<Vec<f32>>)> = None;
-        let mut table_of = |bias: &Arc<PositionBias>, reach: usize| match &last {
-            Some((known, table)) if Arc::ptr_eq(known, bias) => Arc::clone(table),
+        let mut latest_table: Option<(Arc<PositionBias>, Arc<Vec<f32>>)> = None;
+        let mut table_of = |bias: &Arc<PositionBias>, reach: usize| match &latest_table {
+            Some((latest_bias, table)) if Arc::ptr_eq(latest_bias, bias) => Arc::clone(table),
             _ => {
                 let reach = reach.cast_signed();
                 let distances = |head: usize| (-reach..=reach).map(move |distance| (head, distance));
                 let value = |(head, distance)| bias.at((head, heads), distance);
                 let table = Arc::new((0..heads).flat_map(distances).map(value).collect::<Vec<f32>>());
-                last = Some((Arc::clone(bias), Arc::clone(&table)));
+                latest_table = Some((Arc::clone(bias), Arc::clone(&table)));
                 table
             }
         };
         // All layers share one table of places.
         let mut all_places: Option<Arc<[usize]>> = None;
-        let take = |layer: &mut Layer| {
+        let distance_term = |layer: &mut Layer| {
             if let Some(Disentangled { keys, queries, places }) = layer.disentangled.take() {
                 let rows = places.rows();
                 let by_head = |table: Vec<f32>| {
@@ -76,7 +76,7 @@ impl Relative {
             let column = |dimension: usize| table[dimension..].iter().step_by(head_dim).rev().copied();
             Some(Self::Embedding { table: (0..head_dim).flat_map(column).collect(), reach, head_dim, keys })
         };
-        layers.iter_mut().map(take).collect()
+        layers.iter_mut().map(distance_term).collect()
     }
 
     /// Adds the distance term to the scores of one head over a sentence, from scaled queries and keys, `[n, head_dim]` each.

@@ -73,8 +73,8 @@ impl Needs {
 
     /// Whether these needs include all of `others`.
     pub fn covers(self, others: Self) -> bool {
-        let own = Self { layer_inputs: self.layer_inputs || (others.layer_inputs && self.hidden_states), ..self };
-        own | others == own
+        let available = Self { layer_inputs: self.layer_inputs || (others.layer_inputs && self.hidden_states), ..self };
+        available | others == available
     }
 
     /// Whether the hidden states that enter this layer, or leave the last one, are shown.

@@ -320,9 +320,9 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     let text_ends = ["bos_token", "eos_token"].into_iter().map(|name| (name, ""));
     for (name, default) in defaults.into_iter().chain(text_ends) {
         let (content, details) = named(&settings.values, name).unwrap_or((default, None));
-        let known = settings.added.values().any(|token| token.content == content);
+        let is_listed = settings.added.values().any(|token| token.content == content);
         // A token that the vocabulary lacks would get an id without a row in the embedding.
-        if known || tokenizer.token_to_id(content).is_none() {
+        if is_listed || tokenizer.token_to_id(content).is_none() {
             continue;
         }
         let setting = |side: &str| details.and_then(|token| token[side].as_bool());
@@ -337,14 +337,14 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
 
 /// Fails unless a token has the id that the files beside a vocabulary give it.
 pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Path) -> Result<()> {
-    let given = tokenizer.token_to_id(content);
+    let actual = tokenizer.token_to_id(content);
     ensure!(
-        given == Some(id),
+        actual == Some(id),
         anyhow!(
             "vocabulary `{}` does not fit its added tokens: `{}` is to have id {id}, and has {}",
             path.display(),
             content.escape_debug(),
-            given.map_or_else(|| "none".to_owned(), |given| given.to_string()),
+            actual.map_or_else(|| "none".to_owned(), |actual| actual.to_string()),
         )
         .about(path.display())
         .of_value(content)
@@ -370,7 +370,7 @@ fn enclose_texts(
     let cls = settings.special("cls_token", defaults.first);
     let sep = settings.special("sep_token", defaults.separator);
     let id = |token: &str| {
-        let found = tokenizer.token_to_id(token).with_context(|| {
+        let result = tokenizer.token_to_id(token).with_context(|| {
             format!(
                 "`{}` has no token `{}`, which stands at one end of each sentence: the special tokens are named by \
                  cls_token and sep_token in {TOKENIZER_CONFIG}",
@@ -378,7 +378,7 @@ fn enclose_texts(
                 token.escape_debug(),
             )
         });
-        found.about(path.display())
+        result.about(path.display())
     };
     let (first, last) = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, first), (sep, last));

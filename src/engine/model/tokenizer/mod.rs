@@ -293,9 +293,9 @@ impl ModelTokenizer {
     /// Returns the end of a prefix of `text` that certainly has `tokens` tokens, found without encoding; `None` if none is known.
     /// In a tokenizer that splits at spaces, each part between spaces with an ASCII letter or digit has a token at least.
     pub fn prefix_with_tokens(&self, text: &str, tokens: usize) -> Option<usize> {
-        let sure = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
+        let has_token = |part: &&str| part.bytes().any(|byte| byte.is_ascii_alphanumeric());
         let parts = self.splits_at_spaces.then(|| text.split(' '))?;
-        let last = parts.filter(sure).nth(tokens.checked_sub(1)?)?;
+        let last = parts.filter(has_token).nth(tokens.checked_sub(1)?)?;
         Some(last.as_ptr() as usize - text.as_ptr() as usize + last.len())
     }
 }

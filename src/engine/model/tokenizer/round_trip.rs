@@ -79,8 +79,8 @@ impl RoundTrip {
         let Some(ReadEntry { entry, tokens }) = &self.example else { return String::new() };
         const SHOWN: usize = 6;
         let first = tokens.iter().take(SHOWN).map(|token| format!("`{}`", token.escape_debug()));
-        let shown: Vec<String> = first.chain((tokens.len() > SHOWN).then(|| "...".to_owned())).collect();
-        format!("of `{}` it makes {}", entry.escape_debug(), shown.join(" "))
+        let quoted: Vec<String> = first.chain((tokens.len() > SHOWN).then(|| "...".to_owned())).collect();
+        format!("of `{}` it makes {}", entry.escape_debug(), quoted.join(" "))
     }
 
     /// Returns the error that the tokenizer in the file `path` loses too many entries of its vocabulary.

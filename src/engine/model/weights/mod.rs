@@ -211,15 +211,15 @@ impl Checkpoint {
     fn closest(&self, name: &str) -> String {
         let mut names: Vec<&String> = self.tensors.keys().collect();
         names.sort_by(|a, b| {
-            let [a_like, b_like] = [a, b].map(|known| strsim::jaro_winkler(known, name));
+            let [a_like, b_like] = [a, b].map(|other| strsim::jaro_winkler(other, name));
             b_like.total_cmp(&a_like).then(a.cmp(b))
         });
-        let shown: Vec<String> = names.iter().take(3).map(|known| format!("`{}`", known.escape_debug())).collect();
+        let quoted: Vec<String> = names.iter().take(3).map(|other| format!("`{}`", other.escape_debug())).collect();
         match names.len() {
             0 => "there are no tensors at all".to_owned(),
             count => {
                 let tensors = counted(count, "tensor");
-                format!("of the {tensors} that there are, the closest by name are {}", shown.join(", "))
+                format!("of the {tensors} that there are, the closest by name are {}", quoted.join(", "))
             }
         }
     }

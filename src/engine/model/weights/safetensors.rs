@@ -16,8 +16,8 @@ const LONGEST_HEADER: u64 = 100_000_000;
 pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let (header, data_start) = header(file)?;
     let stored = |(name, info): (String, &TensorInfo)| {
-        let known = VALUE_TYPES.into_iter().find(|&dtype| Dtype::from(dtype) == info.dtype);
-        let values = known.ok_or_else(|| format!("{:?}", info.dtype));
+        let readable = VALUE_TYPES.into_iter().find(|&dtype| Dtype::from(dtype) == info.dtype);
+        let values = readable.ok_or_else(|| format!("{:?}", info.dtype));
         let (start, end) = info.data_offsets;
         let place = data_start + start as u64..data_start + end as u64;
         (name, StoredTensor { values, shape: info.shape.clone(), strides: None, place })
@@ -41,10 +41,10 @@ pub(super) fn header(file: &ModelFile) -> Result<(Metadata, u64)> {
     file.read_at(&mut header, 8).context("the header is cut short")?;
     let header: Metadata = serde_json::from_slice(&header).context("the header is not that of safetensors")?;
     let data_start = 8 + length;
-    let whole = data_start.saturating_add(header.data_len() as u64);
+    let expected = data_start.saturating_add(header.data_len() as u64);
     ensure!(
-        size == whole,
-        anyhow!("the file has {size} bytes where its header says {whole}").hint("download it again")
+        size == expected,
+        anyhow!("the file has {size} bytes where its header says {expected}").hint("download it again")
     );
     Ok((header, data_start))
 }

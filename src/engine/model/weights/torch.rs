@@ -87,7 +87,7 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     ensure!(length <= LARGEST_PICKLE, "its pickle has {length} bytes: no model has so many tensors");
     let mut bytes = vec![0; usize::try_from(length)?];
     file.read_at(&mut bytes, pickle.place.start)?;
-    locate_all(pickle::tensors(&bytes)?, |key| {
+    locate(pickle::tensors(&bytes)?, |key| {
         let storage = format!("data/{key}");
         let place = storages.get(storage.as_str()).map(|place| (*place).clone());
         place.ok_or_else(|| format!("`{}`", storage.escape_debug()))
@@ -96,25 +96,25 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
 
 /// Whether a file has the bytes `mark` at offset `at`.
 fn has_bytes_at(file: &ModelFile, mark: &[u8], at: u64) -> Result<bool> {
-    let mut found = vec![0; mark.len()];
+    let mut bytes = vec![0; mark.len()];
     if file.size() < at + mark.len() as u64 {
         return Ok(false);
     }
-    file.read_at(&mut found, at)?;
-    Ok(found == mark)
+    file.read_at(&mut bytes, at)?;
+    Ok(bytes == mark)
 }
 
 /// Locates tensors in the file. `place` returns the byte range of a storage by its key, or the name of the missing storage.
-fn locate_all(
+fn locate(
     tensors: HashMap<&str, PickledTensor>,
     place: impl Fn(&str) -> Result<Range<u64>, String>,
 ) -> Result<Vec<(String, StoredTensor)>> {
-    let locate_one = |(name, tensor): (&str, PickledTensor)| {
-        let at = || format!("tensor `{}`", name.escape_debug());
-        let place = place(tensor.key).map_err(|missing| anyhow!("{}: {missing} is missing", at()))?;
-        Ok((name.to_owned(), locate(&tensor, place).with_context(at)?))
+    let stored_tensor = |(name, tensor): (&str, PickledTensor)| {
+        let what = || format!("tensor `{}`", name.escape_debug());
+        let place = place(tensor.key).map_err(|missing| anyhow!("{}: {missing} is missing", what()))?;
+        Ok((name.to_owned(), locate_one(&tensor, place).with_context(what)?))
     };
-    tensors.into_iter().map(locate_one).collect()
+    tensors.into_iter().map(stored_tensor).collect()
 }
 
 /// Reads the tensors of a file from before PyTorch 1.6: pickles, followed by the storages, each preceded by its number of values
@@ -123,22 +123,22 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
     let mut bytes = vec![0; usize::try_from(size.min(LARGEST_PICKLE))?];
     file.read_at(&mut bytes, 0)?;
-    let found = pickle::legacy(&bytes)?;
+    let pickles = pickle::legacy(&bytes)?;
     let mut places: HashMap<&str, Range<u64>> = HashMap::new();
-    let mut end = found.bytes as u64;
-    for (key, storage_type) in found.storages {
-        let at = || format!("storage `{}`", key.escape_debug());
+    let mut end = pickles.bytes as u64;
+    for (key, storage_type) in pickles.storages {
+        let what = || format!("storage `{}`", key.escape_debug());
         let mut count = [0; 8];
-        file.read_at(&mut count, end).with_context(at).hint("download it again")?;
+        file.read_at(&mut count, end).with_context(what).hint("download it again")?;
         let start = end + 8;
-        let bytes = value_bytes(storage_type).with_context(at)?.checked_mul(u64::from_le_bytes(count));
+        let bytes = value_bytes(storage_type).with_context(what)?.checked_mul(u64::from_le_bytes(count));
         let place = bytes.and_then(|bytes| Some(start..start.checked_add(bytes)?)).filter(|place| place.end <= size);
-        let place = place.with_context(|| format!("{} reaches beyond the file", at())).hint("download it again")?;
+        let place = place.with_context(|| format!("{} reaches beyond the file", what())).hint("download it again")?;
         end = place.end;
-        ensure!(places.insert(key, place).is_none(), "{} is there twice", at());
+        ensure!(places.insert(key, place).is_none(), "{} is there twice", what());
     }
     ensure!(end == size, anyhow!("{} bytes follow its last storage", size - end).hint("download it again"));
-    locate_all(found.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
+    locate(pickles.tensors, |key| places.get(key).cloned().ok_or_else(|| format!("storage `{}`", key.escape_debug())))
 }
 
 fn value_bytes(storage_type: &str) -> Result<u64> {
@@ -152,7 +152,7 @@ fn value_bytes(storage_type: &str) -> Result<u64> {
 }
 
 /// Locates a tensor in its storage, which lies at the given range of the file. Fails if the tensor begins outside.
-fn locate(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
+fn locate_one(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Result<StoredTensor> {
     let values = match tensor.storage_type {
         "DoubleStorage" => Ok(DType::F64),
         "FloatStorage" => Ok(DType::F32),

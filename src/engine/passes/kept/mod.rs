@@ -33,7 +33,7 @@ pub fn bound(requested: Option<u64>) -> u64 {
 
 /// Activations that passes of the first stage keep for passes of the second.
 pub struct KeptPasses {
-    wanted: Vec<(Pass, Vec<Keep>)>,
+    requests: Vec<(Pass, Vec<Keep>)>,
     config: Config,
     /// Number of bytes that may still be kept.
     left: AtomicU64,
@@ -45,21 +45,22 @@ type PackPlace = (usize, Shard, usize);
 
 impl KeptPasses {
     /// An empty store for these passes of a model, of up to `bound` bytes.
-    pub fn new(wanted: Vec<(Pass, Vec<Keep>)>, config: &Config, bound: u64) -> Self {
-        Self { wanted, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
+    pub fn new(requests: Vec<(Pass, Vec<Keep>)>, config: &Config, bound: u64) -> Self {
+        Self { requests, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
     /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
-    /// them, any other pass records them.
+    /// activations. Any other pass records them.
     pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
-        let place = self.wanted.iter().position(|(wanted, _)| wanted == pass && pass.portion == Portion::All)?;
-        Some(KeptPass { all: self, place, shard, follows })
+        let place =
+            self.requests.iter().position(|(requested, _)| requested == pass && pass.portion == Portion::All)?;
+        Some(KeptPass { store: self, place, shard, follows })
     }
 }
 
 #[derive(Clone, Copy)]
 pub struct KeptPass<'a> {
-    all: &'a KeptPasses,
+    store: &'a KeptPasses,
     place: usize,
     shard: Shard,
     follows: bool,
@@ -67,39 +68,40 @@ pub struct KeptPass<'a> {
 
 impl KeptPass<'_> {
     pub fn reserved(&self) -> u64 {
-        if self.follows { 0 } else { self.all.left.load(Ordering::Relaxed) }
+        if self.follows { 0 } else { self.store.left.load(Ordering::Relaxed) }
     }
 
     /// Whether the store can serve these observers. A recording pass may have any observers. For a replayed pass, all activations
     /// that its observers read must be kept, and they must request no patched runs.
     pub fn suits(&self, observers: &ObserverSet) -> bool {
-        let kept = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
+        let kept_needs = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
-        !self.follows || (kept.covers(observers.needs()) && !needs_patched_runs)
+        !self.follows || (kept_needs.covers(observers.needs()) && !needs_patched_runs)
     }
 
     /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
     pub fn take(&self, number: usize) -> Option<KeptPack> {
-        let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let index = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;
         Some(packs.swap_remove(index).1)
     }
 
     /// Reserves room for the activations of a pack; `None` if none are needed, or they exceed the bound.
     pub fn begin(&self, pack: &Pack) -> Option<KeptPack> {
-        let kept = KeptPack::new(pack, self.keeps(), &self.all.config);
-        let bytes = kept.bytes();
+        let empty = KeptPack::new(pack, self.keeps(), &self.store.config);
+        let bytes = empty.bytes();
         let reserve = |left: u64| left.checked_sub(bytes);
         let is_wanted = !self.follows && bytes > 0;
-        (is_wanted && self.all.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok()).then_some(kept)
+        (is_wanted && self.store.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok())
+            .then_some(empty)
     }
 
     pub fn keep(&self, number: usize, pack: KeptPack) {
-        let mut packs = self.all.packs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.push(((self.place, self.shard, number), pack));
     }
 
     fn keeps(&self) -> &[Keep] {
-        &self.all.wanted[self.place].1
+        &self.store.requests[self.place].1
     }
 }

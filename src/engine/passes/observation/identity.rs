@@ -341,7 +341,7 @@ impl RunInfo {
         Self { duration_seconds, analysis_seconds, ..self }
     }
 
-    /// Combines the facts of the two stages of a run; the number of shards is that of the first stage.
+    /// Combines the facts of the two stages of a run. The number of shards is taken from the first stage.
     pub fn followed_by(self, after: &Self) -> Self {
         let shards = self.shards;
         Self { shards, ..self.merged(after) }
@@ -350,8 +350,8 @@ impl RunInfo {
     /// Merges the facts of two shards: the earlier start, the summed durations, the larger number of threads.
     pub fn merged(self, other: &Self) -> Self {
         let joined = |here: String, there: &str| {
-            let known = here.split(", ").any(|one| one == there);
-            if known { here } else { format!("{here}, {there}") }
+            let is_listed = here.split(", ").any(|one| one == there);
+            if is_listed { here } else { format!("{here}, {there}") }
         };
         Self {
             shards: self.shards + other.shards,
@@ -370,12 +370,12 @@ impl Identity {
     /// Describes the first difference from another identity, with both values: the model, the corpus, a setting, or anything
     /// else. `None` if the two are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let named = |what: &str, here: &str, there: &str| {
+        let name_difference = |what: &str, here: &str, there: &str| {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
         };
         // Settings come before facts read from the files, which depend on the settings.
-        named("model", &self.model.id, &other.model.id)
-            .or_else(|| named("corpus", &self.corpus.name, &other.corpus.name))
+        name_difference("model", &self.model.id, &other.model.id)
+            .or_else(|| name_difference("corpus", &self.corpus.name, &other.corpus.name))
             .or_else(|| difference("model", &value(&self.model), &value(&other.model)))
             .or_else(|| difference("corpus.files", &file_digests(&self.corpus), &file_digests(&other.corpus)))
             .or_else(|| difference("protocol", &value(&self.protocol), &value(&other.protocol)))

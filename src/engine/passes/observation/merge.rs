@@ -70,10 +70,10 @@ impl<'a> StageShards<'a> {
 
 /// Fails unless the partial belongs to the run of the first partial.
 fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
-    let (there, first_identity) = first.get_or_insert_with(|| (path, identity.clone()));
+    let (first_path, first_identity) = first.get_or_insert_with(|| (path, identity.clone()));
     let Some(difference) = first_identity.difference(identity) else { return Ok(()) };
-    let there = there.display();
-    Err(anyhow!("cannot merge `{there}` and `{}`: {difference}", path.display()).about(&there))
+    let first_path = first_path.display();
+    Err(anyhow!("cannot merge `{first_path}` and `{}`: {difference}", path.display()).about(&first_path))
 }
 
 pub struct MissingShards {
@@ -146,8 +146,8 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
             none => *none = Some((StageShards::new(path, shard, part.stage.clone()), part)),
         }
     }
-    let whole = |(shards, sum): (StageShards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
-    let [first, after] = stages.map(|stage| stage.map(whole).transpose());
+    let complete = |(shards, sum): (StageShards<'_>, Observation)| shards.ensure_whole().map(|()| sum);
+    let [first, after] = stages.map(|stage| stage.map(complete).transpose());
     match (first?, after?) {
         (None, None) => {
             Err(anyhow!("no shard is there yet").hint("run them, or name their partials")).class(Class::Incomplete)

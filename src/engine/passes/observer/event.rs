@@ -1,4 +1,4 @@
-//! Events: the activations of a sequence, as a pass shows them one by one; attention is folded to words and to tokens of text on
+//! Events: the activations of a sequence, which a pass shows one by one. Attention is folded to words and to tokens of text on
 //! first use.
 
 use super::requests::PatchedRun;

@@ -119,7 +119,7 @@ pub trait Observer: Any + Send + Sync {
     /// Whether the sums can gain from any sequence of the pack.
     fn is_relevant(&self) -> bool;
 
-    /// Begins an ablation variant, or its direct run. Returns whether the sums requested it; they skip any other run.
+    /// Begins an ablation variant, or its direct run. Returns whether the sums requested this run. They skip any other run.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
 
     /// Calls [`Sums::observe`] for this sequence of the pack, if the sums need the event.

@@ -13,7 +13,7 @@ use crate::sequences::reading::{Context, Spacing};
 use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
 use crate::system::parallel::on_threads;
 
-/// Number of sentences that a thread takes at a time. Tokenising them takes milliseconds, far more than taking them.
+/// Number of sentences that a thread takes at a time. Tokenising a batch takes milliseconds, far longer than reading it.
 const BATCH: usize = 64;
 
 /// Counts the text tokens of all analysable sentences, over all shards, tokenised in their context. Returns also the identity of

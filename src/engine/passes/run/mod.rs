@@ -110,9 +110,9 @@ impl Runner<'_> {
         self.progress.take_planned();
         let run = PassRun { pass: &pass, observers, variants: &variants };
         let (first, tally, corpus) = self.over_corpus(opened, self.whole_shard(), run)?;
-        let mut done = vec![first];
-        done.extend(self.run_each(&corpus, passes)?);
-        Ok(RunOutcome { tally, corpus, passes: done })
+        let mut sums = vec![first];
+        sums.extend(self.run_each(&corpus, passes)?);
+        Ok(RunOutcome { tally, corpus, passes: sums })
     }
 
     fn works(&self, passes: &[PassToRun]) -> impl Iterator<Item = PassWork> {
@@ -142,8 +142,8 @@ impl Runner<'_> {
                 let shard = if pass.shown == Shown::Fits { Shard::WHOLE } else { self.shard };
                 self.progress.take_planned();
                 let run = PassRun { pass: &as_run, observers, variants: &variants };
-                let seen = self.run_pass_again(corpus, self.sampled(corpus, shard, &as_run), run)?;
-                return Ok(PassSums { pass, ..seen });
+                let sums = self.run_pass_again(corpus, self.sampled(corpus, shard, &as_run), run)?;
+                return Ok(PassSums { pass, ..sums });
             }
             self.progress.take_planned();
             let variants = Variants::once(pass.gates());
@@ -227,7 +227,7 @@ impl Runner<'_> {
         let read = if is_in_windows { CorpusPart::of(shard) } else { part };
         let mut sentences = TokenizedSentences { corpus, encoder: tokenizer, part: read, failed: false };
         let (sums, left_out) = {
-            // A sample counts every sentence that was drawn: the first of its family need not be among them.
+            // A sample counts every drawn sentence: the first sentence of a family may not be drawn.
             let is_drawn = pass.portion != Portion::All;
             let prepare = |sentence: Result<Sequence>| {
                 let mut sentence = match pass.sequences {
@@ -283,12 +283,12 @@ impl Runner<'_> {
     /// Runs a pass over repeated random tokens, which need no corpus; each shard takes its part.
     fn over_repeats(&self, repeats: Repeats, shard: Shard, run: PassRun<'_>) -> Result<PassSums> {
         let positions = self.model.architecture.config.positions();
-        // No decoder was trained to read masks, whatever tokens its tokenizer has.
+        // No decoder was trained to read masks, even if its tokenizer has a mask token.
         let is_asked = repeats != Repeats::Masked || !self.model.is_decoder();
-        let made = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
-        let mut own = made.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
+        let sequences = if is_asked { repeats.sequences(self.tokenizer, positions)? } else { Vec::new() };
+        let mut in_shard = sequences.into_iter().filter(|sequence| shard.takes(sequence.index)).map(Ok);
         self.begin(&run, Measure::Unknown);
-        Ok(PassSums { pass: run.pass.clone(), left_out: 0, sums: self.sum(run, &mut own)? })
+        Ok(PassSums { pass: run.pass.clone(), left_out: 0, sums: self.sum(run, &mut in_shard)? })
     }
 
     /// Runs a pass over a sample of the task's items, or of its items with a corrupted text; each shard takes its part.
@@ -387,8 +387,8 @@ impl Runner<'_> {
         observers.begin_pass(&setup);
         let observers = match pass.shown {
             Shown::Activations => {
-                let kept = self.kept.of(pass, self.shard, self.follows);
-                sum_up(observers, (model, encoder), variants, sequences, threads, progress, kept)?
+                let store = self.kept.of(pass, self.shard, self.follows);
+                sum_up(observers, (model, encoder), variants, sequences, threads, progress, store)?
             }
             Shown::Derivatives => {
                 let path = (&variants.first, &removed[..], self.ablation().gradient_steps);
@@ -412,7 +412,7 @@ fn first_token_marker(is_decoder: bool) -> impl Fn(Result<Sequence>) -> Result<S
     move |sequence| sequence.map(|read| if is_decoder { read.with_decoder_first_token() } else { read })
 }
 
-/// The sequences of a pass, as the workers take them.
+/// The sequences of a pass, which its workers read one by one.
 type DynSequences<'a> = dyn Iterator<Item = Result<Sequence>> + Send + 'a;
 
 /// A part of a corpus, and the number of its sequences; `None` if that is unknown.

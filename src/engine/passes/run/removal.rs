@@ -1,4 +1,4 @@
-//! The heads that a sampled pass removes: what replaces them, and which are removed one by one.
+//! The heads that a sampled pass removes: their replacements, and the choice of heads that are removed one by one.
 
 use std::collections::BTreeSet;
 

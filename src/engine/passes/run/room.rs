@@ -14,8 +14,8 @@ const MANY_WEIGHTS: u64 = 1 << 28;
 /// Computes the cost (memory, attention weights) of a pass over sequences of these lengths side by side.
 pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 
-/// The memory of a pass, divided among packs. Half of what is free and not reserved is shared by the packs that workers run at
-/// the same time. A larger pack waits until these packs are done, and then runs beside as many others as fit. Sums are exact, so
+/// The memory of a pass, divided among packs. The packs that workers run at the same time share half of the free memory that is
+/// not reserved. A larger pack waits until these packs are done, and then runs beside as many others as fit. Sums are exact, so
 /// the order does not matter.
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
@@ -35,8 +35,8 @@ impl<'a> Room<'a> {
 
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, weights } = (self.cost)(lengths);
-        let kept = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
-        Cost { bytes: bytes.saturating_add(kept), weights }
+        let attention_bytes = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
+        Cost { bytes: bytes.saturating_add(attention_bytes), weights }
     }
 
     fn cost_of_pack(&self, pack: &Pack) -> Cost {

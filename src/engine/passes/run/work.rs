@@ -46,9 +46,9 @@ impl Runner<'_> {
     fn factor(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> f64 {
         let phases = if let Sequences::Corrupted(phases) = pass.sequences { self.phases(phases) } else { 1 };
         let layers = self.model.grid().layers as f64;
-        let from = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
+        let share_of_layers = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
         let runs = match pass.shown {
-            Shown::Activations => 1.0 + removed.iter().map(from).sum::<f64>(),
+            Shown::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
             Shown::Derivatives => {
                 DERIVATIVE * self.ablation().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
             }

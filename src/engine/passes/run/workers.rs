@@ -105,21 +105,21 @@ pub fn sum_up(
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &RunProgress,
-    kept: Option<KeptPass<'_>>,
+    store: Option<KeptPass<'_>>,
 ) -> Result<ObserverSet> {
-    let kept = kept.filter(|kept| kept.suits(&observers));
+    let store = store.filter(|store| store.suits(&observers));
     let show = |observers: &mut ObserverSet, (number, pack): (usize, &Pack), buffers: &mut WorkerBuffers| {
-        if let Some(kept) = kept.and_then(|kept| kept.take(number)) {
-            kept.show(observers, pack, encoder);
+        if let Some(store) = store.and_then(|store| store.take(number)) {
+            store.show(observers, pack, encoder);
             return Ok(());
         }
-        let mut kept_pack = kept.and_then(|kept| kept.begin(pack));
+        let mut kept_pack = store.and_then(|store| store.begin(pack));
         show(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
-        kept.zip(kept_pack).into_iter().for_each(|(kept, pack)| kept.keep(number, pack));
+        store.zip(kept_pack).into_iter().for_each(|(store, pack)| store.keep(number, pack));
         Ok(())
     };
     let cost = |lengths: &[usize]| encoder.cost(lengths);
-    let reserved = kept.map_or(0, |kept| kept.reserved());
+    let reserved = store.map_or(0, |store| store.reserved());
     over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
@@ -179,9 +179,9 @@ pub(super) fn over_packs<B: Default>(
         parts.extend(on_threads(concurrent, || work(&|| Ok(large_packs().pop()))));
     }
     progress.finish_pass();
-    let mut whole = observers;
-    parts.into_iter().try_for_each(|part| part.map(|part| whole.merge(&part)))?;
-    Ok(whole)
+    let mut total = observers;
+    parts.into_iter().try_for_each(|part| part.map(|part| total.merge(&part)))?;
+    Ok(total)
 }
 
 /// Tells the other workers to stop when a worker ends early, by an error or a panic.

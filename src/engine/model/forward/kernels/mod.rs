@@ -1,6 +1,6 @@
 //! The element-wise operations of the packed encoder, written so that the compiler vectorises them. `multiversion` compiles each
 //! for several instruction sets and chooses one at run time. Fused multiply-add is written out, so that results are equal on all
-//! of them; a machine without it (x86-64 before 2013) computes it in software, slowly.
+//! instruction sets. A machine without fused multiply-add (x86-64 before 2013) computes it in software, slowly.
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 #![expect(clippy::excessive_precision, reason = "constants as they were computed; the compiler rounds them")]

@@ -63,8 +63,8 @@ impl PackedEncoder {
             let through = Matrix::new(through, width, count);
             let contexts = Matrix::new(contexts, contexts.len() / width, width);
             for head in 0..config.num_attention_heads {
-                let own = head * head_dim..(head + 1) * head_dim;
-                let (contexts, through) = (contexts.columns_from(own.start, head_dim), through.rows_in(&own));
+                let columns = head * head_dim..(head + 1) * head_dim;
+                let (contexts, through) = (contexts.columns_from(columns.start, head_dim), through.rows_in(&columns));
                 show_part(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
             }
         } else {
@@ -83,8 +83,8 @@ impl PackedEncoder {
         for vector in vectors.chunks_exact(self.parameters.config.hidden_size) {
             written.extend(self.before_norm(vector, norm));
         }
-        let whole = |row: &[f32]| row.iter().zip(bias).map(|(value, bias)| value + bias).collect::<Vec<f32>>();
-        scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&whole(row))));
+        let biased = |row: &[f32]| row.iter().zip(bias).map(|(value, bias)| value + bias).collect::<Vec<f32>>();
+        scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&biased(row))));
     }
 
     /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].

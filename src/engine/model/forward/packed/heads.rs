@@ -296,8 +296,8 @@ impl LayerAttention for PackedLayer<'_> {
     ) -> AttentionView<'b> {
         let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
         let head_dim = self.encoder.parameters.config.head_dim();
-        let own = queries_keys.map(|of| Projected::of(&of.rows, span, width, (bias, head_dim)));
-        self.encoder.attend_between((self.number, head), own.each_ref(), self.positions, scratch);
+        let projected = queries_keys.map(|source| Projected::of(&source.rows, span, width, (bias, head_dim)));
+        self.encoder.attend_between((self.number, head), projected.each_ref(), self.positions, scratch);
         AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
     }
 }

@@ -56,13 +56,13 @@ impl OutputNorms<'_> {
     /// output it does not, because the residual stream is added afterwards.
     fn ratio(&self, residual: &[f32], [own, others, constant]: [&[f32]; 3]) -> f32 {
         let width = residual.len();
-        let at = |row: &'_ [f32], d: usize| f64::from(row[d]);
-        let sum = |d| at(own, d) + at(others, d) + at(constant, d);
+        let value = |row: &'_ [f32], d: usize| f64::from(row[d]);
+        let sum = |d| value(own, d) + value(others, d) + value(constant, d);
         let scale = self.output_norm.map_or(1.0, |_| 1.0 / self.deviation(width, sum));
-        let written = |row| self.linear(self.output_norm, width, move |d| scale * at(row, d));
+        let written = |row| self.linear(self.output_norm, width, move |d| scale * value(row, d));
         let (own, mixed) = (written(own), written(others));
         let length = |part: &dyn Fn(usize) -> f64| (0..width).map(|d| part(d) * part(d)).sum::<f64>().sqrt();
-        let preserved = length(&self.linear(self.sum_norm, width, |d| at(residual, d) + own(d)));
+        let preserved = length(&self.linear(self.sum_norm, width, |d| value(residual, d) + own(d)));
         let mixed = length(&self.linear(self.sum_norm, width, mixed));
         #[expect(clippy::cast_possible_truncation, reason = "a share of f32 vectors")]
         if mixed > 0.0 { (mixed / (mixed + preserved)) as f32 } else { 0.0 }

@@ -55,8 +55,8 @@ impl Class {
                 || format!("model_type {family}, which has no class of its own for one"),
                 |class| format!("class {class}"),
             );
-            let known: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
-            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", known.join(", "));
+            let names: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
+            let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", names.join(", "));
             error.of_value(settings.class.as_deref().unwrap_or(family))
         })
     }
@@ -202,21 +202,21 @@ impl Class {
 
     /// Returns the token of a role, from a file or by the class's default; `None` if there is neither.
     pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
-        let own = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
-        let default = || own().filter(|token| !token.is_empty());
+        let own_token = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
+        let default = || own_token().filter(|token| !token.is_empty());
         named(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }
 
 /// Lists the sentinels of T5, which stand for gaps in a text. `extra_ids` is their number. Fails if it is no valid number.
 pub(super) fn sentinels(settings: &TokenizerConfig) -> Result<Vec<String>> {
-    let wanted = settings.values.get("extra_ids").filter(|wanted| !wanted.is_null());
-    let count = wanted.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);
+    let setting = settings.values.get("extra_ids").filter(|setting| !setting.is_null());
+    let count = setting.map_or(Some(100), serde_json::Value::as_u64).filter(|count| *count <= MOST_SENTINELS);
     ensure!(
         count.is_some(),
         anyhow!(
             "extra_ids is {}: expected a whole number of at most {MOST_SENTINELS}",
-            wanted.map(ToString::to_string).unwrap_or_default()
+            setting.map(ToString::to_string).unwrap_or_default()
         )
     );
     Ok((0..count.unwrap_or(0)).map(|place| format!("<extra_id_{place}>")).collect())

@@ -63,10 +63,10 @@ fn convert_hint(path: &Path) -> String {
 
 /// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than its class uses.
 fn build_model(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
-    let wanted = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
+    let algorithm = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
     // transformers 5 always uses the class's algorithm, even if the model was trained for the other one.
-    if model.algorithm != wanted {
-        bail!("{class:?} tokenizers cut text by {wanted:?}, and this model is trained for {:?}", model.algorithm);
+    if model.algorithm != algorithm {
+        bail!("{class:?} tokenizers cut text by {algorithm:?}, and this model is trained for {:?}", model.algorithm);
     }
     let (vocabulary, unknown) = class.vocabulary(model, settings)?;
     // Files beside the model can name special tokens of any length.
@@ -88,8 +88,8 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
     pieces.sort_unstable_by_key(|(_, id)| **id);
     let halves = |piece: &'_ str| {
         let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
-        let known = cuts.filter(|(first, second)| ids.contains_key(*first) && ids.contains_key(*second));
-        known.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
+        let into_pieces = cuts.filter(|(first, second)| ids.contains_key(*first) && ids.contains_key(*second));
+        into_pieces.map(|(first, second)| (first.to_owned(), second.to_owned())).collect::<Vec<_>>()
     };
     pieces.into_iter().flat_map(|(piece, _)| halves(piece)).collect()
 }
@@ -118,9 +118,9 @@ fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -
     if let Some(tokens) = &settings.extra {
         return Ok(tokens.clone());
     }
-    let whole = model.pieces.iter().filter(|piece| [CONTROL, USER_DEFINED].contains(&piece.kind));
+    let pieces = model.pieces.iter().filter(|piece| [CONTROL, USER_DEFINED].contains(&piece.kind));
     let token = |text: &str, special| AddedToken::from(text, special).normalized(false);
-    let mut tokens: Vec<AddedToken> = whole.map(|piece| token(&piece.text, piece.kind == CONTROL)).collect();
+    let mut tokens: Vec<AddedToken> = pieces.map(|piece| token(&piece.text, piece.kind == CONTROL)).collect();
     if class == Class::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
         tokens.extend(sentinels(settings)?.into_iter().map(|text| token(&text, true)));
     }

@@ -98,7 +98,7 @@ pub fn fit(
     if starts.is_empty() {
         return Ok(GateFits::default());
     }
-    let sequences = kept(sequences)?;
+    let sequences = collect_sequences(sequences)?;
     let units = units(&sequences);
     let evaluate = |shares: &[f64]| -> Result<ValueAndGradient> {
         let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
@@ -147,7 +147,7 @@ pub fn fit(
 }
 
 /// Collects the sequences without the fields that only other observers read. Fails if they exceed the free memory.
-fn kept(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
+fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Result<Vec<Sequence>> {
     let free = memory::available().unwrap_or(u64::MAX);
     let (mut all, mut bytes) = (Vec::new(), 0);
     for sequence in sequences {

@@ -27,7 +27,7 @@ pub fn differentiate(
     progress: &RunProgress,
 ) -> Result<ObserverSet> {
     let steps = steps.filter(|_| observers.demands().any(|one| one.further_runs == FurtherRuns::AlongPath));
-    let show = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
+    let show_pack = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
         let (classes, predicted) = (pack.classes(), pack.predicted());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let numbers: Vec<usize> = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty()).collect();
@@ -57,7 +57,7 @@ pub fn differentiate(
         Ok(())
     };
     let cost = |lengths: &[usize]| encoder.gradient_cost(lengths);
-    over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show)
+    over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show_pack)
 }
 
 /// The loss at a position with the true class `truth`: the surprisal, or for an item of a task minus the position's contribution
