@@ -111,8 +111,7 @@ impl Relative {
                 };
                 if let Some(table) = keys {
                     table_products(table, query, work);
-                    for ((i, row), products) in values.chunks_exact_mut(stride).enumerate().zip(work.chunks_exact(span))
-                    {
+                    for ((i, row), products) in rows.zip(work.chunks_exact(span)) {
                         let places = places[i..i + n].iter().rev();
                         row[..n].iter_mut().zip(places).for_each(|(score, place)| *score += products[place - first]);
                     }

@@ -37,11 +37,11 @@ pub struct KeptPasses {
     config: Config,
     /// Number of bytes that may still be kept.
     left: AtomicU64,
-    packs: Mutex<Vec<(PackPlace, KeptPack)>>,
+    packs: Mutex<Vec<(PackKey, KeptPack)>>,
 }
 
-/// The key of a pack: the index of its pass among the wanted ones, the shard, and the number of the pack in the shard.
-type PackPlace = (usize, Shard, usize);
+/// The key of a pack: the index of its pass among the requested ones, the shard, and the number of the pack in the shard.
+type PackKey = (usize, Shard, usize);
 
 impl KeptPasses {
     /// An empty store for these passes of a model, of up to `bound` bytes.
@@ -52,16 +52,17 @@ impl KeptPasses {
     /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
     /// activations. Any other pass records them.
     pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
-        let place =
-            self.requests.iter().position(|(requested, _)| requested == pass && pass.portion == Portion::All)?;
-        Some(KeptPass { store: self, place, shard, follows })
+        let is_kept = |requested: &Pass| requested == pass && pass.portion == Portion::All;
+        let request = self.requests.iter().position(|(requested, _)| is_kept(requested))?;
+        Some(KeptPass { store: self, request, shard, follows })
     }
 }
 
 #[derive(Clone, Copy)]
 pub struct KeptPass<'a> {
     store: &'a KeptPasses,
-    place: usize,
+    /// Index of the pass among the requested ones.
+    request: usize,
     shard: Shard,
     follows: bool,
 }
@@ -82,7 +83,7 @@ impl KeptPass<'_> {
     /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
     pub fn take(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = packs.iter().position(|(place, _)| *place == (self.place, self.shard, number))?;
+        let index = packs.iter().position(|(key, _)| *key == (self.request, self.shard, number))?;
         Some(packs.swap_remove(index).1)
     }
 
@@ -98,10 +99,10 @@ impl KeptPass<'_> {
 
     pub fn keep(&self, number: usize, pack: KeptPack) {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
-        packs.push(((self.place, self.shard, number), pack));
+        packs.push(((self.request, self.shard, number), pack));
     }
 
     fn keeps(&self) -> &[Keep] {
-        &self.store.requests[self.place].1
+        &self.store.requests[self.request].1
     }
 }

@@ -17,28 +17,29 @@ const MOST_NAMED: usize = 10;
 
 /// The existing shards of one stage of a run.
 struct StageShards<'a> {
-    of: u32,
+    /// Number of shards of the run.
+    count: u32,
     stage: Stage,
     /// The files of the existing shards, by shard number.
-    given: BTreeMap<u32, &'a Path>,
+    files: BTreeMap<u32, &'a Path>,
 }
 
 impl<'a> StageShards<'a> {
     fn new(path: &'a Path, shard: Shard, stage: Stage) -> Self {
-        Self { of: shard.of(), stage, given: BTreeMap::from([(shard.number(), path)]) }
+        Self { count: shard.of(), stage, files: BTreeMap::from([(shard.number(), path)]) }
     }
 
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
-        let (of, others) = (self.of, shard.of());
+        let (count, others) = (self.count, shard.of());
         let (here, there) = (path.display(), self.first_file().display());
         let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").about(&there);
-        ensure!(of == others, cannot(&format!("one is of {} and the other of {others}", counted(of, "shard"))));
+        ensure!(count == others, cannot(&format!("one is of {} and the other of {others}", counted(count, "shard"))));
         ensure!(
             self.stage == *stage,
             cannot("they were run after other sums, or by another policy")
                 .hint("run one of them again with the --after of the other")
         );
-        if let Some(other) = self.given.insert(shard.number(), path) {
+        if let Some(other) = self.files.insert(shard.number(), path) {
             let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
             return Err(both.about(other.display()).of_value(shard).hint("give each shard once"));
         }
@@ -47,22 +48,22 @@ impl<'a> StageShards<'a> {
 
     /// The file of the existing shard with the lowest number.
     fn first_file(&self) -> &'a Path {
-        self.given.values().next().expect("there is one")
+        self.files.values().next().expect("there is one")
     }
 
     fn missing(&self) -> Vec<u32> {
-        (1..=self.of).filter(|number| !self.given.contains_key(number)).collect()
+        (1..=self.count).filter(|number| !self.files.contains_key(number)).collect()
     }
 
     fn ensure_whole(&self) -> Result<()> {
-        let (of, missing) = (self.of, self.missing());
+        let (count, missing) = (self.count, self.missing());
         if missing.is_empty() {
             return Ok(());
         }
-        let mut named: Vec<String> = missing.iter().take(MOST_NAMED).map(|number| format!("{number}/{of}")).collect();
+        let mut named: Vec<String> = missing.iter().take(MOST_NAMED).map(|shard| format!("{shard}/{count}")).collect();
         named.extend((missing.len() > MOST_NAMED).then(|| format!("and {} more", missing.len() - MOST_NAMED)));
         let suffix = if self.stage.is_after() { " that were run with --after" } else { "" };
-        let (shards, are) = (counted(of, "shard"), plural(&missing.len(), "is", "are"));
+        let (shards, are) = (counted(count, "shard"), plural(&missing.len(), "is", "are"));
         let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
         Err(anyhow!(message)).class(Class::Incomplete)
     }

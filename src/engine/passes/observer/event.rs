@@ -101,7 +101,7 @@ pub struct HeadInput<'a> {
     /// The head's attention, and the other activations that observers need.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
-    folded: &'a mut Folder,
+    folder: &'a mut Folder,
 }
 
 /// Buffers for attention folded to words and to text, reused from head to head.
@@ -115,7 +115,7 @@ impl Folder {
     pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
         self.words.iter_mut().for_each(|folded| folded.is_current = false);
         self.text.is_current = false;
-        HeadInput { view, sequence, folded: self }
+        HeadInput { view, sequence, folder: self }
     }
 }
 
@@ -133,7 +133,7 @@ impl<'a> HeadInput<'a> {
 
     /// The attention between words, `[words, words]`, split words pooled as `from` says; computed on first use.
     pub fn words(&mut self, from: FromToken) -> &WordAttention {
-        let folded = &mut self.folded.words[usize::from(from == FromToken::First)];
+        let folded = &mut self.folder.words[usize::from(from == FromToken::First)];
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.words, from);
             folded.is_current = true;
@@ -143,7 +143,7 @@ impl<'a> HeadInput<'a> {
 
     /// The attention between tokens of text; computed on first use.
     pub fn text(&mut self) -> &TextAttention {
-        let folded = &mut self.folded.text;
+        let folded = &mut self.folder.text;
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.kinds);
             folded.is_current = true;

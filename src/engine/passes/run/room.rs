@@ -20,22 +20,22 @@ pub(super) type CostOf<'a> = dyn Fn(&[usize]) -> Cost + Sync + 'a;
 pub(super) struct Room<'a> {
     cost: &'a CostOf<'a>,
     /// Number of observers that keep all attention weights of a pack.
-    keeping: usize,
+    keepers: usize,
     free: u64,
     threads: usize,
 }
 
 impl<'a> Room<'a> {
-    /// Takes the free memory except `reserved` bytes, for `threads` workers; `keeping` observers keep all attention weights of a
+    /// Takes the free memory except `reserved` bytes, for `threads` workers; `keepers` observers keep all attention weights of a
     /// pack.
-    pub(super) fn new(cost: &'a CostOf<'a>, (keeping, reserved): (usize, u64), threads: usize) -> Self {
+    pub(super) fn new(cost: &'a CostOf<'a>, (keepers, reserved): (usize, u64), threads: usize) -> Self {
         let free = memory::available().unwrap_or(u64::MAX).saturating_sub(reserved);
-        Self { cost, keeping, free, threads }
+        Self { cost, keepers, free, threads }
     }
 
     fn cost_of(&self, lengths: &[usize]) -> Cost {
         let Cost { bytes, weights } = (self.cost)(lengths);
-        let attention_bytes = weights.saturating_mul(self.keeping as u64).saturating_mul(size_of::<f32>() as u64);
+        let attention_bytes = weights.saturating_mul(self.keepers as u64).saturating_mul(size_of::<f32>() as u64);
         Cost { bytes: bytes.saturating_add(attention_bytes), weights }
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let pack = |lengths: &[usize]| Pack {
             sentences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
         };
-        let room = Room { cost: &costly, keeping: 0, free: 1600 << 20, threads: 4 };
+        let room = Room { cost: &costly, keepers: 0, free: 1600 << 20, threads: 4 };
         assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
         let together =
             |packs: &[&[usize]]| room.threads(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>());
@@ -133,7 +133,7 @@ mod tests {
         assert!(room.long(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
         assert_eq!(room.long(&pack(&[2])), None);
         // 64 million weights for each pair of tokens, of four bytes each.
-        let keeping = Room { keeping: 1, ..room };
-        assert!(!keeping.is_small(&pack(&[3])) && keeping.ensure(&pack(&[3])).is_err());
+        let with_keeper = Room { keepers: 1, ..room };
+        assert!(!with_keeper.is_small(&pack(&[3])) && with_keeper.ensure(&pack(&[3])).is_err());
     }
 }

@@ -119,23 +119,15 @@ impl PackedEncoder {
                 let unbiased_context = resized(unbiased_context, n * head_dim);
                 if needs.outputs || needs.mixing || (writes && is_open) {
                     // Patched rows may have weights on keys that the head does not see.
-                    let weighed = if is_patched { Visibility::ALL } else { visibility };
-                    weighted_sums(
-                        unbiased_context,
-                        Matrix::strided(attention, n, n, stride),
-                        parts.matrix(VALUE, head),
-                        weighed,
-                    );
+                    let seen_keys = if is_patched { Visibility::ALL } else { visibility };
+                    let weights = Matrix::strided(attention, n, n, stride);
+                    weighted_sums(unbiased_context, weights, parts.matrix(VALUE, head), seen_keys);
                 }
                 let unbiased_context = &*unbiased_context;
                 if needs.mixing {
                     let weights = Rows::strided(attention, n, n, stride);
-                    mixing.keep_head(
-                        head,
-                        &span,
-                        (weights, own_values(), unbiased_context),
-                        gate.map_or(1.0, |gate| gate.keep),
-                    );
+                    let keep = gate.map_or(1.0, |gate| gate.keep);
+                    mixing.keep_head(head, &span, (weights, own_values(), unbiased_context), keep);
                 }
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (resized(products, n * head_dim), self.output_gram(place, head).0);
@@ -158,11 +150,8 @@ impl PackedEncoder {
                 }
                 let context = &mut context[span.start * heads_width + head * head_dim..span.end * heads_width];
                 if is_open {
-                    for (row, unbiased_context) in
-                        context.chunks_mut(heads_width).zip(unbiased_context.chunks_exact(head_dim))
-                    {
-                        add_to(row, unbiased_context);
-                    }
+                    let rows = context.chunks_mut(heads_width).zip(unbiased_context.chunks_exact(head_dim));
+                    rows.for_each(|(row, unbiased)| add_to(row, unbiased));
                 }
                 if let Some(gate) = gate {
                     gate.apply(context, head_dim, heads_width, input.classes);

@@ -36,17 +36,17 @@ const TOLERANCE: f64 = 0.02;
 pub struct GatedHeads<'a> {
     grid: HeadGrid,
     /// Fully open gates with the replacement of each head, and the gates of removed heads.
-    whole: &'a Gates,
+    open_gates: &'a Gates,
     /// Groups of heads that share a gate because their layers share weights; a head with its own weights is a group by itself. A
     /// head is its index, layer by layer.
     groups: Vec<Vec<usize>>,
     /// Number of heads in the model, by which [`equivalence_margin`] divides.
-    present: usize,
+    head_count: usize,
 }
 
 impl<'a> GatedHeads<'a> {
     /// The heads of a model, except absent heads and the heads with the indices `removed`.
-    pub fn new(architecture: &Architecture, whole: &'a Gates, removed: &[usize]) -> Self {
+    pub fn new(architecture: &Architecture, open_gates: &'a Gates, removed: &[usize]) -> Self {
         let (grid, absent, stems) = (architecture.grid(), &architecture.config.absent, &architecture.names.layers);
         let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (place, at) in grid.places().enumerate() {
@@ -55,7 +55,7 @@ impl<'a> GatedHeads<'a> {
                 groups.entry((first, at.head)).or_default().push(place);
             }
         }
-        Self { grid, whole, groups: groups.into_values().collect(), present: grid.count() - absent.len() }
+        Self { grid, open_gates, groups: groups.into_values().collect(), head_count: grid.count() - absent.len() }
     }
 
     pub fn groups(&self) -> &[Vec<usize>] {
@@ -65,18 +65,18 @@ impl<'a> GatedHeads<'a> {
     /// The gates of all heads, each opened to the share of its group; `shares` is `[groups]`.
     #[expect(clippy::cast_possible_truncation, reason = "shares are from 0 to 1")]
     fn open(&self, shares: &[f64]) -> Gates {
-        let mut gates = self.whole.clone();
+        let mut gates = self.open_gates.clone();
         for (group, &share) in self.groups.iter().zip(shares) {
             for at in group.iter().map(|&place| self.grid.place(place)) {
-                let whole = self.whole.of(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
-                gates.set(at.layer, at.head, Gate { keep: share as f32, ..whole });
+                let open_gate = self.open_gates.of(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+                gates.set(at.layer, at.head, Gate { keep: share as f32, ..open_gate });
             }
         }
         gates
     }
 
     /// The gate of each head, `[layers * heads]`, from the `shares` of the groups; `None` for a head without a gate.
-    fn by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
+    fn gates_by_head(&self, shares: &[f64]) -> Vec<Option<f64>> {
         let mut gates = vec![None; self.grid.count()];
         for (group, &share) in self.groups.iter().zip(shares) {
             group.iter().for_each(|&place| gates[place] = Some(share));
@@ -99,7 +99,7 @@ pub fn fit(
         return Ok(GateFits::default());
     }
     let sequences = collect_sequences(sequences)?;
-    let units = units(&sequences);
+    let units = count_units(&sequences);
     let evaluate = |shares: &[f64]| -> Result<ValueAndGradient> {
         let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
         let sums = ObserverSet::new(vec![observer_of(LossSums { grid, loss: ExactSum::default(), gates })]);
@@ -118,7 +118,7 @@ pub fn fit(
     let groups = heads.groups.len();
     let tokens: usize = sequences.iter().map(|sequence| sequence.ids.len()).sum();
     let (loss, loss_without_heads) = (evaluate(&vec![1.0; groups])?.0, evaluate(&vec![0.0; groups])?.0);
-    let band = equivalence_margin(loss_without_heads - loss, heads.present);
+    let band = equivalence_margin(loss_without_heads - loss, heads.head_count);
     let losses = Some(FittedLoss { units, loss, loss_without_heads, band });
     let mut fits = BTreeMap::new();
     for &start in starts.iter().filter(|_| band > 0.0) {
@@ -133,7 +133,7 @@ pub fn fit(
                 Ok((loss + price(shares), slopes))
             })?;
         let fit = GateFit {
-            gates: heads.by_head(&minimum.point),
+            gates: heads.gates_by_head(&minimum.point),
             objective: minimum.value,
             loss: minimum.value - price(&minimum.point),
             evaluations: minimum.evaluations as u64,
@@ -163,7 +163,7 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
 }
 
 /// The number of scored tokens, or of items of a task (an item may be several sequences).
-fn units(sequences: &[Sequence]) -> u64 {
+fn count_units(sequences: &[Sequence]) -> u64 {
     let scored = sequences.iter().map(|sequence| sequence.predicted().count() as u64);
     let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
     if items.is_empty() { scored.sum() } else { items.len() as u64 }
@@ -251,10 +251,10 @@ mod tests {
     }
 
     fn fitted(formula: fn([f64; 2]) -> (f64, [f64; 2]), groups: &[&[usize]], tokens: usize) -> GateFits {
-        let mut whole = Gates::default();
-        (0..3).for_each(|head| whole.set(0, head, Gate::scale(1.0)));
+        let mut open_gates = Gates::default();
+        (0..3).for_each(|head| open_gates.set(0, head, Gate::scale(1.0)));
         let groups = groups.iter().map(|group| group.to_vec()).collect();
-        let heads = GatedHeads { grid: GRID, whole: &whole, groups, present: 2 };
+        let heads = GatedHeads { grid: GRID, open_gates: &open_gates, groups, head_count: 2 };
         let predictions = (1..=tokens).map(|at| PredictedToken::masked(at, at - 1, Some(1))).collect();
         let sequences = [sentence(0, 3, "dep"), Sequence { predictions, ..sentence(1, 3, "dep") }];
         let progress = RunProgress::default();
@@ -314,6 +314,6 @@ mod tests {
             }),
             ..Sequence::default()
         };
-        assert_eq!(units(&[item(3), item(3), item(5)]), 2);
+        assert_eq!(count_units(&[item(3), item(3), item(5)]), 2);
     }
 }
