@@ -38,11 +38,11 @@ pub(super) struct DirectScratch {
     /// `[compared]`: the contribution of the biases after the last layer to the logits.
     pub constants: Vec<f32>,
     /// `[compared, hidden]`: the compared tokens' vectors, pulled back through the norm of a block's output if it has one.
-    pub written: Vec<f32>,
+    pub block_vectors: Vec<f32>,
     /// `[tokens]`: the scales by which the norm of a block's output divides; empty without such a norm.
     pub scales: Vec<f32>,
-    /// `[heads * head_dim, compared]`: `written` pulled back through the output projection of a layer's heads.
-    pub through: Vec<f32>,
+    /// `[heads * head_dim, compared]`: `block_vectors` pulled back through the output projection of a layer's heads.
+    pub head_vectors: Vec<f32>,
     /// `[n, compared]`: the direct effects of one part of the residual stream over one sequence.
     pub effects: Vec<f32>,
 }
@@ -57,16 +57,16 @@ pub(super) struct MixingScratch {
     /// `[tokens, hidden]` each: `contexts` after the output projection.
     pub written: [Vec<f32>; 3],
     /// `[tokens, hidden]`: the full output of all heads, in layers that normalise it.
-    pub whole: Vec<f32>,
+    pub head_output: Vec<f32>,
     /// `[hidden]` each, for one token: the output under uniform attention from the token itself and from others, and the
     /// constant part of the output.
     pub rows: [Vec<f32>; 3],
     /// `[hidden]`: the sum of the heads' values, after the output projection, over the tokens that a token sees.
-    pub seen: Vec<f64>,
+    pub visible_sum: Vec<f64>,
     /// `[tokens]`: the mixing ratio of each token.
     pub ratios: Vec<f32>,
     /// `[tokens]`: the mixing ratio of each token under uniform attention.
-    pub even: Vec<f32>,
+    pub uniform_ratios: Vec<f32>,
 }
 
 /// Buffers for one head's attention over one sentence.

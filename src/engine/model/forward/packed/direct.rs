@@ -54,18 +54,18 @@ impl PackedEncoder {
         let (block, output) = if contexts.is_some() { (0, &layer.attention_output) } else { (1, &layer.output) };
         let norm = layer.write_norms.as_ref().map(|norms| &norms[block]);
         self.before_write(norm, update, &output.bias, direct);
-        let DirectScratch { written, through, effects, scales, .. } = direct;
-        let [vectors, update] = [&written[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
+        let DirectScratch { block_vectors, head_vectors, effects, scales, .. } = direct;
+        let [vectors, update] = [&block_vectors[..], update].map(|rows| Matrix::new(rows, rows.len() / hidden, hidden));
         let (vectors, count) = (vectors.transposed(), vectors.rows());
         if let Some(contexts) = contexts {
-            let through = resized(through, width * count);
-            multiply(MatrixMut::new(through, width, count), Matrix::new(&output.weight, width, hidden), vectors);
-            let through = Matrix::new(through, width, count);
+            let head_vectors = resized(head_vectors, width * count);
+            multiply(MatrixMut::new(head_vectors, width, count), Matrix::new(&output.weight, width, hidden), vectors);
+            let head_vectors = Matrix::new(head_vectors, width, count);
             let contexts = Matrix::new(contexts, contexts.len() / width, width);
             for head in 0..config.num_attention_heads {
                 let columns = head * head_dim..(head + 1) * head_dim;
-                let (contexts, through) = (contexts.columns_from(columns.start, head_dim), through.rows_in(&columns));
-                show_part(pass, ResidualPart::Head { layer: number, head }, (contexts, through), scales, effects);
+                let factors = (contexts.columns_from(columns.start, head_dim), head_vectors.rows_in(&columns));
+                show_part(pass, ResidualPart::Head { layer: number, head }, factors, scales, effects);
             }
         } else {
             show_part(pass, ResidualPart::FeedForward { layer: number }, (update, vectors), scales, effects);
@@ -76,12 +76,12 @@ impl PackedEncoder {
     /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.written`, and puts the
     /// norm's scales into `direct.scales`. Without such a norm, it copies the vectors.
     fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
-        let DirectScratch { vectors, written, scales, .. } = direct;
-        written.clear();
+        let DirectScratch { vectors, block_vectors, scales, .. } = direct;
+        block_vectors.clear();
         scales.clear();
-        let Some(norm) = norm else { return written.extend_from_slice(vectors) };
+        let Some(norm) = norm else { return block_vectors.extend_from_slice(vectors) };
         for vector in vectors.chunks_exact(self.parameters.config.hidden_size) {
-            written.extend(self.before_norm(vector, norm));
+            block_vectors.extend(self.before_norm(vector, norm));
         }
         let biased = |row: &[f32]| row.iter().zip(bias).map(|(value, bias)| value + bias).collect::<Vec<f32>>();
         scales.extend(update.chunks_exact(bias.len()).map(|row| self.scale_of(&biased(row))));
@@ -89,8 +89,8 @@ impl PackedEncoder {
 
     /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
     fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
-        let DirectScratch { vectors, written, scales, effects, .. } = direct;
-        let bias_effects: Vec<f32> = written.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
+        let DirectScratch { vectors, block_vectors, scales, effects, .. } = direct;
+        let bias_effects: Vec<f32> = block_vectors.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
         for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {

@@ -101,37 +101,37 @@ impl PackedEncoder {
         let sum_norm = layer.attention_norm.as_ref().filter(|_| is_of_sum);
         let norms = OutputNorms { kind: config.norm, epsilon: config.layer_norm_eps, output_norm, sum_norm };
         let Scratch { states, context, mixing, .. } = scratch;
-        let MixingScratch { contexts, written, whole, rows, seen, ratios, even, .. } = mixing;
+        let MixingScratch { contexts, written, head_output, rows, visible_sum, ratios, uniform_ratios, .. } = mixing;
         let tokens = pass.batch.tokens();
         for (contexts, written) in contexts.iter().zip(&mut *written) {
             project(contexts, &layer.attention_output, hidden, written, tokens);
         }
         if norms.output_norm.is_some() {
-            project(context, &layer.attention_output, hidden, whole, tokens);
+            project(context, &layer.attention_output, hidden, head_output, tokens);
         }
-        let (ratios, even) = (resized(ratios, tokens), resized(even, tokens));
-        let [even_own, even_others, constant] = rows.each_mut().map(|row| resized(row, hidden));
-        seen.resize(hidden, 0.0);
+        let (ratios, uniform_ratios) = (resized(ratios, tokens), resized(uniform_ratios, tokens));
+        let [uniform_own, uniform_others, constant] = rows.each_mut().map(|row| resized(row, hidden));
+        visible_sum.resize(hidden, 0.0);
         for (sequence, span) in pass.batch.spans().enumerate() {
-            seen.fill(0.0);
+            visible_sum.fill(0.0);
             let mut summed = 0..0;
             for (query, token) in span.clone().enumerate() {
                 let [own, others, value] = written.each_ref().map(|rows| row(rows, token, hidden));
                 let residual = row(states, token, hidden);
                 if norms.output_norm.is_some() {
-                    let (whole, bias) = (row(whole, token, hidden), &layer.attention_output.bias);
+                    let (head_output, bias) = (row(head_output, token, hidden), &layer.attention_output.bias);
                     for d in 0..hidden {
-                        constant[d] = whole[d] + bias[d] - own[d] - others[d];
+                        constant[d] = head_output[d] + bias[d] - own[d] - others[d];
                     }
                 }
                 ratios[token] = norms.ratio(residual, [own, others, constant]);
 
-                // Both ends of the visible range only move forward, so `seen` is a running sum.
+                // Both ends of the visible range only move forward, so `visible_sum` is a running sum.
                 let keys = visibility.keys(query, span.len());
                 let mut add = |keys: Range<usize>, sign: f64| {
                     for key in keys {
                         let row = row(&written[2], span.start + key, hidden);
-                        seen.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
+                        visible_sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += sign * f64::from(value));
                     }
                 };
                 add(summed.end..keys.end, 1.0);
@@ -139,13 +139,14 @@ impl PackedEncoder {
                 let count = keys.len() as f64;
                 summed = keys;
                 #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 values")]
-                for (d, sum) in seen.iter().enumerate() {
+                for (d, sum) in visible_sum.iter().enumerate() {
                     let value = f64::from(value[d]);
-                    (even_own[d], even_others[d]) = ((value / count) as f32, ((sum - value) / count) as f32);
+                    (uniform_own[d], uniform_others[d]) = ((value / count) as f32, ((sum - value) / count) as f32);
                 }
-                even[token] = norms.ratio(residual, [even_own, even_others, constant]);
+                uniform_ratios[token] = norms.ratio(residual, [uniform_own, uniform_others, constant]);
             }
-            pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios[span.clone()], even: &even[span] });
+            let ratios = Mixing { ratios: &ratios[span.clone()], even: &uniform_ratios[span] };
+            pass.visitor.mixing(sequence, number, ratios);
         }
     }
 }
