@@ -144,7 +144,7 @@ pub struct Output<'a> {
 }
 
 /// Mixing ratios of a layer over one sequence (Kobayashi et al. 2021, section 3): how much of each token's vector comes from
-/// other tokens, through attention, the residual connection and a norm of the output or of the sum, if there is one.
+/// other tokens. The vector has passed attention, the residual connection, and the norm of the output or of the sum, if any.
 ///
 /// A ratio is `|mixed| / (|mixed| + |preserved|)`, and 0 if nothing is mixed in. Neither part contains constants: biases, and
 /// replacements of removed heads.

@@ -1,5 +1,5 @@
-//! Byte-pair encoding within words, in the format of fastBPE and subword-nmt (Sennrich et al. 2016): each line of `bpe.codes` has
-//! a merge of two symbols and its count, each line of `vocab.txt` a piece and its count.
+//! Byte-pair encoding within words, in the format of fastBPE and subword-nmt (Sennrich et al. 2016). Each line of `bpe.codes` has
+//! a merge of two symbols and its count. Each line of `vocab.txt` has a piece and its count.
 //! Every piece of a word except the last ends in `@@`; in merges, the last symbol of a word ends in `</w>`.
 
 use std::collections::HashMap;

@@ -98,9 +98,9 @@ pub struct Scripts {
 const FEWEST_OF_SEVERAL: usize = 100;
 const SHARE_OF_SEVERAL: f64 = 0.01;
 
-/// Fewest entries of any length with which a vocabulary knows a script whose letters are words; in a small vocabulary, the share
-/// [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004). bert-base-uncased
-/// knows no Chinese, and has 488 entries in Han: 1.8 % of all with letters.
+/// Fewest entries of any length with which a vocabulary knows a script whose letters are words. In a small vocabulary, the share
+/// [`SHARE_OF_ANY`] suffices. The 1,000 most frequent characters make up some nine tenths of Chinese text (Da 2004).
+/// bert-base-uncased knows no Chinese, and has 488 entries in Han: 1.8 % of all with letters.
 const FEWEST_OF_ANY: usize = 1000;
 const SHARE_OF_ANY: f64 = 0.02;
 

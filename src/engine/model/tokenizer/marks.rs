@@ -142,12 +142,12 @@ fn is_punctuation(surface: &str) -> bool {
     !surface.is_empty() && surface.chars().all(|c| c.general_category_group() == GeneralCategoryGroup::Punctuation)
 }
 
-/// Calls `show` with every innermost part of a pre-tokenizer.
-pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, show: &mut impl FnMut(&mut PreTokenizerWrapper)) {
+/// Calls `visit` with every innermost part of a pre-tokenizer.
+pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, visit: &mut impl FnMut(&mut PreTokenizerWrapper)) {
     if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
-        parts.as_mut().iter_mut().for_each(|part| each(part, show));
+        parts.as_mut().iter_mut().for_each(|part| each(part, visit));
     } else {
-        show(pre_tokenizer);
+        visit(pre_tokenizer);
     }
 }
 

@@ -262,8 +262,8 @@ impl ModelTokenizer {
         self.text.token_to_id(token)
     }
 
-    /// Lists the ids of the tokens that begin a word and contain a letter, ascending, without special tokens and tokens in
-    /// brackets, such as `[unused1]`, which have no text.
+    /// Lists the ids of the tokens that begin a word and contain a letter, ascending. Special tokens are left out, and so are
+    /// tokens in brackets, such as `[unused1]`, which have no text.
     pub fn word_beginnings(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);

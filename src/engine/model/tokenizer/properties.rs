@@ -116,7 +116,7 @@ impl Beginning {
 pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {
     let ids =
         |text: &str| tokenizer.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default();
-    let (alone, spaced, both) = (ids("a"), ids(" a"), ids("a a"));
-    let after = |text: Vec<u32>| [alone.clone(), text].concat();
-    both != after(alone.clone()) && both == after(spaced)
+    let (first, with_space, both) = (ids("a"), ids(" a"), ids("a a"));
+    let after_first = |text: Vec<u32>| [first.clone(), text].concat();
+    both != after_first(first.clone()) && both == after_first(with_space)
 }

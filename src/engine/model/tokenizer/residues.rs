@@ -1,7 +1,8 @@
 //! Models of the residues of proteins or nucleic acids: how they are recognised, and how sequences are split for their tokenizer.
 //!
-//! In any architecture family, the vocabulary shows them. It has the twenty amino acids as single capitals and little else (ESM,
-//! `ProtBERT`, `ProtT5`), or all words of one length over the letters of an alphabet (the 3-mers of DNABERT).
+//! In any architecture family, the vocabulary shows what the tokens are. A vocabulary of residues has the twenty amino acids as
+//! single capitals and little else (ESM, `ProtBERT`, `ProtT5`). A vocabulary of k-mers has all words of one length over the letters
+//! of an alphabet (the 3-mers of DNABERT).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -93,8 +93,8 @@ impl Tensors for Checkpoint {
 impl Checkpoint {
     /// Opens the files of a model's weights and reads their headers. In a model with a task head, tensor names have `family`'s
     /// prefix.
-    /// Fails if a file cannot be opened or is damaged, a tensor is in two files, or a tensor belongs to an unsupported part that
-    /// changes the model's computation, such as an adapter.
+    /// Fails if a file cannot be opened or is damaged, or a tensor is in two files. Also fails if a tensor belongs to an
+    /// unsupported part that changes the model's computation, such as an adapter.
     pub fn open(files: Vec<ModelFile>, family: Family) -> Result<Self> {
         Self::open_all(files, family, false)
     }
@@ -173,7 +173,7 @@ impl Checkpoint {
     /// Reads a tensor as f32 under any of its possible names, and checks its shape and values.
     /// Fails if there is no such tensor (the error lists the closest names), the shape is not `shape`, or a value is not finite.
     pub fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let Some((found, (file, stored))) = self.found(name) else {
+        let Some((key, (file, stored))) = self.find(name) else {
             let files: Vec<String> = self.files.iter().map(|file| format!("`{}`", file.path().display())).collect();
             let verb = if files.len() == 1 { "has" } else { "have" };
             let closest = self.closest(name);
@@ -184,27 +184,27 @@ impl Checkpoint {
             let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
             return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
         };
-        self.read.lock().expect("nobody panics while reading").insert(found.clone());
+        self.read.lock().expect("nobody panics while reading").insert(key.clone());
         let file = &self.files[*file];
         let path = file.path();
-        let described = format!("tensor {found} of `{}`", path.display());
-        let base = || self.values(stored, file, shape, &described).about(path.display());
+        let description = format!("tensor {key} of `{}`", path.display());
+        let base = || self.values(stored, file, shape, &description).about(path.display());
         match &self.adapter {
-            Some(adapter) => adapter.adapted(found.strip_prefix(self.family.prefix).unwrap_or(&found), shape, &base),
+            Some(adapter) => adapter.adapted(key.strip_prefix(self.family.prefix).unwrap_or(&key), shape, &base),
             None => base(),
         }
     }
 
     /// Finds a tensor under any of its possible names. Returns (name found, (number of its file, tensor)).
-    fn found(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
+    fn find(&self, name: &str) -> Option<(String, &(usize, StoredTensor))> {
         let mut names = possible_names(self.family.prefix, name).into_iter();
         names.find_map(|name| self.tensors.get(&name).map(|stored| (name, stored)))
     }
 
     /// Returns (number of the file that a tensor is in, its name there).
     fn name_in_file(&self, name: &str) -> Option<(usize, String)> {
-        let (found, (file, _)) = self.found(name)?;
-        Some((*file, self.name_in_file.get(&found).cloned().unwrap_or(found)))
+        let (key, (file, _)) = self.find(name)?;
+        Some((*file, self.name_in_file.get(&key).cloned().unwrap_or(key)))
     }
 
     /// Lists the tensor names that are most similar to `name`, in words.
@@ -250,8 +250,8 @@ impl Checkpoint {
         let values = stored.read(file).with_context(|| name.to_owned())?;
         // Chunks let the compiler check several values at once.
         if !values.chunks(1 << 12).all(|chunk| chunk.iter().fold(true, |fine, x| fine & x.is_finite())) {
-            let place = values.iter().position(|x| !x.is_finite()).expect("there is one");
-            bail!("{name} holds {} at element {place}: the weights are damaged", values[place]);
+            let index = values.iter().position(|x| !x.is_finite()).expect("there is one");
+            bail!("{name} holds {} at element {index}: the weights are damaged", values[index]);
         }
         Ok(values)
     }

@@ -193,10 +193,10 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
     let mut heads = HeadsByStem::new();
     for (&HeadPlace { layer, head }, constant) in removed {
         let sharing = (0..grid.layers).filter(|&other| stems[other] == stems[layer]);
-        let all: BTreeSet<HeadPlace> = sharing.map(|layer| HeadPlace { layer, head }).collect();
-        if let Some(kept) = all.iter().find(|place| !removed.contains_key(place)) {
-            let shared: Vec<String> = all.iter().map(ToString::to_string).collect();
-            return Err(anyhow!("L{layer}H{head} shares its weights with {kept}, which would go as well")
+        let sharing_heads: BTreeSet<HeadPlace> = sharing.map(|layer| HeadPlace { layer, head }).collect();
+        if let Some(unremoved) = sharing_heads.iter().find(|place| !removed.contains_key(place)) {
+            let shared: Vec<String> = sharing_heads.iter().map(ToString::to_string).collect();
+            return Err(anyhow!("L{layer}H{head} shares its weights with {unremoved}, which would go as well")
                 .of_value(HeadPlace { layer, head })
                 .hint(format!("give `--heads {}`, which go together", shared.join(","))));
         }

@@ -81,8 +81,8 @@ pub enum FurtherRuns {
     None,
     /// One ablation variant for each of these sets of heads, without the heads of the set.
     Without(Vec<HeadSet>),
-    /// As `Without`, each followed by a direct run: only the residual stream changes, so that the heads are missing in the inputs
-    /// of later layers and nowhere else.
+    /// As `Without`, each followed by a direct run. In a direct run only the residual stream changes: the heads are missing in the
+    /// inputs of later layers and nowhere else.
     WithoutAndDirectly(Vec<HeadSet>),
     /// The patched runs that the sums request at [`Event::BaselineOver`].
     Patched,
@@ -207,12 +207,12 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
 
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
         let is_requested = !is_direct || self.demands.further_runs.are_direct();
-        let place = self.variants.get(removed).copied().filter(|_| is_requested);
-        self.is_skipped = place.is_none();
-        if let Some(place) = place {
-            self.observe_all(&mut if is_direct { Event::Direct(place) } else { Event::Variant(place) });
+        let index = self.variants.get(removed).copied().filter(|_| is_requested);
+        self.is_skipped = index.is_none();
+        if let Some(index) = index {
+            self.observe_all(&mut if is_direct { Event::Direct(index) } else { Event::Variant(index) });
         }
-        place.is_some()
+        index.is_some()
     }
 
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>) {

@@ -84,13 +84,13 @@ impl ObserverSet {
     /// The patched runs that the observers request for the sequences of the pack after its baseline run.
     pub fn patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
         let mut requested = Vec::new();
-        for (observer, patching) in self.observers.iter_mut().enumerate() {
-            if patching.demands().further_runs != FurtherRuns::Patched {
+        for (observer, sums) in self.observers.iter_mut().enumerate() {
+            if sums.demands().further_runs != FurtherRuns::Patched {
                 continue;
             }
             for sequence in 0..sequences {
                 let mut event = Event::BaselineOver(Vec::new());
-                patching.observe(sequence, &mut event);
+                sums.observe(sequence, &mut event);
                 let Event::BaselineOver(runs) = event else { unreachable!("no observer makes it another event") };
                 let request = |(number, run)| RequestedRun { observer, sequence, number, run };
                 requested.extend(runs.into_iter().enumerate().map(request));

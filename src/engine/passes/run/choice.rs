@@ -18,20 +18,21 @@ use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 
 impl Choice {
-    /// Indices of the chosen heads, ascending, by the sensitivity of the loss to each, `[heads]`: the most and the least
-    /// sensitive, and some of the others at random.
+    /// Indices of the chosen heads, ascending: the most and the least sensitive, and some of the others at random.
+    /// `sensitivities`, `[heads]`, has the sensitivity of the loss to each head.
     pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
         order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
         let top = self.top.min(order.len());
         let bottom = self.bottom.min(order.len() - top);
-        let (first, rest) = order.split_at(top);
-        let (others, last) = rest.split_at(rest.len() - bottom);
+        let (most_sensitive, less_sensitive) = order.split_at(top);
+        let (others, least_sensitive) = less_sensitive.split_at(less_sensitive.len() - bottom);
         let mut others = others.to_vec();
         others.sort_unstable();
         others.shuffle(&mut ChaCha8Rng::seed_from_u64(0));
         let random = others.iter().take(self.random);
-        first.iter().chain(last).chain(random).copied().collect::<BTreeSet<_>>().into_iter().collect()
+        let chosen: BTreeSet<usize> = most_sensitive.iter().chain(least_sensitive).chain(random).copied().collect();
+        chosen.into_iter().collect()
     }
 }
 

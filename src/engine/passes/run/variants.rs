@@ -1,6 +1,6 @@
-//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins. The
-//! hidden states that enter a layer do not depend on the heads of that layer, so only the baseline runs whole; a
-//! variant runs from the first layer of its removed heads on.
+//! Ablation variants: the forward passes of each pack, the baseline first, and the layer at which each begins. The hidden states
+//! that enter a layer do not depend on the heads of that layer. So only the baseline runs through all layers, and a variant runs
+//! from the first layer of its removed heads on.
 
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::{HeadGrid, HeadPlace};

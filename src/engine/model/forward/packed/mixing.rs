@@ -49,8 +49,8 @@ struct OutputNorms<'a> {
 }
 
 impl OutputNorms<'_> {
-    /// Computes the mixing ratio of a token, from its row of the residual stream and three parts of the heads' output: from the
-    /// token itself, from other tokens, and constant.
+    /// Computes the mixing ratio of a token from its row of the residual stream and the heads' output. The output has three
+    /// parts: from the token itself, from other tokens, and constant.
     ///
     /// A norm divides all summands by one deviation. For a norm of the sum the deviation cancels in the ratio. For a norm of the
     /// output it does not, because the residual stream is added afterwards.

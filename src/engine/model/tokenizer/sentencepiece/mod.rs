@@ -81,8 +81,8 @@ fn build_model(class: Class, model: SentencePiece, settings: &TokenizerConfig) -
     Ok(bpe.build().map_err(|error| anyhow!("{error}"))?.into())
 }
 
-/// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces, by id of the piece and
-/// then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
+/// Lists the BPE merges, which sentencepiece does not store: every split of a piece into two other pieces. The order is by id of
+/// the piece, then by length of the first part (`generate_merges` in transformers' `tokenization_utils_base.py`).
 fn merges(ids: &Vocab) -> Vec<(String, String)> {
     let mut pieces: Vec<(&String, &u32)> = ids.iter().collect();
     pieces.sort_unstable_by_key(|(_, id)| **id);

@@ -140,18 +140,18 @@ pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
 /// Reads the header of the partial at `path` and tests its checksum; the sums stay compressed. Fails as [`read`], except for
 /// unreadable sums.
 pub fn read_header(path: &Path) -> Result<Header> {
-    bytes(path).and_then(|bytes| Ok(checked(&bytes)?.0)).cannot(ACTION, path.display())
+    bytes(path).and_then(|bytes| Ok(verify(&bytes)?.0)).cannot(ACTION, path.display())
 }
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
 pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::read_previous_bytes(path, MOST_BYTES).map_err(Error::new);
-    bytes.and_then(|bytes| bytes.map(|bytes| Ok(checked(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
+    bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
 }
 
 /// The header of a partial from its bytes. Errors call the partial `shown`. Fails as [`read_header`].
 pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
-    checked(bytes).map(|(header, _)| header).cannot(ACTION, shown)
+    verify(bytes).map(|(header, _)| header).cannot(ACTION, shown)
 }
 
 const ACTION: &str = "use partial";
@@ -175,7 +175,7 @@ fn ensure_magic(bytes: &[u8]) -> Result<()> {
 }
 
 fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
-    let (Header { shard, stage, identity, tally, run }, packed) = checked(bytes)?;
+    let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
     ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
     let runs = run.as_ref().map_or(1, |run| run.shards);
@@ -185,7 +185,7 @@ fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
 }
 
 /// Tests the checksum of a partial. Returns its header and its compressed sums.
-fn checked(bytes: &[u8]) -> Result<(Header, &[u8])> {
+fn verify(bytes: &[u8]) -> Result<(Header, &[u8])> {
     ensure_magic(bytes)?;
     let (version, rest) = line(&bytes[MAGIC.len()..])?;
     let version = str::from_utf8(version).ok().and_then(|version| version.parse::<u32>().ok());

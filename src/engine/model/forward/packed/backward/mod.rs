@@ -84,7 +84,8 @@ impl PackedEncoder {
     }
 
     /// Computes derivatives by the gates of a layer. On entry, `scratch.forward.states` holds derivatives by the states above the
-    /// layer (in the last layer, at the predicted positions alone); on return, by the states below, except in the first layer.
+    /// layer, in the last layer at the predicted positions alone. On return, it holds derivatives by the states below, except in
+    /// the first layer.
     fn layer_backward(
         &self,
         number: usize,
