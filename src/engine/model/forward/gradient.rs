@@ -11,7 +11,6 @@ use super::kernels::backward::shares;
 use super::rows::Rows;
 use super::scratch::{AttentionScratch, Scratch};
 use super::visitor::{BlockOutput, Needs, Visitor};
-use super::{Encoder, Start};
 use crate::model::config::cost::Cost;
 
 /// The loss of one sequence, and its derivative with respect to the `keep` of each attention head's gate.
@@ -46,7 +45,7 @@ pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
     log_sum - logit
 }
 
-pub trait Differentiable: Encoder {
+pub trait Differentiable: Sync {
     /// Computes the score of each sequence of a batch, and its derivatives by the `keep` of all heads. The derivatives are taken
     /// at the values of `keep` and the replacements in `gates`. A head without a gate has `keep` 1 and replacement zero.
     /// Fails as a forward pass with logits, if a batch with patched rows or exchanges is too large, or a derivative is not
@@ -70,41 +69,7 @@ pub trait Differentiable: Encoder {
         steps: NonZeroU16,
         score: &mut Score<'_>,
         scratch: &mut GradientScratch,
-    ) -> Result<Vec<PathGradient>> {
-        let mut closed = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
-        self.forward_from(Start::Embeddings, batch, &whole.opened_to(0.0), &mut scratch.forward, &mut closed)?;
-        let start = |closed_loss| PathGradient { steps, closed_loss, gates: Vec::new() };
-        let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
-        for step in 0..steps.get() {
-            let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let points = self.gradients(batch, &whole.opened_to(keep), score, scratch)?;
-            for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
-                gates.resize(point.gates.len(), 0.0);
-                gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
-            }
-        }
-        Ok(paths)
-    }
-}
-
-/// The score of each sequence of a batch, summed over its predicted positions.
-struct ScoreSums<'a, 'b> {
-    scores: Vec<f64>,
-    score: &'a mut Score<'b>,
-    /// A copy of the logits of one position, which `score` overwrites.
-    logits: Vec<f32>,
-}
-
-impl Visitor for ScoreSums<'_, '_> {
-    fn needs(&self) -> Needs {
-        Needs { logits: true, ..Needs::default() }
-    }
-
-    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        self.scores[sequence] += (self.score)(sequence, position, &mut self.logits);
-    }
+    ) -> Result<Vec<PathGradient>>;
 }
 
 #[derive(Clone, Debug, Default)]

@@ -204,12 +204,12 @@ impl Sums for LossSums {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use super::*;
     use crate::model::config::cost::Cost;
     use crate::model::forward::batch::Batch;
-    use crate::model::forward::gradient::{GateGradient, GradientScratch, Score};
-    use crate::model::forward::visitor::Visitor;
-    use crate::model::forward::{Encoder, Scratch, Start};
+    use crate::model::forward::gradient::{GateGradient, GradientScratch, PathGradient, Score};
     use crate::sequences::sequence::{ItemPart, ScoreRule};
     use crate::sequences::test_support::sentence;
 
@@ -217,19 +217,6 @@ mod tests {
 
     /// A model of two heads and one that is not there: of shares of the heads the loss of a token and its derivatives.
     struct Formula(fn([f64; 2]) -> (f64, [f64; 2]));
-
-    impl Encoder for Formula {
-        fn forward_from(
-            &self,
-            _: Start<'_>,
-            _: &Batch<'_>,
-            _: &Gates,
-            _: &mut Scratch,
-            _: &mut dyn Visitor,
-        ) -> Result<()> {
-            unreachable!("derivatives along a path are not needed")
-        }
-    }
 
     impl Differentiable for Formula {
         fn gradients(
@@ -243,6 +230,17 @@ mod tests {
             let gradient =
                 |tokens: f64| GateGradient { loss: tokens * loss, gates: vec![tokens * first, tokens * second, 7.0] };
             Ok(batch.inputs.iter().map(|input| gradient(input.predicted.len() as f64)).collect())
+        }
+
+        fn path_gradients(
+            &self,
+            _: &Batch<'_>,
+            _: &Gates,
+            _: NonZeroU16,
+            _: &mut Score<'_>,
+            _: &mut GradientScratch,
+        ) -> Result<Vec<PathGradient>> {
+            unreachable!("derivatives along a path are not needed")
         }
 
         fn gradient_cost(&self, _: &[usize]) -> Cost {

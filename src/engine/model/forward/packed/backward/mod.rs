@@ -5,6 +5,8 @@
 
 mod heads;
 
+use std::num::NonZeroU16;
+
 use anyhow::{Result, ensure};
 
 use super::{PackedEncoder, add_to, copied, predicted_rows, project_backward, resized};
@@ -13,9 +15,10 @@ use crate::model::config::BlockPlan;
 use crate::model::config::cost::Cost;
 use crate::model::forward::batch::{Batch, groups_within};
 use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, Score, Tape};
+use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, PathGradient, Score, Tape};
 use crate::model::forward::held::LayerWrites;
 use crate::model::forward::kernels::backward;
+use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
 use crate::model::parameters::Norm;
 
@@ -50,8 +53,51 @@ impl Differentiable for PackedEncoder {
         Ok(gradients)
     }
 
+    fn path_gradients(
+        &self,
+        batch: &Batch<'_>,
+        whole: &Gates,
+        steps: NonZeroU16,
+        score: &mut Score<'_>,
+        scratch: &mut GradientScratch,
+    ) -> Result<Vec<PathGradient>> {
+        let mut closed = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
+        self.forward_from(Start::Embeddings, batch, &whole.opened_to(0.0), &mut scratch.forward, &mut closed)?;
+        let start = |closed_loss| PathGradient { steps, closed_loss, gates: Vec::new() };
+        let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
+        for step in 0..steps.get() {
+            let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
+            let points = self.gradients(batch, &whole.opened_to(keep), score, scratch)?;
+            for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
+                gates.resize(point.gates.len(), 0.0);
+                gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
+            }
+        }
+        Ok(paths)
+    }
+
     fn gradient_cost(&self, lengths: &[usize]) -> Cost {
         self.parameters.config.gradient_cost(lengths, MOST_KEPT)
+    }
+}
+
+/// The score of each sequence of a batch, summed over its predicted positions.
+struct ScoreSums<'a, 'b> {
+    scores: Vec<f64>,
+    score: &'a mut Score<'b>,
+    /// A copy of the logits of one position, which `score` overwrites.
+    logits: Vec<f32>,
+}
+
+impl Visitor for ScoreSums<'_, '_> {
+    fn needs(&self) -> Needs {
+        Needs { logits: true, ..Needs::default() }
+    }
+
+    fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
+        self.logits.clear();
+        self.logits.extend_from_slice(logits);
+        self.scores[sequence] += (self.score)(sequence, position, &mut self.logits);
     }
 }
 
