@@ -21,7 +21,7 @@ use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, s
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
-use crate::study::{EstimationContext, Policy, Summary};
+use crate::study::{EstimationContext, Summary};
 use crate::system::counted::counted;
 
 /// Rise of the loss without clusters of similar heads, in nats per scored token.
@@ -287,23 +287,6 @@ impl Effects {
             clusters: band.map_or_else(Vec::new, |band| changes.cluster_effects(found, band, context)),
         }
     }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
-        for cluster in &mut self.clusters {
-            let difference = cluster.removed.difference.value;
-            cluster.verdict = match significant(cluster.q) {
-                true if difference > 0.0 => Interplay::StandIn,
-                true if difference < 0.0 => Interplay::Share,
-                _ => Interplay::NotSeen,
-            };
-            cluster.one_will_do = significant(cluster.q_one_will_do);
-            let passed = cluster.random_sets.iter().filter(|set| significant(set.q));
-            cluster.random_sets_of_which_one_would_do = passed.count() as u64;
-        }
-    }
 }
 
 impl OutputShifts {
@@ -386,8 +369,20 @@ stored!(Effects as cluster_effect);
 
 impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
+        let Completion::Policy(policy) = known else { return };
+        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+        for cluster in &mut self.clusters {
+            let difference = cluster.removed.difference.value;
+            cluster.verdict = match significant(cluster.q) {
+                true if difference > 0.0 => Interplay::StandIn,
+                true if difference < 0.0 => Interplay::Share,
+                _ => Interplay::NotSeen,
+            };
+            cluster.one_will_do = significant(cluster.q_one_will_do);
+            let passed = cluster.random_sets.iter().filter(|set| significant(set.q));
+            cluster.random_sets_of_which_one_would_do = passed.count() as u64;
         }
     }
 

@@ -9,9 +9,8 @@ use super::sums::{EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, meas
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::stats::interval::Interval;
-use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::EstimationContext;
 use crate::study::section::stored;
-use crate::study::{EstimationContext, Policy};
 use crate::system::counted::counted;
 
 const LISTED: usize = 20;
@@ -110,21 +109,6 @@ impl EdgesReport {
             strongest: ranked.iter().take(LISTED).copied().collect(),
             chains: Vec::new(),
         }
-    }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
-        // A q is of an edge that has the shift, and whose excess is above the percentile.
-        let above = |q: Option<f64>| enough && significant(q);
-        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
-        self.above = cells.filter(|q| above(**q)).count() as u64;
-        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
-        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
-        for edge in self.strongest.iter_mut().chain(of_heads) {
-            edge.above = above(edge.q);
-        }
-        self.chains = chains(&self.heads);
     }
 }
 

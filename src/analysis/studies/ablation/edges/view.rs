@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT};
+use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT, chains};
 use super::sums::{Edges, LEAST_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, SectionFacts, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
@@ -20,9 +21,19 @@ const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
+        let Completion::Policy(policy) = known else { return };
+        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
+        // A q is of an edge that has the shift, and whose excess is above the percentile.
+        let above = |q: Option<f64>| enough && significant(q);
+        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
+        self.above = cells.filter(|q| above(**q)).count() as u64;
+        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
+        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
+        for edge in self.strongest.iter_mut().chain(of_heads) {
+            edge.above = above(edge.q);
         }
+        self.chains = chains(&self.heads);
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {

@@ -21,7 +21,7 @@ use crate::study::section::{Completion, HeadCard, Known, Section, SectionFacts, 
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
-use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
+use crate::study::{Estimates, EstimationContext, InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -128,11 +128,6 @@ impl Effects {
         }
     }
 
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        self.verdicts = judge(&mut self.heads, enough, policy);
-    }
-
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
@@ -233,9 +228,9 @@ const SHOWN: usize = 5;
 
 impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
-        }
+        let Completion::Policy(policy) = known else { return };
+        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        self.verdicts = judge(&mut self.heads, enough, policy);
     }
 
     fn view(&self, known: Known<'_>) -> View<'_> {

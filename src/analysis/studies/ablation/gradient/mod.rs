@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Ranking, Study, Unit,
+    UpstreamResults, columns,
+};
 use section::Gradients;
 use sums::{GradientSums, METRICS, TaskGradientSums};
 

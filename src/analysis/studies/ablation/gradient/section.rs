@@ -167,9 +167,14 @@ stored!(Gradients as gradient);
 
 impl Section for Gradients {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Estimates(all) = known {
-            self.compare_with(all);
-        }
+        let Completion::Estimates(all) = known else { return };
+        let metric = EXACT[usize::from(self.task.is_some())];
+        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
+        let agreement = |derivative: &'static str| {
+            let correlation = all.by_block.get(derivative)?.rank_correlation_across_folds(exact);
+            Some(Agreement { metric: derivative.to_owned(), with: metric.to_owned(), correlation })
+        };
+        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
@@ -181,18 +186,6 @@ impl Section for Gradients {
         let of_path = integrated.as_ref().map(|found| found.heads.iter().map(|head| head.place));
         let of_path = of_path.and_then(|heads| grid.missing_head_defect("gradient.heads", heads));
         grid.missing_head_defect("gradient.heads", heads.iter().map(|head| head.place)).or(of_path)
-    }
-}
-
-impl Gradients {
-    fn compare_with(&mut self, all: &Estimates) {
-        let metric = EXACT[usize::from(self.task.is_some())];
-        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
-        let agreement = |of: &'static str| {
-            let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
-            Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
-        };
-        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 }
 

@@ -58,18 +58,6 @@ impl KnockoutSection {
         }
         Ok(())
     }
-
-    fn correct(&mut self, policy: &Policy) {
-        let least = policy.count(&MIN_QUERIES);
-        let p_above = |LabelUse { test, .. }: &LabelUse| {
-            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
-        };
-        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
-        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_values_above_margin(&p)) {
-            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
-            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
-        }
-    }
 }
 
 fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
@@ -145,8 +133,15 @@ stored!(KnockoutSection { knockout: Vec<LabelUse> });
 
 impl Section for KnockoutSection {
     fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.correct(policy);
+        let Completion::Policy(policy) = known else { return };
+        let least = policy.count(&MIN_QUERIES);
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_values_above_margin(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
         }
     }
 

@@ -11,12 +11,11 @@ use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::{Known, Section, View, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
-use crate::study::{Estimates, EstimationContext, InBrief, Summary};
+use crate::study::{Estimates, EstimationContext, Explanation, InBrief, Summary};
 use crate::system::counted::counted;
 
 const LISTED: usize = 5;

@@ -11,18 +11,13 @@ use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, is_zero, judge};
-use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::metrics::explanation::Explanation;
+use crate::studies::ablation::verdicts::{HeadEffect, Verdicts, head_effects, is_zero};
+use crate::study::labels::evidence::LABEL_Q;
 use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
-use crate::study::{Estimates, EstimationContext, Policy};
+use crate::study::{Estimates, EstimationContext, Explanation, Policy};
 use crate::system::parallel::in_parallel;
-
-/// Share of items with the same right answer above which no head gets a verdict: 60 %. In ten untrained GPT-2s, on cloze items of
-/// one answer, 101 of 120 heads would matter: a head that writes a constant favours one token.
-const ONE_ANSWER: f64 = 0.6;
 
 /// Accuracy by chance on items that compare two alternatives.
 const EVEN: f64 = 0.5;
@@ -185,26 +180,6 @@ impl TaskResult {
     pub fn is_above_baseline(&self, policy: &Policy) -> bool {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.p_above_baseline.is_some_and(|p| p <= most)
-    }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let is_above = self.is_above_baseline(policy);
-        // The baseline of classes is their most frequent one already.
-        let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
-            && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
-        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
-        self.obstacle = match (enough, is_above, is_of_one) {
-            (false, ..) => Some(Obstacle::TooFewUnits),
-            (true, false, _) => Some(Obstacle::NotAboveBaseline),
-            (true, true, true) => Some(Obstacle::OneAnswer),
-            (true, true, false) => None,
-        };
-        let may_have_one = self.obstacle.is_none();
-        for HeadOnTask { on_loss, .. } in &mut self.heads {
-            on_loss.verdict = on_loss.single_removal_effect().filter(|_| may_have_one).map(|_| Verdict::Undecided);
-            on_loss.negligible = false;
-        }
-        self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
     }
 }
 

@@ -9,11 +9,11 @@ mod sums;
 mod weights;
 
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term,
+    UpstreamResults,
+};
 use report::Similarity;
 use sums::SimilaritySums;
 
