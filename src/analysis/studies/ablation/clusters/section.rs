@@ -174,7 +174,11 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         self.sums.per_block(|block| block.change(variant))
     }
 
-    fn all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    fn without_each(&self, places: &[usize]) -> Vec<PerBlock> {
+        places.iter().map(|&place| self.without(&[place])).collect()
+    }
+
+    fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
     }
 
@@ -189,15 +193,15 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
 
     /// Change without all of these heads, minus the sum of the changes without each, per block.
     fn difference(&self, places: &[usize]) -> PerBlock {
-        let together = self.without(places);
-        let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
-        std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
+        let (together, sum) = (self.without(places), sum(&self.without_each(places)));
+        std::array::from_fn(|block| together[block] - sum[block])
     }
 
     /// Returns the p-value that one head suffices, whichever is kept, and the p-value to be corrected. The second is `None`
     /// unless all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
-        let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+        let rests: Option<Vec<_>> =
+            self.without_all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
@@ -207,24 +211,26 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
         }
-        let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
+        let changes = |sums: &[PerBlock]| sums.iter().map(|blocks| self.change(blocks)).collect();
         let cluster = |places: &Vec<usize>| {
-            let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
-            let rests = self.all_but_each(places);
-            let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
-            let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
+            let (alone, all_but) = (self.without_each(places), self.without_all_but_each(places));
+            let mean = sum(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
                 heads: heads(places, context),
                 together: self.change(&self.without(places)),
-                sum: self.change(&sum),
+                sum: self.change(&sum(&alone)),
                 difference: self.change(&self.difference(places)),
-                alone: alone.iter().map(|blocks| self.change(blocks)).collect(),
-                all_but: rests.iter().map(|blocks| self.change(blocks)).collect(),
+                alone: changes(&alone),
+                all_but: changes(&all_but),
                 all_but_one: self.change(&mean),
             }
         };
         self.sums.removals.clusters.iter().map(cluster).collect()
     }
+}
+
+fn sum(parts: &[PerBlock]) -> PerBlock {
+    std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
 impl<Q: Loss> Changes<'_, Q> {

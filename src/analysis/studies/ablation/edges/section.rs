@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
+use super::sums::{Edge, EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
-use crate::stats::interval::Interval;
 use crate::study::EstimationContext;
 use crate::study::section::stored;
 use crate::system::counted::counted;
@@ -80,17 +79,14 @@ impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
         let null_edges = measured(untrained, null.percentile, context);
+        let mut null_q: Vec<f64> = null_edges.iter().filter_map(EdgeEstimate::q).collect();
+        null_q.sort_by(f64::total_cmp);
         let found = measured(sums, null.percentile, context);
         let (edges, total) = (Edges(context.grid), sums.blocks.total());
-        let mut layers = Vec::new();
-        let mut ranked = Vec::new();
-        for between in edges.layers().filter(|_| !found.is_empty()) {
-            let found = &found[edges.between(between)];
-            layers.push(LayerPair::new(between, found, context.grid.heads));
-            let edge = |(place, measured): (usize, &EdgeEstimate)| Edge::new(edges.ends(between, place), measured);
-            ranked.extend(found.iter().enumerate().filter_map(edge));
-        }
-        ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
+        let pairs = edges.layers().filter(|_| !found.is_empty());
+        let layers = pairs.map(|pair| LayerPair::new(pair, &found[edges.between(pair)], context.grid.heads)).collect();
+        let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
+        ranked.sort_by(|a, b| b.surely().total_cmp(&a.surely()));
         let of_head = |place: usize| {
             let place = context.grid.place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
@@ -101,9 +97,9 @@ impl EdgesReport {
             sentences: total.sentences,
             tokens: total.rows,
             pairs: edges.count() as u64,
-            without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
+            without_shift: found.iter().filter(|estimate| estimate.edge.is_none()).count() as u64,
             above: 0,
-            untrained: null.with_q_values(&null_edges),
+            untrained: Untrained { q: null_q, ..null },
             layers,
             heads: (0..context.grid.count()).map(of_head).collect(),
             strongest: ranked.iter().take(LISTED).copied().collect(),
@@ -142,14 +138,14 @@ impl LayerPair {
         Self {
             source,
             target,
-            shift: rows(found, heads, |measured| measured.shift),
-            direct: if found.iter().all(|measured| measured.direct.is_some()) {
-                rows(found, heads, |measured| measured.direct.unwrap_or_default())
+            shift: rows(found, heads, |estimate| estimate.shift),
+            direct: if found.iter().all(|estimate| estimate.direct.is_some()) {
+                rows(found, heads, |estimate| estimate.direct.unwrap_or_default())
             } else {
                 Vec::new()
             },
-            excess: rows(found, heads, |measured| measured.excess),
-            q: rows(found, heads, |measured| measured.q),
+            excess: rows(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
+            q: rows(found, heads, EdgeEstimate::q),
         }
     }
 
@@ -171,48 +167,6 @@ fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> 
 
 stored!(EdgesReport as edges);
 
-/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
-/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
-pub const MOSTLY_DIRECT: f64 = 0.5;
-
-/// Effect of removing one head on the attention of a later head.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Edge {
-    /// Head that is removed.
-    pub source: HeadPlace,
-    /// Head of a later layer, whose attention shifts.
-    pub target: HeadPlace,
-    /// Squared Hellinger distance between the target's attention with and without the source, mean over text tokens.
-    #[schemars(range(min = 0, max = 1))]
-    pub shift: f64,
-    /// 95 % interval of `shift`.
-    pub shift_ci95: Option<Interval>,
-    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
-    #[schemars(range(min = 0, max = 1))]
-    #[serde(default)]
-    pub direct: Option<f64>,
-    /// `direct` divided by `shift`: above 1 if other paths oppose the direct one; null if `shift` is below 0.0001.
-    #[schemars(range(min = 0))]
-    #[serde(default)]
-    pub ratio: Option<f64>,
-    /// 95 % interval of `ratio`.
-    #[serde(default)]
-    pub ratio_ci95: Option<Interval>,
-    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
-    pub excess: f64,
-    /// 95 % interval of `excess`.
-    pub excess_ci95: Option<Interval>,
-    /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
-    #[schemars(range(min = 0, max = 1))]
-    pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
-    /// other edges.
-    #[schemars(range(min = 0, max = 1))]
-    pub q: Option<f64>,
-    /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
-    pub above: bool,
-}
-
 /// Strongest edges to and from one head, by the lower end of the interval of their excess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeadEdges {
@@ -223,37 +177,6 @@ pub struct HeadEdges {
     pub upstream: Option<Edge>,
     /// Strongest edge from the head; null in the last layer, or if removing the head shifts no attention.
     pub downstream: Option<Edge>,
-}
-
-impl Edge {
-    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
-    /// first.
-    pub fn surely(&self) -> f64 {
-        self.excess_ci95.map_or(self.excess, Interval::low)
-    }
-
-    pub fn is_direct(&self) -> Option<bool> {
-        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
-    }
-
-    pub fn new([source, target]: [HeadPlace; 2], measured: &EdgeEstimate) -> Option<Self> {
-        let EdgeEstimate { shift, shift_ci95, direct, ratio, ratio_ci95, excess, excess_ci95, p, q } = *measured;
-        let excess = excess?;
-        Some(Self {
-            source,
-            target,
-            shift,
-            shift_ci95,
-            direct,
-            ratio,
-            ratio_ci95,
-            excess,
-            excess_ci95,
-            p,
-            q,
-            above: false,
-        })
-    }
 }
 
 /// Finds chains of edges above chance. Each edge is its source's strongest downstream edge and its target's strongest upstream
@@ -306,12 +229,6 @@ impl Untrained {
         excesses.sort_by(f64::total_cmp);
         let percentile = (!excesses.is_empty()).then(|| percentile(&excesses));
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
-    }
-
-    pub fn with_q_values(self, found: &[EdgeEstimate]) -> Self {
-        let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
-        q.sort_by(f64::total_cmp);
-        Self { q, ..self }
     }
 
     pub fn meaning(&self) -> String {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use multiversion::multiversion;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, across};
@@ -19,8 +20,8 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
+use crate::study::EstimationContext;
 use crate::study::instruments::roots::Roots;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -220,19 +221,74 @@ impl Edges {
 /// negligible.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EdgeEstimate {
-    /// Mean squared Hellinger distance. Other fields are as in `Edge`. `excess` is `None` for a shift of 0, `direct` if not
-    /// measured, `ratio` and `p` for shifts below [`LEAST_SHIFT`].
+/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
+/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
+pub const MOSTLY_DIRECT: f64 = 0.5;
+
+/// Effect of removing one head on the attention of a later head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Edge {
+    /// Head that is removed.
+    pub source: HeadPlace,
+    /// Head of a later layer, whose attention shifts.
+    pub target: HeadPlace,
+    /// Squared Hellinger distance between the target's attention with and without the source, mean over text tokens.
+    #[schemars(range(min = 0, max = 1))]
     pub shift: f64,
+    /// 95 % interval of `shift`.
     pub shift_ci95: Option<Interval>,
+    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
+    #[schemars(range(min = 0, max = 1))]
+    #[serde(default)]
     pub direct: Option<f64>,
+    /// `direct` divided by `shift`: above 1 if other paths oppose the direct one; null if `shift` is below 0.0001.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
     pub ratio: Option<f64>,
+    /// 95 % interval of `ratio`.
+    #[serde(default)]
     pub ratio_ci95: Option<Interval>,
-    pub excess: Option<f64>,
+    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
+    pub excess: f64,
+    /// 95 % interval of `excess`.
     pub excess_ci95: Option<Interval>,
+    /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
+    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
+    /// other edges.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
+    /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
+    pub above: bool,
+}
+
+impl Edge {
+    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
+    /// first.
+    pub fn surely(&self) -> f64 {
+        self.excess_ci95.map_or(self.excess, Interval::low)
+    }
+
+    pub fn is_direct(&self) -> Option<bool> {
+        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeEstimate {
+    /// Mean squared Hellinger distance.
+    pub shift: f64,
+    /// Mean squared Hellinger distance through the residual stream alone; `None` if not measured.
+    pub direct: Option<f64>,
+    /// `None` for a shift of 0, which has no excess.
+    pub edge: Option<Edge>,
+}
+
+impl EdgeEstimate {
+    pub fn q(&self) -> Option<f64> {
+        self.edge?.q
+    }
 }
 
 /// Excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
@@ -251,47 +307,57 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     if total.rows == 0 {
         return Vec::new();
     }
-    let edges = Edges(sums.grid);
-    let between = |layers| between(sums, &total, edges.between(layers).start, margin);
-    let mut found = in_parallel(context.threads, edges.layers(), between).concat();
-    let p_above = |edge: &EdgeEstimate| edge.p.filter(|_| edge.excess > margin);
+    let between = |layers| between(sums, &total, layers, margin);
+    let mut found = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
+    let p_above = |estimate: &EdgeEstimate| estimate.edge.filter(|edge| Some(edge.excess) > margin)?.p;
     let p: Vec<Option<f64>> = found.iter().map(p_above).collect();
-    found.iter_mut().zip(q_values_above_margin(&p)).for_each(|(edge, q)| edge.q = q);
+    for (edge, q) in found.iter_mut().map(|estimate| &mut estimate.edge).zip(q_values_above_margin(&p)) {
+        edge.iter_mut().for_each(|edge| edge.q = q);
+    }
     found
 }
 
-/// Estimates all edges between two layers; `first` is the index of the first edge.
-fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -> Vec<EdgeEstimate> {
-    let heads = sums.grid.heads;
-    let edges = || first..first + heads * heads;
-    let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
+/// Estimates all edges between two layers.
+fn between(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
+    let (heads, edges) = (sums.grid.heads, Edges(sums.grid).between(layers));
+    let shifts: Vec<f64> = edges.clone().map(|edge| total.mean(edge)).collect();
     // Leave-one-block-out estimates; `None` for empty blocks.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
-        let shifts: Vec<f64> = edges().map(shift).collect();
+        let shifts: Vec<f64> = edges.clone().map(shift).collect();
         (block.rows > 0 && rest > 0.0).then(|| excesses(&shifts, heads))
     };
     let without: Vec<_> = sums.blocks.iter().map(without).collect();
     let rows = sums.blocks.each(|block| block.rows as f64);
-    let measure = |(place, excess): (usize, Option<f64>)| {
-        let shifted = sums.blocks.each(|block| block.sum(first + place));
-        let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
-        let tested = excess.map(|excess| Jackknife::of(excess, left_out, &rows));
-        let excess_ci95 = tested.as_ref().and_then(Jackknife::interval);
-        let p = tested.filter(|_| shifts[place] >= LEAST_SHIFT).and_then(|tested| tested.p_above(margin?));
-        let shift_ci95 = Jackknife::new(&shifted, &rows).interval();
-        let edge = EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, ..EdgeEstimate::default() };
-        if !sums.is_direct {
-            return edge;
-        }
-        let direct = Some(total.direct(first + place) / total.rows as f64);
-        let ratio = direct.filter(|_| edge.shift >= LEAST_SHIFT).map(|direct| direct / edge.shift);
-        let directly = sums.blocks.each(|block| block.direct(first + place));
-        let ratio_ci95 = ratio.and_then(|_| Jackknife::new(&directly, &shifted).interval());
-        EdgeEstimate { direct, ratio, ratio_ci95, ..edge }
+    let estimate = |(place, excess): (usize, Option<f64>)| {
+        let (index, shift) = (edges.start + place, shifts[place]);
+        let direct = sums.is_direct.then(|| total.direct(index) / total.rows as f64);
+        let edge = excess.map(|excess| {
+            let [source, target] = Edges(sums.grid).ends(layers, place);
+            let shift_sums = sums.blocks.each(|block| block.sum(index));
+            let direct_sums = sums.blocks.each(|block| block.direct(index));
+            let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
+            let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
+            let jackknife = Jackknife::of(excess, left_out, &rows);
+            Edge {
+                source,
+                target,
+                shift,
+                shift_ci95: Jackknife::new(&shift_sums, &rows).interval(),
+                direct,
+                ratio,
+                ratio_ci95: ratio.and_then(|_| Jackknife::new(&direct_sums, &shift_sums).interval()),
+                excess,
+                excess_ci95: jackknife.interval(),
+                p: margin.filter(|_| shift >= LEAST_SHIFT).and_then(|margin| jackknife.p_above(margin)),
+                q: None,
+                above: false,
+            }
+        });
+        EdgeEstimate { shift, direct, edge }
     };
-    excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
+    excesses(&shifts, heads).into_iter().enumerate().map(estimate).collect()
 }
 
 /// Excess of each shift between the heads of two layers, `[sources, targets]`: `ln shift` minus the row mean, minus the column

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT, chains};
-use super::sums::{Edges, LEAST_SHIFT};
+use super::section::{EdgesReport, HeadEdges, LayerPair, chains};
+use super::sums::{Edge, Edges, LEAST_SHIFT, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};

@@ -43,7 +43,12 @@ impl KnockoutSection {
             "Use of arcs: the loss of a masked or replaced word once the head's weights on its partner and on a word as far away are \
              exchanged, less that before, in nats a word, all other weights dealt out at random in both; over all arcs, and over \
              those off the best offset. {}:\n",
-            of_tested(used, tested)
+            if tested == 0 {
+                "No label was tested".to_owned()
+            } else {
+                let labels = counted(tested, "label");
+                format!("{used} of {labels} tested {} of arcs that are used", plural(&used, "is", "are"))
+            }
         )?;
         out.table_without(table(&self.knockout), DROP_ORDER);
         writeln!(out)?;
@@ -82,17 +87,6 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
             ci95: off_offset.interval(),
         },
         ..UseTest::default()
-    }
-}
-
-fn of_tested(used: usize, tested: usize) -> String {
-    match tested {
-        0 => "No label was tested".to_owned(),
-        _ => format!(
-            "{used} of {} tested {} of arcs that are used",
-            counted(tested, "label"),
-            plural(&used, "is", "are")
-        ),
     }
 }
 

@@ -160,20 +160,17 @@ impl Sums for KnockoutSums {
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            let can_be_exchanged = |query, partner| is_apart(query) && is_apart(partner) && !is_hidden(partner);
-            let arcs_of = arcs_of(claimed, tree).filter(|&(query, partner, _)| can_be_exchanged(query, partner));
-            for (query, partner, is_at_offset) in arcs_of {
+            let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
+            for (query, partner, is_at_offset) in arcs_of(claimed, tree) {
                 let truths = truths(query);
-                let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
+                if !is_apart(query) || !is_apart(partner) || is_hidden(partner) || truths.is_empty() {
+                    continue;
+                }
                 let tokens = |word: usize| &sequence.words[word].tokens;
                 let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && is_apart(*word);
-                let seen = || (0..tree.len()).filter(sees).collect::<Vec<_>>();
-                let exchange = || Exchange::new(sequence.index, query, partner, &seen());
-                if !truths.is_empty()
-                    && let Some(exchange) = exchange()
-                {
-                    arcs.push(Arc { claim, is_at_offset, exchange, rows: None, truths });
-                }
+                let visible: Vec<usize> = (0..tree.len()).filter(sees).collect();
+                let exchange = Exchange::new(sequence.index, query, partner, &visible);
+                arcs.extend(exchange.map(|exchange| Arc { claim, is_at_offset, exchange, rows: None, truths }));
             }
         }
         let words = || sequence.words.iter().map(|word| word.tokens.clone()).collect();

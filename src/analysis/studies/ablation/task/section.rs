@@ -125,7 +125,7 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 }
 
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
-    mean(items, |item| -item.score(variant))
+    ratio(items, |item| -item.score(variant), |_| 1.0)
 }
 
 impl TaskResult {
@@ -237,13 +237,9 @@ impl GroupResult {
 
 stored!(TaskResult as task);
 
-fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    ratio(items, part, |_| 1.0)
-}
-
 /// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
 fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
-    mean(items, |item| item.score(None) - item.score(head))
+    ratio(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
 /// Share of the items' predictions that `part` counts. A tagging item has one prediction per word, any other item one.

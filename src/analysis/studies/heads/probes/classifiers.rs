@@ -76,17 +76,6 @@ impl StackedClassifiers {
     }
 }
 
-/// Multiplies the `kinds` distinct word embeddings by the weights, and writes the `scores`, `[kinds, columns]`.
-fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
-    scores.clear();
-    scores.resize(kinds * columns, 0.0);
-    if columns > 0 {
-        let width = embeddings.len() / kinds.max(1);
-        let weights = Matrix::new(weights, width, columns);
-        multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct KindScores<'a> {
     /// Scores of each distinct word embedding (kind), `[kinds, columns]` with `stride`.
@@ -115,8 +104,14 @@ impl LayerProbes {
     /// Computes the embedding part of all heads' scores on embedding and context: `scores`, `[kinds, heads * columns]`, with a
     /// row for each of the `kinds` distinct embeddings.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
-        let columns = self.heads.iter().map(|head| head.together.columns()).sum();
-        score_kinds((embeddings, kinds), &self.beside, columns, scores);
+        let columns: usize = self.heads.iter().map(|head| head.together.columns()).sum();
+        scores.clear();
+        scores.resize(kinds * columns, 0.0);
+        if columns > 0 {
+            let width = embeddings.len() / kinds.max(1);
+            let weights = Matrix::new(&self.beside, width, columns);
+            multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
+        }
     }
 
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {

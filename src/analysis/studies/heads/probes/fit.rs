@@ -158,11 +158,6 @@ impl Training<'_> {
         best.into_iter().map(|(form, (_, class))| (form, class)).collect()
     }
 
-    fn class_sums(&self, task: &Task, of: impl Fn(&ClassSums) -> Vec<f64>) -> Vec<Vec<f64>> {
-        let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
-        task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
-    }
-
     /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`].
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
@@ -179,7 +174,9 @@ impl Training<'_> {
         sums: fn(&ClassSums) -> &VectorSums,
     ) -> Block {
         let add = |moments: &Moments, into: &mut [f64]| products(moments).add_squares_to(into, width);
-        let sums = self.class_sums(task, |class| sums(class).values(at, width).collect());
+        let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
+        let class_sum = |&class: &usize| sums(&classes[&names[class]]).values(at, width).collect();
+        let sums: Vec<Vec<f64>> = task.counts.classes.iter().map(class_sum).collect();
         Block::new(self.products(task.number, width * width, add), &sums, &task.counts)
     }
 

@@ -6,7 +6,7 @@ use super::section::{HeadProbe, LEAST_GAIN, LayerProbe, Share, TaskProbes};
 use super::sums::{ProbeSums, Widths};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
-use crate::study::metrics::estimates::EstimationContext;
+use crate::study::EstimationContext;
 
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks.iter();
