@@ -111,7 +111,7 @@ pub enum Interplay {
 }
 
 impl Interplay {
-    fn word(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::StandIn => "stand in for each other",
             Self::Share => "less than their sum",
@@ -159,12 +159,13 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-struct Changes<'a, Q> {
+/// Changes of a loss or of the output in ablation variants, per block, with the `counts` of tokens that turn sums into means.
+struct ClusterChanges<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     counts: PerBlock,
 }
 
-impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
+impl<'a, Q: Quantity + PerToken> ClusterChanges<'a, Q> {
     fn new(sums: &'a RemovalSums<Clusters, Q>) -> Self {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
@@ -174,10 +175,12 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         self.sums.per_block(|block| block.change(variant))
     }
 
+    /// Changes per block without each of these heads alone.
     fn without_each(&self, places: &[usize]) -> Vec<PerBlock> {
         places.iter().map(|&place| self.without(&[place])).collect()
     }
 
+    /// Changes per block without all of these heads but one, for each head that is kept.
     fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
     }
@@ -216,7 +219,7 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
             let (alone, all_but) = (self.without_each(places), self.without_all_but_each(places));
             let mean = sum(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
-                heads: heads(places, context),
+                heads: head_places(places, context),
                 together: self.change(&self.without(places)),
                 sum: self.change(&sum(&alone)),
                 difference: self.change(&self.difference(places)),
@@ -233,7 +236,7 @@ fn sum(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
-impl<Q: Loss> Changes<'_, Q> {
+impl<Q: Loss> ClusterChanges<'_, Q> {
     fn right(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_without(places);
         let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
@@ -253,7 +256,7 @@ impl<Q: Loss> Changes<'_, Q> {
                 let mut instead = within.clone();
                 let (p, tested) = self.one_will_do(places, band);
                 instead[number] = tested;
-                RandomSet { heads: heads(places, context), p, q: q_values_above_margin(&instead)[number] }
+                RandomSet { heads: head_places(places, context), p, q: q_values_above_margin(&instead)[number] }
             };
             ClusterEffects {
                 removed,
@@ -272,14 +275,14 @@ impl<Q: Loss> Changes<'_, Q> {
     }
 }
 
-fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
+fn head_places(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
     places.iter().map(|&place| context.grid.place(place)).collect()
 }
 
 impl Effects {
     pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let changes = Changes::new(sums);
+        let changes = ClusterChanges::new(sums);
         let found = changes.clusters(context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
         let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
@@ -298,7 +301,7 @@ impl Effects {
 impl OutputShifts {
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: ClusterChanges::new(sums).clusters(context) }
     }
 }
 
@@ -320,7 +323,7 @@ fn table<'a, const N: usize>(
     aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
+fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     let Effects { sentences, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
@@ -335,7 +338,7 @@ fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {
-        let interplay = format!("{} (q {})", cluster.verdict.word(), shown(cluster.q));
+        let interplay = format!("{} (q {})", cluster.verdict.text(), shown(cluster.q));
         let one = format!("{} (q {})", if cluster.one_will_do { "yes" } else { "no" }, shown(cluster.q_one_will_do));
         let sets = format!("{} of {}", cluster.random_sets_of_which_one_would_do, cluster.random_sets.len());
         [interplay, one, sets]
@@ -345,7 +348,7 @@ fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     Ok(())
 }
 
-fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
+fn write_shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
     let OutputShifts { sentences, tokens, clusters } = shifts;
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
@@ -362,12 +365,12 @@ fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Resul
 }
 
 fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid: HeadGrid) -> Option<String> {
-    let strange = |removed: &&Removed| {
+    let is_invalid = |removed: &&Removed| {
         let Removed { heads, alone, all_but, .. } = removed;
         grid.stray(heads.iter().copied()).is_some() || [alone.len(), all_but.len()] != [heads.len(); 2]
     };
     clusters
-        .find(strange)
+        .find(is_invalid)
         .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
@@ -393,7 +396,7 @@ impl Section for Effects {
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| effects(self, run.read, out)))
+        View::saying(Summary::written(|out| write_effects(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -408,7 +411,7 @@ stored!(OutputShifts as cluster_shift);
 
 impl Section for OutputShifts {
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| shifts(self, run.read, out)))
+        View::saying(Summary::written(|out| write_shifts(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

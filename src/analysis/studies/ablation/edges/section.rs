@@ -12,7 +12,7 @@ use crate::study::EstimationContext;
 use crate::study::section::stored;
 use crate::system::counted::counted;
 
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -102,7 +102,7 @@ impl EdgesReport {
             untrained: Untrained { q: null_q, ..null },
             layers,
             heads: (0..context.grid.count()).map(of_head).collect(),
-            strongest: ranked.iter().take(LISTED).copied().collect(),
+            strongest: ranked.iter().take(MAX_LISTED).copied().collect(),
             chains: Vec::new(),
         }
     }
@@ -138,14 +138,14 @@ impl LayerPair {
         Self {
             source,
             target,
-            shift: rows(found, heads, |estimate| estimate.shift),
+            shift: by_source(found, heads, |estimate| estimate.shift),
             direct: if found.iter().all(|estimate| estimate.direct.is_some()) {
-                rows(found, heads, |estimate| estimate.direct.unwrap_or_default())
+                by_source(found, heads, |estimate| estimate.direct.unwrap_or_default())
             } else {
                 Vec::new()
             },
-            excess: rows(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
-            q: rows(found, heads, EdgeEstimate::q),
+            excess: by_source(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
+            q: by_source(found, heads, EdgeEstimate::q),
         }
     }
 
@@ -161,7 +161,7 @@ impl LayerPair {
 }
 
 /// Arranges one value per edge between two layers as `[sources, targets]`.
-fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
+fn by_source<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
     found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
 }
 
@@ -201,10 +201,10 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
 pub const SEED: u64 = 0;
 
 /// Share of the untrained model's edges whose excess is smaller than that of an edge above chance.
-const SHARE: f64 = 0.95;
+const PERCENTILE_RANK: f64 = 0.95;
 
 /// Largest excess over the product of averages that is written in per cent. The exponential of a larger one may be infinite.
-const MOST_PERCENT: f64 = 1000.0;
+const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,15 +247,15 @@ impl Untrained {
 
     fn above_product(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
-            percent if percent <= MOST_PERCENT => format!("some {percent:.0} % more than"),
-            _ => format!("more than {:.0} times", 1.0 + MOST_PERCENT / 100.0),
+            percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),
+            _ => format!("more than {:.0} times", 1.0 + MAX_PERCENT / 100.0),
         })
     }
 }
 
 /// 95th percentile of ascending numbers, interpolated linearly. There must be at least one number.
 fn percentile(ascending: &[f64]) -> f64 {
-    let place = SHARE * (ascending.len() - 1) as f64;
+    let place = PERCENTILE_RANK * (ascending.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
     let below = place as usize;
     let next = ascending[(below + 1).min(ascending.len() - 1)];

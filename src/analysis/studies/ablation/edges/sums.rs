@@ -63,13 +63,13 @@ impl EdgeSums {
         Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
-    fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
+    fn observe_head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
         let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
         if target.layer == 0 {
             return;
         }
-        let (Run::Without(source) | Run::Directly(source)) = state.run else {
+        let (Run::Without(source) | Run::DirectlyWithout(source)) = state.run else {
             return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
         };
         let source = self.grid.place(source);
@@ -82,7 +82,7 @@ impl EdgeSums {
         let rows = state.roots.rows.iter().zip(roots);
         let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
         let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
-        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
+        let sums = if matches!(state.run, Run::DirectlyWithout(_)) { direct } else { edges };
         sums[Edges(self.grid).index(source, target)] += shift;
     }
 }
@@ -101,7 +101,7 @@ enum Run {
     Baseline,
     Without(usize),
     /// Run without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
-    Directly(usize),
+    DirectlyWithout(usize),
 }
 
 /// Squared Hellinger distance, from 0 to 1, between a row of attention and its baseline, given by its square roots (`roots`).
@@ -139,8 +139,8 @@ impl Sums for EdgeSums {
         Demands { further_runs: without(removed), keeps_attention: true, ..Demands::ATTENTION }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.conditions = known.conditions;
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.conditions = setup.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<EdgeState> {
@@ -162,8 +162,8 @@ impl Sums for EdgeSums {
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
         match event {
             Event::Variant(variant) => state.run = Run::Without(*variant),
-            Event::Direct(variant) => state.run = Run::Directly(*variant),
-            Event::Head(input) => self.head(state, input),
+            Event::Direct(variant) => state.run = Run::DirectlyWithout(*variant),
+            Event::Head(input) => self.observe_head(state, input),
             _ => {}
         }
     }
@@ -185,7 +185,7 @@ pub struct Edges(pub HeadGrid);
 
 impl Edges {
     pub fn count(self) -> usize {
-        self.before(self.0.layers, self.0.layers)
+        self.first_index(self.0.layers, self.0.layers)
     }
 
     pub fn layers(self) -> impl Iterator<Item = (usize, usize)> + Send {
@@ -195,12 +195,12 @@ impl Edges {
 
     /// Indices of the edges between two layers, in the order `[source heads, target heads]`.
     pub fn between(self, (source, target): (usize, usize)) -> Range<usize> {
-        let first = self.before(source, target);
+        let first = self.first_index(source, target);
         first..first + self.0.heads * self.0.heads
     }
 
     pub fn index(self, source: HeadPlace, target: HeadPlace) -> usize {
-        self.before(source.layer, target.layer) + source.head * self.0.heads + target.head
+        self.first_index(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
     pub fn ends(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
@@ -209,7 +209,7 @@ impl Edges {
     }
 
     /// Number of edges listed before the first edge between two layers.
-    fn before(self, source: usize, target: usize) -> usize {
+    fn first_index(self, source: usize, target: usize) -> usize {
         let HeadGrid { layers, heads } = self.0;
         // Earlier sources have layers - 1, layers - 2, ... targets.
         let pairs = source * (2 * layers).saturating_sub(source + 1) / 2 + target.saturating_sub(source + 1);
@@ -307,18 +307,23 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     if total.rows == 0 {
         return Vec::new();
     }
-    let between = |layers| between(sums, &total, layers, margin);
-    let mut found = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
+    let between = |layers| estimate_layer_pair(sums, &total, layers, margin);
+    let mut estimates = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
     let p_above = |estimate: &EdgeEstimate| estimate.edge.filter(|edge| Some(edge.excess) > margin)?.p;
-    let p: Vec<Option<f64>> = found.iter().map(p_above).collect();
-    for (edge, q) in found.iter_mut().map(|estimate| &mut estimate.edge).zip(q_values_above_margin(&p)) {
+    let p: Vec<Option<f64>> = estimates.iter().map(p_above).collect();
+    for (edge, q) in estimates.iter_mut().map(|estimate| &mut estimate.edge).zip(q_values_above_margin(&p)) {
         edge.iter_mut().for_each(|edge| edge.q = q);
     }
-    found
+    estimates
 }
 
 /// Estimates all edges between two layers.
-fn between(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
+fn estimate_layer_pair(
+    sums: &EdgeSums,
+    total: &Shifts,
+    layers: (usize, usize),
+    margin: Option<f64>,
+) -> Vec<EdgeEstimate> {
     let (heads, edges) = (sums.grid.heads, Edges(sums.grid).between(layers));
     let shifts: Vec<f64> = edges.clone().map(|edge| total.mean(edge)).collect();
     // Leave-one-block-out estimates; `None` for empty blocks.

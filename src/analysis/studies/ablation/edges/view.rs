@@ -14,7 +14,7 @@ use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences
 use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Indices of the table columns that are dropped when the table is too wide, first to last: shift, direct share, excess, q.
 const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
@@ -24,7 +24,7 @@ impl Section for EdgesReport {
         let Completion::Policy(policy) = known else { return };
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
-        // A q is of an edge that has the shift, and whose excess is above the percentile.
+        // Only edges of a sufficient shift, with an excess above the percentile, have a q-value.
         let above = |q: Option<f64>| enough && significant(q);
         let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
         self.above = cells.filter(|q| above(**q)).count() as u64;
@@ -109,7 +109,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), DROP_ORDER);
+        out.table_without(table(strongest.iter().take(MAX_SHOWN), &run.labels), DROP_ORDER);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -122,11 +122,11 @@ impl EdgesReport {
             return Ok(());
         }
         writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
-        for chain in long.iter().take(SHOWN) {
+        for chain in long.iter().take(MAX_SHOWN) {
             let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
             writeln!(out, "  {}", names.join(" -> "))?;
         }
-        match long.len().saturating_sub(SHOWN) {
+        match long.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => writeln!(out, "  and {more} more in the report"),
         }

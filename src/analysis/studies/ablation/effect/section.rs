@@ -85,13 +85,13 @@ impl Effects {
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
             let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masking_text(run.phases));
             format!(
                 "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
                  Of {heads}, {verdicts}{masks}."
             )
         });
-        // It is of a sample: more text alone adds nothing to it.
+        // More text alone does not enlarge the sample.
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
             let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
@@ -99,9 +99,9 @@ impl Effects {
         };
         let tokens =
             || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
-        let few =
+        let shortage =
             short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-        InBrief { found, shortage: few, ..InBrief::default() }
+        InBrief { found, shortage, ..InBrief::default() }
     }
 
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
@@ -132,7 +132,7 @@ impl Effects {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
-    fn masks(&self, phases: Option<u8>) -> String {
+    fn masking_text(&self, phases: Option<u8>) -> String {
         match phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
             Some(PERIOD) => " (scored on every word)".to_owned(),
@@ -165,7 +165,7 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
-        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masks(run.phases));
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masking_text(run.phases));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
@@ -224,7 +224,7 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
 
 stored!(Effects as effect);
 
-const SHOWN: usize = 5;
+const ROWS_PER_END: usize = 5;
 
 impl Section for Effects {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -272,8 +272,9 @@ impl Section for Effects {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Effects { heads, relations, .. } = self;
-        let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
-        let broken = relations.iter().find(beside);
+        let is_incomplete =
+            |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
+        let broken = relations.iter().find(is_incomplete);
         let broken =
             broken.map(|one| format!("the relation `{}` of `effect` has not an effect of each head", one.relation));
         grid.missing_head_defect("effect.heads", heads.iter().map(|head| head.place)).or(broken)
@@ -286,7 +287,7 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
         vec![head.place.to_string(), effect, q, within, head.words()]
     };
-    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    let rows = from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 

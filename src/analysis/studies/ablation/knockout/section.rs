@@ -27,7 +27,7 @@ impl KnockoutSection {
             place: context.grid.place(claim.place),
             label: claim.label.clone(),
             direction: claim.direction,
-            test: test_of(&std::array::from_fn(|block| sums.blocks[block][number])),
+            test: use_test(&std::array::from_fn(|block| sums.blocks[block][number])),
         };
         Self { knockout: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
@@ -52,12 +52,12 @@ impl KnockoutSection {
         )?;
         out.table_without(table(&self.knockout), DROP_ORDER);
         writeln!(out)?;
-        let few = self.knockout.len() - tested;
-        if few > 0 {
+        let untested = self.knockout.len() - tested;
+        if untested > 0 {
             let least = counted(policy.count(&MIN_QUERIES), "such arc");
             writeln!(
                 out,
-                "Labels not tested: {few}, with fewer than {least} in the sample (`--sample` sets its size), or with \
+                "Labels not tested: {untested}, with fewer than {least} in the sample (`--sample` sets its size), or with \
                  arcs of too few sentences."
             )?;
         }
@@ -65,7 +65,7 @@ impl KnockoutSection {
     }
 }
 
-fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
+fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
         let more = blocks.each_ref().map(|losses| part(losses).more());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
@@ -94,7 +94,7 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
 /// direction, used, use, q.
 const DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
-fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
+fn value_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed(loss, 3) + &plus_minus(ci95, 3)
 }
@@ -107,10 +107,10 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
             label.clone(),
             direction.name().to_owned(),
             arcs.to_string(),
-            spread(*loss, *ci95),
+            value_text(*loss, *ci95),
             q.map_or_else(|| "-".to_owned(), significance),
             off_offset.arcs.to_string(),
-            spread(off_offset.loss, off_offset.ci95),
+            value_text(off_offset.loss, off_offset.ci95),
             match used {
                 Some(true) => "yes",
                 Some(false) => "not shown",

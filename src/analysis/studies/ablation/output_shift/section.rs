@@ -18,7 +18,7 @@ use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequ
 use crate::study::{Estimates, EstimationContext, Explanation, InBrief, Summary};
 use crate::system::counted::counted;
 
-const LISTED: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// How far the last hidden states move when heads are removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,14 +86,14 @@ impl OutputShiftReport {
         let mut heads: Vec<HeadShift> =
             (0..context.grid.count()).map(head).filter(|head| head.moved.output_shift.is_some()).collect();
         heads.sort_by(|a, b| b.moved.output_shift.partial_cmp(&a.moved.output_shift).expect("shifts are numbers"));
-        let others = heads.split_off(LISTED.min(heads.len()));
+        let others = heads.split_off(MAX_LISTED.min(heads.len()));
         Self {
             removal: sums.conditions.removal,
             sentences: total.sentences,
             tokens: total.tokens,
             without_heads: without_heads(sums, &total),
             most: heads,
-            least: others.into_iter().rev().take(LISTED).collect(),
+            least: others.into_iter().rev().take(MAX_LISTED).collect(),
         }
     }
 

@@ -19,8 +19,8 @@ use crate::study::upstream::Obstacle;
 use crate::study::{Estimates, EstimationContext, Explanation, Policy};
 use crate::system::parallel::in_parallel;
 
-/// Accuracy by chance on items that compare two alternatives.
-const EVEN: f64 = 0.5;
+/// Chance accuracy on items that compare two alternatives.
+const EVEN_ODDS: f64 = 0.5;
 
 /// Accuracy and loss of the model on a user's task, and the effect of removing each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -101,20 +101,21 @@ pub struct GroupResult {
     pub ci95: Vec<Option<Interval>>,
 }
 
+/// Items for which `includes` is true, in all blocks and in each block.
 struct Selection<'a, F> {
     sums: &'a TaskSums,
     total: &'a Items,
-    takes: F,
+    includes: F,
 }
 
 impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     fn value(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
-        ratio(&mut self.total.values().filter(|item| (self.takes)(item)))
+        ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
     fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
         let items = |block: usize| self.sums.blocks[block].values();
-        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.takes)(item))))
+        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.includes)(item))))
     }
 
     fn right(&self) -> RightShare {
@@ -131,7 +132,7 @@ fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fract
 impl TaskResult {
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
-        let all = Selection { sums, total, takes: |_: &Item| true };
+        let all = Selection { sums, total, includes: |_: &Item| true };
         let bare = Some(sums.variant_without(&(0..sums.heads()).collect::<Vec<_>>()));
         let basis = all.value(|items| loss(items, None)).basis();
         let loss_of = |variant| all.value(|items| loss(items, variant)).value();
@@ -139,9 +140,9 @@ impl TaskResult {
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
         let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::is_of_classes));
-        // How much is right by chance, without reading the item.
+        // Share of the item's predictions that are right without reading the item.
         let baseline = |item: &Item| {
-            class.map_or(EVEN, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
+            class.map_or(EVEN_ODDS, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
         };
         let above = |item: &Item| item.right(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.count()));
@@ -157,7 +158,7 @@ impl TaskResult {
             units: basis.sentences,
             items_skipped,
             right: all.right(),
-            baseline: class.map_or(EVEN, |(_, share)| share),
+            baseline: class.map_or(EVEN_ODDS, |(_, share)| share),
             p_above_baseline: all.jackknife(|items| share(items, above)).p_above(0.0),
             most_frequent_answer: most_frequent.map(|(_, share)| share),
             obstacle: None,
@@ -197,7 +198,7 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     in_parallel(context.threads, named, |group| {
-        let of_group = Selection { sums, total, takes: |item: &Item| item.group.as_deref() == Some(group) };
+        let of_group = Selection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.count();
         let losses = of_group.value(|items| loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));

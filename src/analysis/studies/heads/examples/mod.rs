@@ -12,7 +12,7 @@ use sums::ExampleSums;
 pub struct ExampleSentences;
 
 /// Text that stands for a special token in drawings: the first of `tokens` that is in the vocabulary, else `otherwise`.
-fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
+fn special_token_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }
 
@@ -30,8 +30,10 @@ impl Study for ExampleSentences {
 
     fn passes(&self) -> Vec<PassSpec> {
         let make = |subject: &Subject<'_>| {
-            let special =
-                [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
+            let special = [
+                special_token_text(subject, ["[CLS]", "<s>"], "[first]"),
+                special_token_text(subject, ["[SEP]", "</s>"], "[separator]"),
+            ];
             let (classes, aims) = (subject.classes.clone(), subject.found.aims.clone());
             ExampleSums::new(subject.grid, classes, subject.from, aims, special)
         };
@@ -39,8 +41,7 @@ impl Study for ExampleSentences {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ExampleSums = observed.sums();
-        (Estimates::none(context.grid.count()), Examples::new(sums, context.grid))
+        (Estimates::none(context.grid.count()), Examples::new(observed.sums(), context.grid))
     }
 }
 

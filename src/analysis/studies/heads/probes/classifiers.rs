@@ -37,14 +37,14 @@ impl StackedClassifiers {
         self.bias.len()
     }
 
-    /// Predicts the class of each word in each task, and calls `of(task, word, class)`. The class with the largest score is
+    /// Predicts the class of each word in each task, and calls `predicted(task, word, class)`. The class with the largest score is
     /// predicted, ties going to the first. Features are `[words, features]` with `stride`; `beside` has scores to be added.
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
         beside: Option<KindScores<'_>>,
         scores: &mut Vec<f32>,
-        mut of: impl FnMut(usize, usize, usize),
+        mut predicted: impl FnMut(usize, usize, usize),
     ) {
         let columns = self.columns();
         if columns == 0 || words == 0 {
@@ -69,7 +69,7 @@ impl StackedClassifiers {
                         best = (score + bias, class);
                     }
                 }
-                of(*task, word, best.1);
+                predicted(*task, word, best.1);
                 start = own.end;
             }
         }
@@ -150,7 +150,7 @@ impl Counts {
         self.words.iter().sum()
     }
 
-    fn freedom(&self) -> f64 {
+    fn degrees_of_freedom(&self) -> f64 {
         self.total() - self.classes.len() as f64
     }
 
@@ -201,9 +201,9 @@ impl Block {
         squares.iter_mut().zip(&between).for_each(|(square, between)| *square -= between);
         let within = trace(&squares);
         let varies = size > 0 && within > CONSTANT * all;
-        let variance = within / counts.freedom();
+        let variance = within / counts.degrees_of_freedom();
         let scale = if varies { (size as f64 / variance).sqrt() } else { 0.0 };
-        let factor = scale * scale / counts.freedom();
+        let factor = scale * scale / counts.degrees_of_freedom();
         squares.iter_mut().for_each(|square| *square *= factor);
         squares.iter_mut().step_by(size + 1).for_each(|square| *square += RIDGE);
         let centre: Vec<f64> = (0..size).map(|at| sums.iter().map(|sum| sum[at]).sum::<f64>() / total).collect();
@@ -239,7 +239,7 @@ pub struct FactorizedBlock {
     half: Vec<f64>,
 }
 
-fn squares(half: &[f64], classes: usize) -> Vec<f64> {
+fn column_squares(half: &[f64], classes: usize) -> Vec<f64> {
     let mut sums = vec![0.0; classes];
     for row in half.chunks_exact(classes.max(1)) {
         sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * value);
@@ -264,7 +264,7 @@ impl FactorizedBlock {
         self.factor.solve_upper(&mut weights, classes);
         let weights = self.block.unscaled(weights);
         let offsets = self.block.offset(&weights, classes);
-        LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
+        LinearClassifier { weights, bias: bias(counts, &column_squares(&self.half, classes), &[offsets]) }
     }
 
     /// Computes the columns for [`FactorizedBlock::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
@@ -284,7 +284,7 @@ impl FactorizedBlock {
         let scales: Vec<f64> = others
             .iter()
             .flat_map(|other| {
-                let scale = self.block.scale * other.scale / counts.freedom();
+                let scale = self.block.scale * other.scale / counts.degrees_of_freedom();
                 std::iter::repeat_n(scale, other.size)
             })
             .collect();
@@ -316,8 +316,11 @@ impl FactorizedBlock {
         multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
         half.iter_mut().zip(&other.means).for_each(|(half, mean)| *half = mean - *half);
         factor.solve_lower(&mut half, classes);
-        let both: Vec<f64> =
-            squares(&self.half, classes).iter().zip(squares(&half, classes)).map(|(a, b)| a + b).collect();
+        let both: Vec<f64> = column_squares(&self.half, classes)
+            .iter()
+            .zip(column_squares(&half, classes))
+            .map(|(a, b)| a + b)
+            .collect();
         factor.solve_upper(&mut half, classes);
         let mut weights = vec![0.0; size * classes];
         multiply(MatrixMut::new(&mut weights, size, classes), beside, Matrix::new(&half, other.size, classes));

@@ -41,15 +41,15 @@ pub enum SimilarWhen {
 pub type Stratum = Vec<usize>;
 
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
-    (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
+    (0..grid.layers).map(|layer| heads_in(grid, layer..layer + 1)).collect()
 }
 
 /// Strata of the heads of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
 pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
-    (1..grid.layers).step_by(2).map(|second| places(grid, second - 1..second + 1)).collect()
+    (1..grid.layers).step_by(2).map(|second| heads_in(grid, second - 1..second + 1)).collect()
 }
 
-fn places(grid: HeadGrid, layers: Range<usize>) -> Stratum {
+fn heads_in(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 

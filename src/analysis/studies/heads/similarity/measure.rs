@@ -13,6 +13,7 @@ use crate::stats::interval::Interval;
 use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
+/// Sums of head pairs per block, for intervals over blocks.
 pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
 impl PairsByBlock<'_> {

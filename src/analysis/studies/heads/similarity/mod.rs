@@ -38,13 +38,11 @@ impl Study for HeadSimilarity {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &SimilaritySums = observed.sums();
-        (Estimates::none(context.grid.count()), Similarity::new(sums, context))
+        (Estimates::none(context.grid.count()), Similarity::new(observed.sums(), context))
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
-        let sums: &SimilaritySums = observed.sums();
-        let clusters = section.kept(sums.grid);
+        let clusters = section.kept(observed.sums::<SimilaritySums>().grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }
