@@ -137,12 +137,8 @@ pub struct Counts {
 
 impl Counts {
     pub fn new(words: &[u64]) -> Self {
-        let (classes, words) = words
-            .iter()
-            .enumerate()
-            .filter(|(_, words)| **words > 0)
-            .map(|(class, &words)| (class, words as f64))
-            .unzip();
+        let present = words.iter().enumerate().filter(|(_, words)| **words > 0);
+        let (classes, words) = present.map(|(class, &words)| (class, words as f64)).unzip();
         Self { classes, words }
     }
 
@@ -281,13 +277,9 @@ impl FactorizedBlock {
             let into = MatrixMut::strided(&mut between[place * other.size..], size, other.size, columns);
             multiply(into, own.transposed(), Matrix::new(&other.rooted, classes, other.size));
         }
-        let scales: Vec<f64> = others
-            .iter()
-            .flat_map(|other| {
-                let scale = self.block.scale * other.scale / counts.degrees_of_freedom();
-                std::iter::repeat_n(scale, other.size)
-            })
-            .collect();
+        let scale = |other: &Block| self.block.scale * other.scale / counts.degrees_of_freedom();
+        let scales = others.iter().flat_map(|other| std::iter::repeat_n(scale(other), other.size));
+        let scales: Vec<f64> = scales.collect();
         for (row, between) in crosses.chunks_exact_mut(columns.max(1)).zip(between.chunks_exact(columns.max(1))) {
             for ((cross, between), scale) in row.iter_mut().zip(between).zip(&scales) {
                 *cross = (*cross - between) * scale;

@@ -246,11 +246,8 @@ impl Sums for ProbeSums {
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = buffers;
         let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
         for word in 0..sequence.words.len() {
-            let named: Vec<(usize, &str)> = classes(sequence, word)
-                .take(tasks.len())
-                .enumerate()
-                .filter_map(|(task, class)| Some((task, class?)))
-                .collect();
+            let by_task = classes(sequence, word).take(tasks.len()).enumerate();
+            let named: Vec<(usize, &str)> = by_task.filter_map(|(task, class)| Some((task, class?))).collect();
             let mask = named.iter().fold(0, |mask, (task, _)| mask | 1 << task);
             if mask == 0 {
                 continue;
@@ -372,10 +369,8 @@ impl Moments {
             && self.inputs.iter().all(|sums| sums.has(half(hidden)))
             && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
             && self.contexts.iter().all(|sums| sums.has(half(head)))
-            && self
-                .buckets
-                .iter()
-                .all(|(&bucket, sums)| usize::from(bucket) < BUCKETS && sums.contexts.has(layers * heads * head))
+            && self.buckets.keys().all(|&bucket| usize::from(bucket) < BUCKETS)
+            && self.buckets.values().all(|sums| sums.contexts.has(layers * heads * head))
     }
 }
 
