@@ -307,7 +307,7 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     if total.rows == 0 {
         return Vec::new();
     }
-    let between = |layers| estimate_layer_pair(sums, &total, layers, margin);
+    let between = |layers| estimate_pair(sums, &total, layers, margin);
     let mut estimates = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
     let p_above = |estimate: &EdgeEstimate| estimate.edge.filter(|edge| Some(edge.excess) > margin)?.p;
     let p: Vec<Option<f64>> = estimates.iter().map(p_above).collect();
@@ -318,12 +318,7 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
 }
 
 /// Estimates all edges between two layers.
-fn estimate_layer_pair(
-    sums: &EdgeSums,
-    total: &Shifts,
-    layers: (usize, usize),
-    margin: Option<f64>,
-) -> Vec<EdgeEstimate> {
+fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
     let (heads, edges) = (sums.grid.heads, Edges(sums.grid).between(layers));
     let shifts: Vec<f64> = edges.clone().map(|edge| total.mean(edge)).collect();
     // Leave-one-block-out estimates; `None` for empty blocks.

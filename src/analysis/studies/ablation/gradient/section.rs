@@ -190,7 +190,7 @@ impl Section for Gradients {
 }
 
 /// Largest completeness error (1 %) before the summary asks for more integration steps.
-const MAX_COMPLETENESS_ERROR: f64 = 0.01;
+const MAX_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -265,12 +265,8 @@ impl Integrated {
             counted(*steps, "step"),
             completeness_error.map_or_else(String::new, |error| format!(", off by {:.2} %", 100.0 * error))
         )?;
-        if completeness_error.is_some_and(|error| error > MAX_COMPLETENESS_ERROR) {
-            writeln!(
-                out,
-                "That is more than {:.0} %: give more steps (--gradient-steps).",
-                100.0 * MAX_COMPLETENESS_ERROR
-            )?;
+        if completeness_error.is_some_and(|error| error > MAX_ERROR) {
+            writeln!(out, "That is more than {:.0} %: give more steps (--gradient-steps).", 100.0 * MAX_ERROR)?;
         }
         Ok(())
     }

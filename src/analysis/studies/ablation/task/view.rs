@@ -23,7 +23,7 @@ const MAX_ONE_ANSWER_SHARE: f64 = 0.6;
 
 const ROWS_PER_END: usize = 3;
 
-const MAX_NAMED_HEADS: usize = 3;
+const MAX_NAMED: usize = 3;
 
 impl Section for TaskResult {
     fn complete(&mut self, known: &Completion<'_>) {
@@ -170,7 +170,7 @@ impl TaskResult {
             harmful => format!(", and {harmful} to harm it"),
         };
         let most: Vec<String> =
-            self.ranked().iter().take(MAX_NAMED_HEADS).map(|(_, of)| of.on_loss.place.to_string()).collect();
+            self.ranked().iter().take(MAX_NAMED).map(|(_, of)| of.on_loss.place.to_string()).collect();
         let most = if helpful > most.len() as u64 { format!(" (most {})", most.join(", ")) } else { String::new() };
         let removal = self.removal.map_or_else(String::new, |removal| format!(" (by {})", removal.name()));
         format!("{shown} shown to matter for this task{most}{harm}, each removed alone{removal}{by_score}.")

@@ -38,7 +38,7 @@ impl Rank {
     pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
 
     /// Number of candidate sentences to keep for this rank, so that one remains after earlier ranks have picked theirs.
-    fn candidate_count(self) -> usize {
+    fn capacity(self) -> usize {
         match self {
             Self::Best => 1,
             Self::Worst => 2,
@@ -67,7 +67,7 @@ fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, senten
     (distance, Reverse(queries), sentence)
 }
 
-fn compare_keys(a: &Key, b: &Key) -> Ordering {
+fn key_order(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
@@ -96,8 +96,8 @@ impl HeadCandidates {
     fn consider(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
         let new = |rank| sort_key(rank, mean, score, sentence);
         let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() < rank.candidate_count()
-                || kept.last().is_none_or(|last| compare_keys(&new(rank), &last.key(rank, mean)).is_lt())
+            kept.len() < rank.capacity()
+                || kept.last().is_none_or(|last| key_order(&new(rank), &last.key(rank, mean)).is_lt())
         };
         self.scored += 1;
         if Rank::ALL.into_iter().zip(&self.ranks).any(enters) {
@@ -116,7 +116,7 @@ impl HeadCandidates {
 
     fn fits(&self) -> bool {
         let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() <= rank.candidate_count() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
+            kept.len() <= rank.capacity() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
         };
         Rank::ALL.into_iter().zip(&self.ranks).all(fit)
     }
@@ -124,8 +124,8 @@ impl HeadCandidates {
 
 fn insert_candidates(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
-    kept.sort_by(|a, b| compare_keys(&a.key(rank, mean), &b.key(rank, mean)));
-    kept.truncate(rank.candidate_count());
+    kept.sort_by(|a, b| key_order(&a.key(rank, mean), &b.key(rank, mean)));
+    kept.truncate(rank.capacity());
 }
 
 impl Candidate {
@@ -147,7 +147,7 @@ pub struct ExampleSums {
     pub kept: Vec<HeadCandidates>,
     /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`.
     #[serde(skip)]
-    first_equal_aim: Vec<usize>,
+    equal_aim: Vec<usize>,
 }
 
 impl ExampleSums {
@@ -162,8 +162,8 @@ impl ExampleSums {
         let seen_by = |aimed: &HeadAim| classes.of_layer(grid.at(aimed.place).0);
         let is_like = |a: &HeadAim, b: &HeadAim| a.aim == b.aim && seen_by(a) == seen_by(b);
         let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
-        let first_equal_aim = aims.iter().filter_map(first).collect();
-        Self { grid, classes, from, aims, special, sentences: 0, kept, first_equal_aim }
+        let equal_aim = aims.iter().filter_map(first).collect();
+        Self { grid, classes, from, aims, special, sentences: 0, kept, equal_aim }
     }
 }
 
@@ -210,12 +210,11 @@ impl Sums for ExampleSums {
             return None;
         }
         let words = sequence.words_of_sentences();
-        let of = |(place, (aimed, &first_equal_aim)): (usize, (&HeadAim, &usize))| {
+        let of = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.at(aimed.place).0;
-            (first_equal_aim == place)
-                .then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
+            (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
         };
-        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.first_equal_aim).enumerate().map(of).collect();
+        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(of).collect();
         let mut sentences = Vec::new();
         for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
             self.sentences += 1;
@@ -234,9 +233,9 @@ impl Sums for ExampleSums {
         let Event::Head(input) = event else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         for sentence in sentences {
-            let aims = self.aims.iter().zip(&mut self.kept).zip(&self.first_equal_aim);
-            for ((aimed, kept), &first_equal_aim) in aims.filter(|((aimed, _), _)| aimed.place == place) {
-                let Some(goals) = &sentence.goals[first_equal_aim] else { continue };
+            let aims = self.aims.iter().zip(&mut self.kept).zip(&self.equal_aim);
+            for ((aimed, kept), &equal_aim) in aims.filter(|((aimed, _), _)| aimed.place == place) {
+                let Some(goals) = &sentence.goals[equal_aim] else { continue };
                 let words = input.words(self.from);
                 let score = goals.score(view, words);
                 let draw = || {

@@ -308,11 +308,8 @@ impl FactorizedBlock {
         multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
         half.iter_mut().zip(&other.means).for_each(|(half, mean)| *half = mean - *half);
         factor.solve_lower(&mut half, classes);
-        let both: Vec<f64> = column_squares(&self.half, classes)
-            .iter()
-            .zip(column_squares(&half, classes))
-            .map(|(a, b)| a + b)
-            .collect();
+        let [a, b] = [&self.half, &half].map(|half| column_squares(half, classes));
+        let both: Vec<f64> = a.iter().zip(b).map(|(a, b)| a + b).collect();
         factor.solve_upper(&mut half, classes);
         let mut weights = vec![0.0; size * classes];
         multiply(MatrixMut::new(&mut weights, size, classes), beside, Matrix::new(&half, other.size, classes));
