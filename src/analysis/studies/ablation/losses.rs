@@ -191,9 +191,9 @@ impl RightShare {
 impl fmt::Display for RightShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(share) = self.share else { return f.write_str("-") };
-        let of = |share: f64| decimal(100.0 * share, 1);
-        write!(f, "{} %", of(share))?;
-        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
+        let percent = |share: f64| decimal(100.0 * share, 1);
+        write!(f, "{} %", percent(share))?;
+        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", percent(ci95.low()), percent(ci95.high())))
     }
 }
 

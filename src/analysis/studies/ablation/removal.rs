@@ -47,7 +47,7 @@ impl Removals for EachHead {
     }
 }
 
-/// What is summed per block with all heads and in each ablation variant.
+/// Sums of one block, in the run with all heads and in each ablation variant.
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 

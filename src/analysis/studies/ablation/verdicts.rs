@@ -129,7 +129,12 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
             _ => Verdict::Undecided,
         };
         head.verdict = Some(verdict);
-        *verdicts.count_mut(verdict) += 1;
+        *match verdict {
+            Verdict::Helpful => &mut verdicts.helpful,
+            Verdict::Harmful => &mut verdicts.harmful,
+            Verdict::Negligible => &mut verdicts.negligible,
+            Verdict::Undecided => &mut verdicts.undecided,
+        } += 1;
         verdicts.also_negligible += u64::from(head.negligible && verdict != Verdict::Negligible);
     }
     verdicts
@@ -197,15 +202,6 @@ impl Verdicts {
         let named: Vec<String> =
             named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
         named.join(", ")
-    }
-
-    fn count_mut(&mut self, verdict: Verdict) -> &mut u64 {
-        match verdict {
-            Verdict::Helpful => &mut self.helpful,
-            Verdict::Harmful => &mut self.harmful,
-            Verdict::Negligible => &mut self.negligible,
-            Verdict::Undecided => &mut self.undecided,
-        }
     }
 }
 

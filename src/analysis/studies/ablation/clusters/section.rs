@@ -377,8 +377,8 @@ fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid:
 stored!(Effects as cluster_effect);
 
 impl Section for Effects {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Policy(policy) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);

@@ -161,8 +161,8 @@ impl LayerPair {
 }
 
 /// Arranges one value per edge between two layers as `[sources, targets]`.
-fn by_source<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
-    found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
+fn by_source<T>(estimates: &[EdgeEstimate], heads: usize, value: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
+    estimates.chunks_exact(heads).map(|row| row.iter().map(value).collect()).collect()
 }
 
 stored!(EdgesReport as edges);

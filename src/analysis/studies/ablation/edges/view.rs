@@ -20,8 +20,8 @@ const MAX_SHOWN: usize = 10;
 const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Policy(policy) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
         let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
         // Only edges of a sufficient shift, with an excess above the percentile, have a q-value.

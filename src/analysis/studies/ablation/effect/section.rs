@@ -227,8 +227,8 @@ stored!(Effects as effect);
 const ROWS_PER_END: usize = 5;
 
 impl Section for Effects {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Policy(policy) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
         self.verdicts = judge(&mut self.heads, enough, policy);
     }
@@ -246,8 +246,8 @@ impl Section for Effects {
     }
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
-        let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.single_removal_effect()?)));
+        let is_at_place = |head: &&HeadEffect| head.place == place;
+        let found = self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.single_removal_effect()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
@@ -260,11 +260,11 @@ impl Section for Effects {
         let size = effect.abs();
         let line =
             format!("without it (by {removal}) the loss is {size:.4}{spread} nats a token {more}: {words}{deciding}");
-        let of = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
+        let nats = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
         let clause = match head.verdict {
-            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
-            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
-            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", of(effect)),
+            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", nats(effect)),
+            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", nats(-effect)),
+            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", nats(effect)),
             Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
         };
         HeadCard::from_iter([line]).saying([clause])

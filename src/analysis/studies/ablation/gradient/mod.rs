@@ -50,11 +50,11 @@ impl Study for Gradient {
         let mut estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let total = sums.blocks.total();
         for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
-            let of = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
+            let fraction = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
             let by_block = ByBlock::new(
                 context.grid.count(),
-                |head, block| of(block, Some(head)).numerator(),
-                |block| of(block, None).denominator(),
+                |head, block| fraction(block, Some(head)).numerator(),
+                |block| fraction(block, None).denominator(),
             );
             estimates = estimates.with_blocks(metric.explanation.name, by_block);
         }

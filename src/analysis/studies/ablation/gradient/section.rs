@@ -166,8 +166,8 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
 stored!(Gradients as gradient);
 
 impl Section for Gradients {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Estimates(all) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Estimates(all) = completion else { return };
         let metric = REMOVAL_METRICS[usize::from(self.task.is_some())];
         let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
         let agreement = |derivative: &'static str| {

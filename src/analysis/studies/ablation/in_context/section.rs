@@ -259,8 +259,8 @@ impl Section for GainEffects {
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
-        let is_it = |head: &&HeadInContext| head.place == place;
-        let Some(head) = self.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
+        let is_at_place = |head: &&HeadInContext| head.place == place;
+        let Some(head) = self.heads.iter().find(is_at_place).filter(|head| head.effect.is_some()) else {
             return HeadCard::default();
         };
         let [gain, copy] = head.cost_texts();

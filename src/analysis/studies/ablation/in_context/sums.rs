@@ -268,12 +268,12 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
     let sums = head.map_or(&all, |head| &block.heads[head]);
     let value = |metric: &CopyingMetric| {
-        let of = if metric.explanation.name == "copy_scored" { &all } else { sums };
+        let counted = if metric.explanation.name == "copy_scored" { &all } else { sums };
         let above = match metric.chance.filter(|_| head.is_none()) {
-            Some(chance) => chance(sums) * of.queries as f64,
+            Some(chance) => chance(sums) * counted.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::mean(above, of.queries, of.sequences)
+        Fraction::mean(above, counted.queries, counted.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }

@@ -126,8 +126,8 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
 
 impl Section for KnockoutSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Policy(policy) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
         let least = policy.count(&MIN_QUERIES);
         let p_above = |LabelUse { test, .. }: &LabelUse| {
             test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))

@@ -160,8 +160,8 @@ impl OutputShiftReport {
 }
 
 fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
-    let estimate = |of: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
-        let without_any = |sums: &OutputShiftTotals| of(sums, Some(sums.without_any()));
+    let estimate = |metric: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
+        let without_any = |sums: &OutputShiftTotals| metric(sums, Some(sums.without_any()));
         (without_any(total).value(), Fraction::jackknife(|block| without_any(&sums.blocks[block])).interval())
     };
     let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));

@@ -345,8 +345,9 @@ impl Orders {
                 groups.entry(orders.first_with_weights(place, grid)).or_default().push((rank, place));
             }
             let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
-            let mean = |of: &[(usize, usize)]| of.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / of.len() as f64;
-            groups.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+            let mean_rank =
+                |group: &[(usize, usize)]| group.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / group.len() as f64;
+            groups.sort_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
             Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
         };
         orders.rankings = rankings.into_iter().map(together).collect();

@@ -16,8 +16,8 @@ use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 impl Section for Curves {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::SharedKeys(heads) = known {
+    fn complete(&mut self, completion: &Completion<'_>) {
+        if let Completion::SharedKeys(heads) = completion {
             self.heads_per_key_value_group = Some(*heads);
         }
     }

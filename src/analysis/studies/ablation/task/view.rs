@@ -26,8 +26,8 @@ const ROWS_PER_END: usize = 3;
 const MAX_NAMED: usize = 3;
 
 impl Section for TaskResult {
-    fn complete(&mut self, known: &Completion<'_>) {
-        let Completion::Policy(policy) = known else { return };
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
         let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
@@ -61,8 +61,9 @@ impl Section for TaskResult {
     }
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
-        let is_it = |head: &&HeadOnTask| head.on_loss.place == place;
-        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.on_loss.single_removal_effect()?)));
+        let is_at_place = |head: &&HeadOnTask| head.on_loss.place == place;
+        let found =
+            self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.on_loss.single_removal_effect()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
         let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.kind));
         let removal = self.removal.map_or("", Replacement::name);
@@ -230,8 +231,9 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
 
 fn group_table(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Table {
     let row = |GroupResult { group, items, right, effects, ci95, .. }: &GroupResult| {
-        let each = heads.iter().zip(effects).zip(ci95).filter_map(|((head, size), ci95)| Some(((*size)?, ci95, head)));
-        let largest = each.max_by(|a, b| a.0.total_cmp(&b.0));
+        let measured =
+            heads.iter().zip(effects).zip(ci95).filter_map(|((head, size), ci95)| Some(((*size)?, ci95, head)));
+        let largest = measured.max_by(|a, b| a.0.total_cmp(&b.0));
         let largest = largest.map_or_else(String::new, |(effect, ci95, head)| {
             format!("{} {effect:+.4}{}", head.on_loss.place, plus_minus(*ci95, 4))
         });

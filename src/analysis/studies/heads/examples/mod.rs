@@ -75,17 +75,17 @@ impl Section for Examples {
     }
 
     fn of_head(&self, head: HeadPlace, _: Known<'_>) -> HeadCard {
-        let Some(of) = self.heads.iter().find(|of| of.place == head) else { return HeadCard::default() };
-        let line = |example: &Example| format!("{}: {}", about(of, example), example.drawn.text());
+        let Some(found) = self.heads.iter().find(|found| found.place == head) else { return HeadCard::default() };
+        let line = |example: &Example| format!("{}: {}", about(found, example), example.drawn.text());
         let row = |example: &Example| {
-            let [rank, score] = rank_and_score(of, example);
+            let [rank, score] = rank_and_score(found, example);
             vec![rank, score, example.sentence.to_string(), example.drawn.text()]
         };
-        let rows: Vec<Vec<String>> = of.examples.iter().map(row).collect();
+        let rows: Vec<Vec<String>> = found.examples.iter().map(row).collect();
         HeadCard {
             table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
-            lines: of.examples.iter().map(line).collect(),
-            figures: figure(of).into_iter().collect(),
+            lines: found.examples.iter().map(line).collect(),
+            figures: figure(found).into_iter().collect(),
             ..HeadCard::default()
         }
     }
@@ -99,28 +99,28 @@ impl Section for Examples {
 }
 
 /// Describes an example sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
-pub fn about(of: &HeadExamples, example: &Example) -> String {
-    let [rank, score] = rank_and_score(of, example);
+pub fn about(head: &HeadExamples, example: &Example) -> String {
+    let [rank, score] = rank_and_score(head, example);
     format!("{rank}, {score}, sentence {}", example.sentence)
 }
 
-pub fn rank_and_score(of: &HeadExamples, example: &Example) -> [String; 2] {
+pub fn rank_and_score(head: &HeadExamples, example: &Example) -> [String; 2] {
     let Example { rank, score, queries, .. } = example;
     let rank = match rank {
         Rank::Best => "best",
         Rank::Typical => "typical",
-        Rank::Worst if of.direction.is_some() && *score < 1.0 => "a failure",
+        Rank::Worst if head.direction.is_some() && *score < 1.0 => "a failure",
         Rank::Worst => "weakest",
     };
-    let score = match of.direction {
+    let score = match head.direction {
         Some(_) => format!("{:.0} of {}", score * *queries as f64, counted(*queries, "arc")),
         None => format!("{score:.2}"),
     };
     [rank.to_owned(), score]
 }
 
-pub fn figure(of: &HeadExamples) -> Option<Figure> {
-    let HeadExamples { place, label, direction, mean, scored, examples } = of;
+pub fn figure(head: &HeadExamples) -> Option<Figure> {
+    let HeadExamples { place, label, direction, mean, scored, examples } = head;
     if examples.is_empty() {
         return None;
     }
@@ -147,7 +147,7 @@ pub fn figure(of: &HeadExamples) -> Option<Figure> {
             (head != unit).then_some(ends(unit, head))
         };
         ArcSentence {
-            about: about(of, example),
+            about: about(head, example),
             units: drawn.units.clone(),
             arcs: (0..drawn.units.len()).filter_map(arc).collect(),
             gold: if direction.is_some() { drawn.wrong.iter().filter_map(missed).collect() } else { Vec::new() },

@@ -210,11 +210,11 @@ impl Sums for ExampleSums {
             return None;
         }
         let words = sequence.words_of_sentences();
-        let of = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
+        let sentence_goals = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.at(aimed.place).0;
             (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
         };
-        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(of).collect();
+        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(sentence_goals).collect();
         let mut sentences = Vec::new();
         for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
             self.sentences += 1;

@@ -66,8 +66,8 @@ pub fn compare(
     let value = |[a, b]: [usize; 2]| values[HeadPairs::index(a, b)];
     let is_same = |[a, b]: &[usize; 2]| groups[*a].is_some() && groups[*a] == groups[*b];
     let pairs = |stratum: &Stratum| {
-        let of = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
-        HeadPairs(stratum.len()).all().map(of).collect::<Vec<_>>()
+        let heads = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
+        HeadPairs(stratum.len()).all().map(heads).collect::<Vec<_>>()
     };
     let all: Vec<[usize; 2]> = strata.iter().flat_map(pairs).collect();
     let same: Vec<[usize; 2]> = all.iter().copied().filter(is_same).collect();

@@ -42,7 +42,7 @@ impl PairsByBlock<'_> {
 
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
-        let all = |of: &PerBlock| of.iter().sum::<f64>();
+        let all = |blocks: &PerBlock| blocks.iter().sum::<f64>();
         let (whole, count) = (all(&squares), all(&rows));
         let without = |block: usize| (rows[block] > 0.0).then(|| distance(whole - squares[block], count - rows[block]));
         Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
@@ -51,12 +51,12 @@ impl PairsByBlock<'_> {
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
-        let of = |[both, first, second]: [f64; 3]| cka(both, first, second);
+        let ratio = |[both, first, second]: [f64; 3]| cka(both, first, second);
         let present = |block: usize| by_block[1][block] != 0.0 && by_block[2][block] != 0.0;
         let without = |block: usize| {
-            present(block).then(|| of(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
+            present(block).then(|| ratio(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
         };
-        Jackknife::of(of(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
+        Jackknife::of(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
     }
 
     /// Finds clusters of heads, by `distances` over all blocks. Each cluster has the indices of its heads, ascending, and the

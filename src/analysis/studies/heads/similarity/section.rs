@@ -20,8 +20,8 @@ use crate::system::counted::{counted, plural};
 stored!(Similarity as similarity);
 
 impl Section for Similarity {
-    fn complete(&mut self, known: &Completion<'_>) {
-        match known {
+    fn complete(&mut self, completion: &Completion<'_>) {
+        match completion {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
             _ => {}
@@ -97,14 +97,13 @@ impl Similarity {
     }
 
     fn name_heads(&mut self, labels: &[String]) {
-        let grid = self.grid();
+        let Some(grid) = self.grid() else { return };
         let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
-        let Some(heads) = grid else { return };
-        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(heads));
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid));
         for cluster in clusters.iter_mut() {
-            let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
+            let label = |head: &HeadPlace| labels.get(grid.index(head.layer, head.head)).cloned().unwrap_or_default();
             cluster.labels = cluster.heads.iter().map(label).collect();
         }
     }
@@ -241,15 +240,15 @@ fn counted_labels(labels: &[String]) -> String {
 fn layer_table(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
     let row = |layer: &LayerDisagreement| {
         let spectrum = spectra.get(layer.layer);
-        let mean = |of: &Spectrum| of.heads.iter().sum::<usize>() as f64 / of.heads.len() as f64;
+        let mean = |spectrum: &Spectrum| spectrum.heads.iter().sum::<usize>() as f64 / spectrum.heads.len() as f64;
         let cell = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         [
             layer.layer.to_string(),
             format!("{:.3}", layer.subspace),
             format!("{:.3}", layer.position),
             format!("{:.3}", layer.output),
-            cell(spectrum.map(|of| format!("{:.1}", mean(of)))),
-            cell(spectrum.map(|of| of.concatenated.to_string())),
+            cell(spectrum.map(|spectrum| format!("{:.1}", mean(spectrum)))),
+            cell(spectrum.map(|spectrum| spectrum.concatenated.to_string())),
         ]
     };
     let header = ["layer", "subspace", "position", "output", "dimensions of a head", "together"];

@@ -231,8 +231,8 @@ impl LayerSums {
     }
 
     pub fn finish(&mut self, heads: usize) -> Disagreement {
-        let mut take_mean_square = |of: fn(&mut Self) -> &mut Vec<f32>| {
-            let sums = of(self);
+        let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
+            let sums = vectors(self);
             let squares = sums.iter().map(|&sum| f64::from(sum).powi(2)).sum::<f64>();
             sums.clear();
             let mut sum = ExactSum::default();

@@ -140,7 +140,7 @@ type Grams = WeightParts<Vec<f32>>;
 impl Grams {
     fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
         let dim = weights.query.columns() / heads;
-        let of = |part: Matrix<'_>| {
+        let grams_of = |part: Matrix<'_>| {
             let mut grams = vec![0.0; heads * dim * dim];
             for (head, gram) in grams.chunks_exact_mut(dim * dim).enumerate() {
                 let own = part.columns_from(head * dim, dim);
@@ -149,10 +149,10 @@ impl Grams {
             grams
         };
         Self {
-            query: of(weights.query),
-            key: of(weights.key),
-            value: of(weights.value),
-            output: of(weights.output.transposed()),
+            query: grams_of(weights.query),
+            key: grams_of(weights.key),
+            value: grams_of(weights.value),
+            output: grams_of(weights.output.transposed()),
         }
     }
 }
