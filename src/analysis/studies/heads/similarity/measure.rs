@@ -86,7 +86,7 @@ impl PairsByBlock<'_> {
     }
 }
 
-/// Debiased linear CKA of two heads' outputs, from their summed HSIC with each other (`covariance`) and with themselves (`a`, `b`).
+/// Debiased linear CKA of two heads' outputs, from their summed HSIC with each other (`covariance`) and with themselves.
 /// `None` where a head's outputs have no variance, or without a batch.
 pub fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
