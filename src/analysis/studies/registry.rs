@@ -84,7 +84,7 @@ pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
     STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
 }
 
-/// Whether a label describes how a head chooses its keys.
+/// Whether a label says how an attention head chooses its keys.
 pub fn is_of_choice(label: &str) -> bool {
     STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives(label)))
 }
@@ -121,9 +121,9 @@ pub fn labels_of_code(code: &str) -> Vec<String> {
 /// Policy with the default value of every threshold.
 pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
-    let of_all: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
-    let of_input = HealthId::ALL.map(HealthId::threshold);
-    Policy::of(detectors().flat_map(thresholds).copied().chain(of_all).chain(of_input))
+    let common: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
+    let text_health = HealthId::ALL.map(HealthId::threshold);
+    Policy::of(detectors().flat_map(thresholds).copied().chain(common).chain(text_health))
 }
 
 /// Counts labels by the name of their detector in these studies, zeros included. Panics if a label comes from another detector.
@@ -140,10 +140,11 @@ pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item =
 
 /// Lists all labels with their documentation.
 pub fn labels() -> impl Iterator<Item = Entry> {
-    let of_detectors =
+    let detector_entries =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
-    let of_none = [&NO_LABEL, &NO_HEAD, &REMOVED_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
-    of_detectors.chain(of_none)
+    let other_entries =
+        [&NO_LABEL, &NO_HEAD, &REMOVED_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
+    detector_entries.chain(other_entries)
 }
 
 /// Lists all metrics with their documentation.
@@ -161,8 +162,8 @@ pub fn find(name: &str) -> Option<Entry> {
 
 /// Lists the glossary: terms other than labels, metrics and studies, in the order in which a summary uses them.
 pub fn terms() -> impl Iterator<Item = &'static Term> {
-    let of_studies = STUDIES.iter().flat_map(|study| study.card().terms);
-    TERMS.iter().chain(COMPARISON_TERMS).chain(of_studies)
+    let study_terms = STUDIES.iter().flat_map(|study| study.card().terms);
+    TERMS.iter().chain(COMPARISON_TERMS).chain(study_terms)
 }
 
 /// Finds the glossary term with this name or synonym.
@@ -204,8 +205,8 @@ pub fn closest_label(name: &str) -> Option<&'static str> {
 
 /// Lists the labels of a category with their documentation: `sink` finds `sink:no-op` and others.
 pub fn of_family(name: &str) -> Vec<Entry> {
-    let is_of_it = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
-    labels().filter(is_of_it).collect()
+    let is_in_category = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
+    labels().filter(is_in_category).collect()
 }
 
 #[cfg(test)]

@@ -73,21 +73,23 @@ pub struct ScoredToken<T> {
     pub of: T,
 }
 
-/// Lists the scored tokens of a sequence, ascending by position, each with the value of `of` for its word.
-pub fn scored<T>(sequence: &Sequence, of: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
-    scored_where(sequence, |word| Some(of(word)))
+/// Lists the scored tokens of a sequence, ascending by position, each with the `word_data` of its word.
+pub fn scored<T>(sequence: &Sequence, word_data: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
+    scored_where(sequence, |word| Some(word_data(word)))
 }
 
-pub fn scored_where<T>(sequence: &Sequence, of: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
+/// As [`scored`], without the tokens of words for which `word_data` returns `None`.
+pub fn scored_where<T>(sequence: &Sequence, word_data: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
-        Some(ScoredToken { position: token.position, truth: token.truth?, of: of(token.word)? })
+        Some(ScoredToken { position: token.position, truth: token.truth?, of: word_data(token.word)? })
     };
     sequence.predictions.iter().filter_map(score).collect()
 }
 
+/// Loss of the scored token that the logits at `position` predict, with its word data. `None` if no token is scored there.
 pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
-    let at = scored.binary_search_by_key(&position, |token| token.position).ok()?;
-    Some((surprisal(logits, scored[at].truth), &scored[at].of))
+    let index = scored.binary_search_by_key(&position, |token| token.position).ok()?;
+    Some((surprisal(logits, scored[index].truth), &scored[index].of))
 }
 
 impl Quantity for Losses {
@@ -126,7 +128,7 @@ pub type TaskSums = RemovalSums<EachHead, Items>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Item {
     pub is_first: bool,
-    /// Right answers, where items may share answers, each with the number of predictions for which it is right.
+    /// Right answers, each with the number of predictions for which it is right; empty where items cannot share answers.
     pub truths: BTreeMap<u32, u64>,
     pub group: Option<String>,
     /// Score of the item with all heads, then in each ablation variant, `[1 + variants]`.
@@ -143,11 +145,11 @@ merge_fields!(Item[is_first, truths, group] { scores, right });
 impl Item {
     /// Score of the item with all heads (`None`) or in an ablation variant.
     pub fn score(&self, variant: Option<usize>) -> f64 {
-        self.scores[row(variant)].value()
+        self.scores[score_index(variant)].value()
     }
 
     pub fn right(&self, variant: Option<usize>) -> f64 {
-        let of_classes = self.right.get(row(variant)).map(|&right| right as f64);
+        let of_classes = self.right.get(score_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
@@ -189,18 +191,18 @@ impl RightShare {
 impl fmt::Display for RightShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(share) = self.share else { return f.write_str("-") };
-        let of = |share: f64| decimal(100.0 * share, 1);
-        write!(f, "{} %", of(share))?;
-        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", of(ci95.low()), of(ci95.high())))
+        let percent = |share: f64| decimal(100.0 * share, 1);
+        write!(f, "{} %", percent(share))?;
+        self.ci95.map_or(Ok(()), |ci95| write!(f, " [{}, {}]", percent(ci95.low()), percent(ci95.high())))
     }
 }
 
-/// Unit of the loss of a task or of tokens (`None`): cosines for triples, which have no probabilities, nats otherwise.
+/// Unit of the loss of a task, or of tokens for `None`: cosines for triples, which have no probabilities, nats otherwise.
 pub fn unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
-fn row(variant: Option<usize>) -> usize {
+fn score_index(variant: Option<usize>) -> usize {
     variant.map_or(0, |variant| variant + 1)
 }
 
@@ -261,24 +263,25 @@ impl Quantity for Items {
             (ScoreRule::Embeds(..), _) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
-        item.scores[row(variant)] += score;
+        item.scores[score_index(variant)] += score;
         if text.rule == ScoreRule::Class {
             let mut others = (0..).zip(logits).filter(|(class, _)| *class != token.truth);
-            item.right[row(variant)] += u64::from(others.all(|(_, &other)| f64::from(other) < logit(token.truth)));
+            item.right[score_index(variant)] +=
+                u64::from(others.all(|(_, &other)| f64::from(other) < logit(token.truth)));
         }
     }
 
     fn hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
         let ScoreRule::Embeds(of, pooling) = text.rule else { return };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
-        item.vectors[of as usize] = Some(pooled(states, &text.text, pooling));
+        item.vectors[of as usize] = Some(pool(states, &text.text, pooling));
         if item.vectors.iter().any(Option::is_none) {
             return;
         }
         let [anchor, positive, negative] = std::mem::take(&mut item.vectors).map(Option::unwrap_or_default);
         // A zero vector counts as orthogonal to every vector.
         let cosine = |other: &[f64]| 1.0 - one_less_cosine(&anchor, other).unwrap_or(1.0);
-        item.scores[row(variant)] += cosine(&positive) - cosine(&negative);
+        item.scores[score_index(variant)] += cosine(&positive) - cosine(&negative);
     }
 
     fn fits(&self, variants: usize) -> bool {
@@ -316,7 +319,7 @@ impl Loss for Items {
 }
 
 /// Embedding of a text, pooled from its last hidden states; `text` lists the positions of its non-special tokens.
-fn pooled(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
+fn pool(states: Rows<'_>, text: &[usize], pooling: Pooling) -> Vec<f64> {
     let row = |place: usize| states.row(place).iter().copied().map(f64::from);
     let folded = |places: &mut dyn Iterator<Item = usize>, fold: fn(f64, f64) -> f64| {
         let mut vector: Vec<f64> = places.next().into_iter().flat_map(row).collect();
@@ -342,7 +345,7 @@ mod tests {
     fn texts_are_pooled_as_the_model_says() {
         // Three tokens of two dimensions, the second of text.
         let states = [1.0, 6.0, 3.0, -2.0, 2.0, 5.0];
-        let of = |pooling| pooled(Rows::new(&states, 2), &[1], pooling);
+        let of = |pooling| pool(Rows::new(&states, 2), &[1], pooling);
         assert_eq!(of(Pooling::Text), [3.0, -2.0]);
         assert_eq!(of(Pooling::Mean), [6.0, 9.0]);
         assert_eq!(of(Pooling::Max), [3.0, 6.0]);

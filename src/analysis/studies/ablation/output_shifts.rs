@@ -18,8 +18,8 @@ pub struct ShiftSum {
 }
 
 impl ShiftSum {
-    fn add(&mut self, whole: &[f64], without: &[f64]) {
-        if let Some(shift) = one_less_cosine(whole, without) {
+    fn add(&mut self, baseline: &[f64], without: &[f64]) {
+        if let Some(shift) = one_less_cosine(baseline, without) {
             self.sum += shift;
             self.vectors += 1;
         }
@@ -69,7 +69,7 @@ impl PerToken for OutputShiftTotals {
 #[derive(Debug)]
 pub struct OutputShiftState {
     text: Vec<usize>,
-    whole: States,
+    baseline: States,
 }
 
 impl Quantity for OutputShiftTotals {
@@ -91,14 +91,14 @@ impl Quantity for OutputShiftTotals {
         self.tokens += text.len() as u64;
         self.sequences += 1;
         self.sentences += u64::from(sequence.family.is_first);
-        Some(OutputShiftState { text, whole: States::default() })
+        Some(OutputShiftState { text, baseline: States::default() })
     }
 
     fn hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
-        let seen = States::new(states, &state.text);
+        let current = States::new(states, &state.text);
         match variant {
-            None => state.whole = seen,
-            Some(variant) => self.without[variant].merge(&seen.shifts(&state.whole, states.width())),
+            None => state.baseline = current,
+            Some(variant) => self.without[variant].merge(&current.shifts(&state.baseline, states.width())),
         }
     }
 
@@ -124,11 +124,11 @@ impl States {
     }
 
     /// Shifts from the hidden states with all heads (`whole`); `width` is the width of a hidden state.
-    pub fn shifts(&self, whole: &Self, width: usize) -> OutputShifts {
+    pub fn shifts(&self, baseline: &Self, width: usize) -> OutputShifts {
         let mut shifts = OutputShifts::default();
-        let pairs = whole.text.chunks_exact(width).zip(self.text.chunks_exact(width));
-        pairs.for_each(|(whole, without)| shifts.output.add(whole, without));
-        shifts.pooled.add(&whole.pooled, &self.pooled);
+        let pairs = baseline.text.chunks_exact(width).zip(self.text.chunks_exact(width));
+        pairs.for_each(|(baseline, without)| shifts.output.add(baseline, without));
+        shifts.pooled.add(&baseline.pooled, &self.pooled);
         shifts
     }
 }

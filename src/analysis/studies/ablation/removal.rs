@@ -25,6 +25,7 @@ use crate::study::show::wording::sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counted::counted;
 
+/// Sets of heads to remove; each is one ablation variant.
 pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + DeserializeOwned + 'static {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
@@ -46,6 +47,7 @@ impl Removals for EachHead {
     }
 }
 
+/// Sums of one block, in the run with all heads and in each ablation variant.
 pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 
@@ -69,6 +71,7 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
     fn fits(&self, variants: usize) -> bool;
 }
 
+/// Change of a quantity in an ablation variant, relative to the number of tokens.
 pub trait PerToken {
     fn tokens(&self) -> u64;
 
@@ -180,7 +183,7 @@ pub struct RemovalState<S> {
     block: usize,
     /// Index of the ablation variant that is running; `None` in the baseline run with all heads.
     variant: Option<usize>,
-    seen: S,
+    quantity_state: S,
 }
 
 impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
@@ -205,27 +208,27 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.conditions = known.conditions;
-        self.chosen.clone_from(&known.chosen);
-        self.constants.clone_from(&known.constants);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.conditions = setup.conditions;
+        self.chosen.clone_from(&setup.chosen);
+        self.constants.clone_from(&setup.constants);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
         let block = block_of(sequence.family.number);
-        let seen = self.blocks[block].begin(sequence, self.variants.len())?;
-        (!self.variants.is_empty()).then_some(RemovalState { block, variant: None, seen })
+        let quantity_state = self.blocks[block].begin(sequence, self.variants.len())?;
+        (!self.variants.is_empty()).then_some(RemovalState { block, variant: None, quantity_state })
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
-        let RemovalState { block, variant, seen } = state;
+        let RemovalState { block, variant, quantity_state } = state;
         let sums = &mut self.blocks[*block];
         match event {
             Event::Variant(place) => *variant = Some(*place),
             Event::HiddenStates { layer, states } if *layer == self.grid.layers => {
-                sums.hidden_states(seen, *variant, *states);
+                sums.hidden_states(quantity_state, *variant, *states);
             }
-            Event::Logits { position, logits } => sums.logits(seen, *variant, *position, logits),
+            Event::Logits { position, logits } => sums.logits(quantity_state, *variant, *position, logits),
             _ => {}
         }
     }
@@ -234,12 +237,12 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         self.grid == grid
             && self.removals.fit(grid)
             && self.variants == self.removals.variants(grid)
-            && self.constants.iter().all(|all| is_of_heads(all, grid))
+            && self.constants.iter().all(|all| fits_heads(all, grid))
             && self.blocks.fit(|sums| sums.fits(self.variants.len()))
     }
 }
 
-fn is_of_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
+fn fits_heads(constants: &[Vec<f32>], grid: HeadGrid) -> bool {
     let is_vector = |vector: &Vec<f32>| vector.len() == constants[0].len() && vector.iter().all(|one| one.is_finite());
     constants.len() == grid.count() && constants.iter().all(is_vector)
 }

@@ -101,12 +101,12 @@ pub fn head_effects(
         }
     };
     let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
-    correct(&mut heads, band);
+    set_q_values(&mut heads, band);
     heads
 }
 
 /// Sets the q-values of two groups of tests: difference from 0, over all heads, and equivalence, over heads within the band.
-fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
+fn set_q_values(heads: &mut [HeadEffect], band: Option<f64>) {
     let p: Vec<Option<f64>> = heads.iter().map(|head| head.p).collect();
     heads.iter_mut().zip(q_values_of_present(&p)).for_each(|(head, q)| head.q = q);
     let is_within = |head: &HeadEffect| head.effect.zip(band).is_some_and(|(effect, band)| effect.abs() < band);
@@ -116,8 +116,8 @@ fn correct(heads: &mut [HeadEffect], band: Option<f64>) {
 
 /// Sets the verdict of each head that was removed alone, and counts the verdicts. Without `enough` data no test is significant.
 pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bool, policy: &Policy) -> Verdicts {
-    let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-    let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+    let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);
+    let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= max_q);
     let mut verdicts = Verdicts::default();
     for head in heads {
         let Some(effect) = head.effect.filter(|_| head.verdict.is_some()) else { continue };
@@ -129,7 +129,12 @@ pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bo
             _ => Verdict::Undecided,
         };
         head.verdict = Some(verdict);
-        *verdicts.of(verdict) += 1;
+        *match verdict {
+            Verdict::Helpful => &mut verdicts.helpful,
+            Verdict::Harmful => &mut verdicts.harmful,
+            Verdict::Negligible => &mut verdicts.negligible,
+            Verdict::Undecided => &mut verdicts.undecided,
+        } += 1;
         verdicts.also_negligible += u64::from(head.negligible && verdict != Verdict::Negligible);
     }
     verdicts
@@ -153,14 +158,15 @@ pub fn is_zero(count: &usize) -> bool {
 }
 
 /// Lists the heads that were removed alone with their effects, the largest first.
-pub fn ranked<T>(heads: &[T], of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
-    let mut order: Vec<_> = heads.iter().filter_map(|head| Some((of(head).single_removal_effect()?, head))).collect();
+pub fn ranked<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
+    let mut order: Vec<_> =
+        heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
     order
 }
 
 /// Number of heads that a forest plot shows at each end of the ranking.
-const DRAWN: usize = 12;
+const HEADS_PER_END: usize = 12;
 
 /// Draws ranked heads as a forest plot, and writes how many heads in the middle are left out.
 pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
@@ -169,9 +175,9 @@ pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
         note: head.words(),
         marks: vec![Mark::of(head.effect, head.ci95)],
     };
-    let last = order.len().saturating_sub(DRAWN).max(DRAWN);
-    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < DRAWN || *rank >= last);
-    let left_out = match order.len().saturating_sub(2 * DRAWN) {
+    let last = order.len().saturating_sub(HEADS_PER_END).max(HEADS_PER_END);
+    let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HEADS_PER_END || *rank >= last);
+    let left_out = match order.len().saturating_sub(2 * HEADS_PER_END) {
         0 => String::new(),
         heads => format!(" {} in between {} left out.", counted(heads, "head"), plural(&heads, "is", "are")),
     };
@@ -179,11 +185,11 @@ pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     (Chart::Forest(Forest::around_zero(scale, ["effect"], rows)), left_out)
 }
 
-/// Shortens a table to `2 * each` rows: the first `each`, a row that counts the omitted ones, and the last `each - 1`.
-pub fn from_both_ends(mut rows: Vec<Vec<String>>, each: usize) -> Vec<Vec<String>> {
-    if rows.len() > 2 * each {
-        let last = rows.len() + 1 - each;
-        rows.splice(each..last, [vec!["...".to_owned(), format!("{} more", last - each)]]);
+/// Shortens a table to `2 * rows_per_end` rows: the first ones, a row that counts the omitted ones, and the last ones.
+pub fn from_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
+    if rows.len() > 2 * rows_per_end {
+        let last = rows.len() + 1 - rows_per_end;
+        rows.splice(rows_per_end..last, [vec!["...".to_owned(), format!("{} more", last - rows_per_end)]]);
     }
     rows
 }
@@ -196,15 +202,6 @@ impl Verdicts {
         let named: Vec<String> =
             named.map(|(count, verdict)| format!("{count} {} {verdict}", plural(count, "is", "are"))).collect();
         named.join(", ")
-    }
-
-    fn of(&mut self, verdict: Verdict) -> &mut u64 {
-        match verdict {
-            Verdict::Helpful => &mut self.helpful,
-            Verdict::Harmful => &mut self.harmful,
-            Verdict::Negligible => &mut self.negligible,
-            Verdict::Undecided => &mut self.undecided,
-        }
     }
 }
 

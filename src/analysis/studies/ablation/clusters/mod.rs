@@ -76,8 +76,7 @@ impl Study for ClusterShift {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ClusterShifts = observed.sums();
-        (Estimates::none(context.grid.count()), OutputShifts::new(sums, context))
+        (Estimates::none(context.grid.count()), OutputShifts::new(observed.sums(), context))
     }
 }
 
@@ -87,7 +86,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all of its heads less that without each, added up",
         margin: "0, from both sides",
         family: "all clusters that are kept",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "difference with its interval, q",
     },
     VerdictRule {
@@ -95,11 +94,11 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all but one less that with all, for each that is kept: the largest p",
         margin: "both ends of the band of `negligible`, from within",
         family: "all clusters of which each such change is within the band",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },
 ];
-const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
+const MIN_EVIDENCE: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-shift-geometry",

@@ -21,7 +21,7 @@ use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, s
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{Completion, Known, Section, View, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
-use crate::study::{EstimationContext, Policy, Summary};
+use crate::study::{EstimationContext, Summary};
 use crate::system::counted::counted;
 
 /// Rise of the loss without clusters of similar heads, in nats per scored token.
@@ -111,7 +111,7 @@ pub enum Interplay {
 }
 
 impl Interplay {
-    fn word(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::StandIn => "stand in for each other",
             Self::Share => "less than their sum",
@@ -159,12 +159,13 @@ pub struct Removed {
     pub all_but_one: Change,
 }
 
-struct Changes<'a, Q> {
+/// Changes of a loss or of the output in ablation variants, per block, with the `counts` of tokens that turn sums into means.
+struct ClusterChanges<'a, Q> {
     sums: &'a RemovalSums<Clusters, Q>,
     counts: PerBlock,
 }
 
-impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
+impl<'a, Q: Quantity + PerToken> ClusterChanges<'a, Q> {
     fn new(sums: &'a RemovalSums<Clusters, Q>) -> Self {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
@@ -174,7 +175,13 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         self.sums.per_block(|block| block.change(variant))
     }
 
-    fn all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
+    /// Changes per block without each of these heads alone.
+    fn without_each(&self, places: &[usize]) -> Vec<PerBlock> {
+        places.iter().map(|&place| self.without(&[place])).collect()
+    }
+
+    /// Changes per block without all of these heads but one, for each head that is kept.
+    fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
         (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
     }
 
@@ -189,15 +196,15 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
 
     /// Change without all of these heads, minus the sum of the changes without each, per block.
     fn difference(&self, places: &[usize]) -> PerBlock {
-        let together = self.without(places);
-        let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
-        std::array::from_fn(|block| together[block] - alone.iter().map(|blocks| blocks[block]).sum::<f64>())
+        let (together, sum) = (self.without(places), sum(&self.without_each(places)));
+        std::array::from_fn(|block| together[block] - sum[block])
     }
 
     /// Returns the p-value that one head suffices, whichever is kept, and the p-value to be corrected. The second is `None`
     /// unless all estimates are within the band.
     fn one_will_do(&self, places: &[usize], band: f64) -> (Option<f64>, Option<f64>) {
-        let rests: Option<Vec<_>> = self.all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
+        let rests: Option<Vec<_>> =
+            self.without_all_but_each(places).iter().map(|rest| self.mean(rest).estimate()).collect();
         let p = rests.as_ref().map(|rests| rests.iter().map(|rest| rest.p_between(-band, band)).fold(0.0, f64::max));
         let is_within = rests.is_some_and(|rests| rests.iter().all(|rest| rest.value.abs() < band));
         (p, p.filter(|_| is_within))
@@ -207,19 +214,17 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
         if self.counts.iter().sum::<f64>() == 0.0 {
             return Vec::new();
         }
-        let each = |of: &dyn Fn(usize) -> f64| -> PerBlock { std::array::from_fn(of) };
+        let changes = |sums: &[PerBlock]| sums.iter().map(|blocks| self.change(blocks)).collect();
         let cluster = |places: &Vec<usize>| {
-            let alone: Vec<PerBlock> = places.iter().map(|&place| self.without(&[place])).collect();
-            let rests = self.all_but_each(places);
-            let sum = each(&|block| alone.iter().map(|blocks| blocks[block]).sum());
-            let mean = each(&|block| rests.iter().map(|blocks| blocks[block]).sum::<f64>() / rests.len() as f64);
+            let (alone, all_but) = (self.without_each(places), self.without_all_but_each(places));
+            let mean = sum(&all_but).map(|sum| sum / all_but.len() as f64);
             Removed {
-                heads: heads(places, context),
+                heads: head_places(places, context),
                 together: self.change(&self.without(places)),
-                sum: self.change(&sum),
+                sum: self.change(&sum(&alone)),
                 difference: self.change(&self.difference(places)),
-                alone: alone.iter().map(|blocks| self.change(blocks)).collect(),
-                all_but: rests.iter().map(|blocks| self.change(blocks)).collect(),
+                alone: changes(&alone),
+                all_but: changes(&all_but),
                 all_but_one: self.change(&mean),
             }
         };
@@ -227,7 +232,11 @@ impl<'a, Q: Quantity + PerToken> Changes<'a, Q> {
     }
 }
 
-impl<Q: Loss> Changes<'_, Q> {
+fn sum(parts: &[PerBlock]) -> PerBlock {
+    std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
+}
+
+impl<Q: Loss> ClusterChanges<'_, Q> {
     fn right(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_without(places);
         let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
@@ -247,7 +256,7 @@ impl<Q: Loss> Changes<'_, Q> {
                 let mut instead = within.clone();
                 let (p, tested) = self.one_will_do(places, band);
                 instead[number] = tested;
-                RandomSet { heads: heads(places, context), p, q: q_values_above_margin(&instead)[number] }
+                RandomSet { heads: head_places(places, context), p, q: q_values_above_margin(&instead)[number] }
             };
             ClusterEffects {
                 removed,
@@ -266,14 +275,14 @@ impl<Q: Loss> Changes<'_, Q> {
     }
 }
 
-fn heads(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
+fn head_places(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> {
     places.iter().map(|&place| context.grid.place(place)).collect()
 }
 
 impl Effects {
     pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        let changes = Changes::new(sums);
+        let changes = ClusterChanges::new(sums);
         let found = changes.clusters(context);
         let all: Vec<usize> = (0..context.grid.count()).collect();
         let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
@@ -287,29 +296,12 @@ impl Effects {
             clusters: band.map_or_else(Vec::new, |band| changes.cluster_effects(found, band, context)),
         }
     }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
-        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
-        for cluster in &mut self.clusters {
-            let difference = cluster.removed.difference.value;
-            cluster.verdict = match significant(cluster.q) {
-                true if difference > 0.0 => Interplay::StandIn,
-                true if difference < 0.0 => Interplay::Share,
-                _ => Interplay::NotSeen,
-            };
-            cluster.one_will_do = significant(cluster.q_one_will_do);
-            let passed = cluster.random_sets.iter().filter(|set| significant(set.q));
-            cluster.random_sets_of_which_one_would_do = passed.count() as u64;
-        }
-    }
 }
 
 impl OutputShifts {
     pub fn new(sums: &ClusterShifts, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
-        Self { sentences: total.sentences, tokens: total.tokens, clusters: Changes::new(sums).clusters(context) }
+        Self { sentences: total.sentences, tokens: total.tokens, clusters: ClusterChanges::new(sums).clusters(context) }
     }
 }
 
@@ -331,7 +323,7 @@ fn table<'a, const N: usize>(
     aligned_table(header.iter().chain(&last), clusters.map(row), 1..5)
 }
 
-fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
+fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     let Effects { sentences, objective, task, masked_tokens, band, clusters } = effects;
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
@@ -346,7 +338,7 @@ fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {
-        let interplay = format!("{} (q {})", cluster.verdict.word(), shown(cluster.q));
+        let interplay = format!("{} (q {})", cluster.verdict.text(), shown(cluster.q));
         let one = format!("{} (q {})", if cluster.one_will_do { "yes" } else { "no" }, shown(cluster.q_one_will_do));
         let sets = format!("{} of {}", cluster.random_sets_of_which_one_would_do, cluster.random_sets.len());
         [interplay, one, sets]
@@ -356,7 +348,7 @@ fn effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Result {
     Ok(())
 }
 
-fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
+fn write_shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Result {
     let OutputShifts { sentences, tokens, clusters } = shifts;
     if clusters.is_empty() {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
@@ -373,26 +365,38 @@ fn shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt::Resul
 }
 
 fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid: HeadGrid) -> Option<String> {
-    let strange = |removed: &&Removed| {
+    let is_invalid = |removed: &&Removed| {
         let Removed { heads, alone, all_but, .. } = removed;
         grid.stray(heads.iter().copied()).is_some() || [alone.len(), all_but.len()] != [heads.len(); 2]
     };
     clusters
-        .find(strange)
+        .find(is_invalid)
         .map(|_| format!("a cluster of `{name}` is not one of heads of the model, each removed and kept"))
 }
 
 stored!(Effects as cluster_effect);
 
 impl Section for Effects {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
+        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+        for cluster in &mut self.clusters {
+            let difference = cluster.removed.difference.value;
+            cluster.verdict = match significant(cluster.q) {
+                true if difference > 0.0 => Interplay::StandIn,
+                true if difference < 0.0 => Interplay::Share,
+                _ => Interplay::NotSeen,
+            };
+            cluster.one_will_do = significant(cluster.q_one_will_do);
+            let passed = cluster.random_sets.iter().filter(|set| significant(set.q));
+            cluster.random_sets_of_which_one_would_do = passed.count() as u64;
         }
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| effects(self, run.read, out)))
+        View::saying(Summary::written(|out| write_effects(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -407,7 +411,7 @@ stored!(OutputShifts as cluster_shift);
 
 impl Section for OutputShifts {
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| shifts(self, run.read, out)))
+        View::saying(Summary::written(|out| write_shifts(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
+use super::sums::{Edge, EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
-use crate::stats::interval::Interval;
-use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
+use crate::study::EstimationContext;
 use crate::study::section::stored;
-use crate::study::{EstimationContext, Policy};
 use crate::system::counted::counted;
 
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// How far the attention of later heads shifts when an earlier head is removed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -81,17 +79,14 @@ impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
         let null_edges = measured(untrained, null.percentile, context);
+        let mut null_q: Vec<f64> = null_edges.iter().filter_map(EdgeEstimate::q).collect();
+        null_q.sort_by(f64::total_cmp);
         let found = measured(sums, null.percentile, context);
         let (edges, total) = (Edges(context.grid), sums.blocks.total());
-        let mut layers = Vec::new();
-        let mut ranked = Vec::new();
-        for between in edges.layers().filter(|_| !found.is_empty()) {
-            let found = &found[edges.between(between)];
-            layers.push(LayerPair::new(between, found, context.grid.heads));
-            let edge = |(place, measured): (usize, &EdgeEstimate)| Edge::new(edges.ends(between, place), measured);
-            ranked.extend(found.iter().enumerate().filter_map(edge));
-        }
-        ranked.sort_by(|a: &Edge, b| b.surely().total_cmp(&a.surely()));
+        let pairs = edges.layers().filter(|_| !found.is_empty());
+        let layers = pairs.map(|pair| LayerPair::new(pair, &found[edges.between(pair)], context.grid.heads)).collect();
+        let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
+        ranked.sort_by(|a, b| b.surely().total_cmp(&a.surely()));
         let of_head = |place: usize| {
             let place = context.grid.place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
@@ -102,29 +97,14 @@ impl EdgesReport {
             sentences: total.sentences,
             tokens: total.rows,
             pairs: edges.count() as u64,
-            without_shift: found.iter().filter(|measured| measured.excess.is_none()).count() as u64,
+            without_shift: found.iter().filter(|estimate| estimate.edge.is_none()).count() as u64,
             above: 0,
-            untrained: null.with_q_values(&null_edges),
+            untrained: Untrained { q: null_q, ..null },
             layers,
             heads: (0..context.grid.count()).map(of_head).collect(),
-            strongest: ranked.iter().take(LISTED).copied().collect(),
+            strongest: ranked.iter().take(MAX_LISTED).copied().collect(),
             chains: Vec::new(),
         }
-    }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
-        // A q is of an edge that has the shift, and whose excess is above the percentile.
-        let above = |q: Option<f64>| enough && significant(q);
-        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
-        self.above = cells.filter(|q| above(**q)).count() as u64;
-        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
-        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
-        for edge in self.strongest.iter_mut().chain(of_heads) {
-            edge.above = above(edge.q);
-        }
-        self.chains = chains(&self.heads);
     }
 }
 
@@ -158,14 +138,14 @@ impl LayerPair {
         Self {
             source,
             target,
-            shift: rows(found, heads, |measured| measured.shift),
-            direct: if found.iter().all(|measured| measured.direct.is_some()) {
-                rows(found, heads, |measured| measured.direct.unwrap_or_default())
+            shift: by_source(found, heads, |estimate| estimate.shift),
+            direct: if found.iter().all(|estimate| estimate.direct.is_some()) {
+                by_source(found, heads, |estimate| estimate.direct.unwrap_or_default())
             } else {
                 Vec::new()
             },
-            excess: rows(found, heads, |measured| measured.excess),
-            q: rows(found, heads, |measured| measured.q),
+            excess: by_source(found, heads, |estimate| estimate.edge.map(|edge| edge.excess)),
+            q: by_source(found, heads, EdgeEstimate::q),
         }
     }
 
@@ -181,53 +161,11 @@ impl LayerPair {
 }
 
 /// Arranges one value per edge between two layers as `[sources, targets]`.
-fn rows<T>(found: &[EdgeEstimate], heads: usize, of: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
-    found.chunks_exact(heads).map(|row| row.iter().map(of).collect()).collect()
+fn by_source<T>(estimates: &[EdgeEstimate], heads: usize, value: fn(&EdgeEstimate) -> T) -> Vec<Vec<T>> {
+    estimates.chunks_exact(heads).map(|row| row.iter().map(value).collect()).collect()
 }
 
 stored!(EdgesReport as edges);
-
-/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
-/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
-pub const MOSTLY_DIRECT: f64 = 0.5;
-
-/// Effect of removing one head on the attention of a later head.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Edge {
-    /// Head that is removed.
-    pub source: HeadPlace,
-    /// Head of a later layer, whose attention shifts.
-    pub target: HeadPlace,
-    /// Squared Hellinger distance between the target's attention with and without the source, mean over text tokens.
-    #[schemars(range(min = 0, max = 1))]
-    pub shift: f64,
-    /// 95 % interval of `shift`.
-    pub shift_ci95: Option<Interval>,
-    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
-    #[schemars(range(min = 0, max = 1))]
-    #[serde(default)]
-    pub direct: Option<f64>,
-    /// `direct` divided by `shift`: above 1 if other paths oppose the direct one; null if `shift` is below 0.0001.
-    #[schemars(range(min = 0))]
-    #[serde(default)]
-    pub ratio: Option<f64>,
-    /// 95 % interval of `ratio`.
-    #[serde(default)]
-    pub ratio_ci95: Option<Interval>,
-    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
-    pub excess: f64,
-    /// 95 % interval of `excess`.
-    pub excess_ci95: Option<Interval>,
-    /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
-    #[schemars(range(min = 0, max = 1))]
-    pub p: Option<f64>,
-    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
-    /// other edges.
-    #[schemars(range(min = 0, max = 1))]
-    pub q: Option<f64>,
-    /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
-    pub above: bool,
-}
 
 /// Strongest edges to and from one head, by the lower end of the interval of their excess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,37 +177,6 @@ pub struct HeadEdges {
     pub upstream: Option<Edge>,
     /// Strongest edge from the head; null in the last layer, or if removing the head shifts no attention.
     pub downstream: Option<Edge>,
-}
-
-impl Edge {
-    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
-    /// first.
-    pub fn surely(&self) -> f64 {
-        self.excess_ci95.map_or(self.excess, Interval::low)
-    }
-
-    pub fn is_direct(&self) -> Option<bool> {
-        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
-    }
-
-    pub fn new([source, target]: [HeadPlace; 2], measured: &EdgeEstimate) -> Option<Self> {
-        let EdgeEstimate { shift, shift_ci95, direct, ratio, ratio_ci95, excess, excess_ci95, p, q } = *measured;
-        let excess = excess?;
-        Some(Self {
-            source,
-            target,
-            shift,
-            shift_ci95,
-            direct,
-            ratio,
-            ratio_ci95,
-            excess,
-            excess_ci95,
-            p,
-            q,
-            above: false,
-        })
-    }
 }
 
 /// Finds chains of edges above chance. Each edge is its source's strongest downstream edge and its target's strongest upstream
@@ -294,10 +201,10 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
 pub const SEED: u64 = 0;
 
 /// Share of the untrained model's edges whose excess is smaller than that of an edge above chance.
-const SHARE: f64 = 0.95;
+const PERCENTILE_RANK: f64 = 0.95;
 
 /// Largest excess over the product of averages that is written in per cent. The exponential of a larger one may be infinite.
-const MOST_PERCENT: f64 = 1000.0;
+const MAX_PERCENT: f64 = 1000.0;
 
 /// Edges of an untrained model of the same shape, over the same sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -324,12 +231,6 @@ impl Untrained {
         Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    pub fn with_q_values(self, found: &[EdgeEstimate]) -> Self {
-        let mut q: Vec<f64> = found.iter().filter_map(|edge| edge.q).collect();
-        q.sort_by(f64::total_cmp);
-        Self { q, ..self }
-    }
-
     pub fn meaning(&self) -> String {
         let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
             return "An untrained model of the same shape and sharpness has no shift, so there is nothing to compare with."
@@ -346,15 +247,15 @@ impl Untrained {
 
     fn above_product(&self) -> Option<String> {
         self.percentile.map(|percentile| match 100.0 * percentile.exp_m1() {
-            percent if percent <= MOST_PERCENT => format!("some {percent:.0} % more than"),
-            _ => format!("more than {:.0} times", 1.0 + MOST_PERCENT / 100.0),
+            percent if percent <= MAX_PERCENT => format!("some {percent:.0} % more than"),
+            _ => format!("more than {:.0} times", 1.0 + MAX_PERCENT / 100.0),
         })
     }
 }
 
 /// 95th percentile of ascending numbers, interpolated linearly. There must be at least one number.
 fn percentile(ascending: &[f64]) -> f64 {
-    let place = SHARE * (ascending.len() - 1) as f64;
+    let place = PERCENTILE_RANK * (ascending.len() - 1) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
     let below = place as usize;
     let next = ascending[(below + 1).min(ascending.len() - 1)];

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use multiversion::multiversion;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::lanes::{LANES, across};
@@ -19,8 +20,8 @@ use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
+use crate::study::EstimationContext;
 use crate::study::instruments::roots::Roots;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::system::parallel::in_parallel;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,13 +63,13 @@ impl EdgeSums {
         Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
-    fn head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
+    fn observe_head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
         let attention = input.attention();
         let target = HeadPlace { layer: attention.layer, head: attention.head };
         if target.layer == 0 {
             return;
         }
-        let (Run::Without(source) | Run::Directly(source)) = state.run else {
+        let (Run::Without(source) | Run::DirectlyWithout(source)) = state.run else {
             return state.roots.push(attention, (self.grid.layers - 1) * self.grid.heads);
         };
         let source = self.grid.place(source);
@@ -81,7 +82,7 @@ impl EdgeSums {
         let rows = state.roots.rows.iter().zip(roots);
         let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
         let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
-        let sums = if matches!(state.run, Run::Directly(_)) { direct } else { edges };
+        let sums = if matches!(state.run, Run::DirectlyWithout(_)) { direct } else { edges };
         sums[Edges(self.grid).index(source, target)] += shift;
     }
 }
@@ -100,7 +101,7 @@ enum Run {
     Baseline,
     Without(usize),
     /// Run without the head in the residual stream alone: other heads and feed-forward blocks write their baseline outputs.
-    Directly(usize),
+    DirectlyWithout(usize),
 }
 
 /// Squared Hellinger distance, from 0 to 1, between a row of attention and its baseline, given by its square roots (`roots`).
@@ -138,8 +139,8 @@ impl Sums for EdgeSums {
         Demands { further_runs: without(removed), keeps_attention: true, ..Demands::ATTENTION }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.conditions = known.conditions;
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.conditions = setup.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<EdgeState> {
@@ -161,8 +162,8 @@ impl Sums for EdgeSums {
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
         match event {
             Event::Variant(variant) => state.run = Run::Without(*variant),
-            Event::Direct(variant) => state.run = Run::Directly(*variant),
-            Event::Head(input) => self.head(state, input),
+            Event::Direct(variant) => state.run = Run::DirectlyWithout(*variant),
+            Event::Head(input) => self.observe_head(state, input),
             _ => {}
         }
     }
@@ -184,7 +185,7 @@ pub struct Edges(pub HeadGrid);
 
 impl Edges {
     pub fn count(self) -> usize {
-        self.before(self.0.layers, self.0.layers)
+        self.first_index(self.0.layers, self.0.layers)
     }
 
     pub fn layers(self) -> impl Iterator<Item = (usize, usize)> + Send {
@@ -194,12 +195,12 @@ impl Edges {
 
     /// Indices of the edges between two layers, in the order `[source heads, target heads]`.
     pub fn between(self, (source, target): (usize, usize)) -> Range<usize> {
-        let first = self.before(source, target);
+        let first = self.first_index(source, target);
         first..first + self.0.heads * self.0.heads
     }
 
     pub fn index(self, source: HeadPlace, target: HeadPlace) -> usize {
-        self.before(source.layer, target.layer) + source.head * self.0.heads + target.head
+        self.first_index(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
     pub fn ends(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
@@ -208,7 +209,7 @@ impl Edges {
     }
 
     /// Number of edges listed before the first edge between two layers.
-    fn before(self, source: usize, target: usize) -> usize {
+    fn first_index(self, source: usize, target: usize) -> usize {
         let HeadGrid { layers, heads } = self.0;
         // Earlier sources have layers - 1, layers - 2, ... targets.
         let pairs = source * (2 * layers).saturating_sub(source + 1) / 2 + target.saturating_sub(source + 1);
@@ -220,19 +221,74 @@ impl Edges {
 /// negligible.
 pub const LEAST_SHIFT: f64 = 1e-4;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EdgeEstimate {
-    /// Mean squared Hellinger distance. Other fields are as in `Edge`. `excess` is `None` for a shift of 0, `direct` if not
-    /// measured, `ratio` and `p` for shifts below [`LEAST_SHIFT`].
+/// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
+/// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
+pub const MOSTLY_DIRECT: f64 = 0.5;
+
+/// Effect of removing one head on the attention of a later head.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Edge {
+    /// Head that is removed.
+    pub source: HeadPlace,
+    /// Head of a later layer, whose attention shifts.
+    pub target: HeadPlace,
+    /// Squared Hellinger distance between the target's attention with and without the source, mean over text tokens.
+    #[schemars(range(min = 0, max = 1))]
     pub shift: f64,
+    /// 95 % interval of `shift`.
     pub shift_ci95: Option<Interval>,
+    /// Direct shift: all parts between are held, so that only the residual stream lacks the source; null if not measured.
+    #[schemars(range(min = 0, max = 1))]
+    #[serde(default)]
     pub direct: Option<f64>,
+    /// `direct` divided by `shift`: above 1 if other paths oppose the direct one; null if `shift` is below 0.0001.
+    #[schemars(range(min = 0))]
+    #[serde(default)]
     pub ratio: Option<f64>,
+    /// 95 % interval of `ratio`.
+    #[serde(default)]
     pub ratio_ci95: Option<Interval>,
-    pub excess: Option<f64>,
+    /// Excess: `ln shift` beyond the averages of the source and of the target between their layers.
+    pub excess: f64,
+    /// 95 % interval of `excess`.
     pub excess_ci95: Option<Interval>,
+    /// One-sided p-value of the block test that `excess` is above `untrained.percentile`; null if `shift` is below 0.0001.
+    #[schemars(range(min = 0, max = 1))]
     pub p: Option<f64>,
+    /// q-value: `2 p`, corrected by Benjamini & Hochberg for all edges whose excess is above `untrained.percentile`; null for
+    /// other edges.
+    #[schemars(range(min = 0, max = 1))]
     pub q: Option<f64>,
+    /// Whether the edge is above chance: `q` is at most `settings.policy.label_q`, and the sample is large enough.
+    pub above: bool,
+}
+
+impl Edge {
+    /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
+    /// first.
+    pub fn surely(&self) -> f64 {
+        self.excess_ci95.map_or(self.excess, Interval::low)
+    }
+
+    pub fn is_direct(&self) -> Option<bool> {
+        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeEstimate {
+    /// Mean squared Hellinger distance.
+    pub shift: f64,
+    /// Mean squared Hellinger distance through the residual stream alone; `None` if not measured.
+    pub direct: Option<f64>,
+    /// `None` for a shift of 0, which has no excess.
+    pub edge: Option<Edge>,
+}
+
+impl EdgeEstimate {
+    pub fn q(&self) -> Option<f64> {
+        self.edge?.q
+    }
 }
 
 /// Excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
@@ -251,47 +307,57 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
     if total.rows == 0 {
         return Vec::new();
     }
-    let edges = Edges(sums.grid);
-    let between = |layers| between(sums, &total, edges.between(layers).start, margin);
-    let mut found = in_parallel(context.threads, edges.layers(), between).concat();
-    let p_above = |edge: &EdgeEstimate| edge.p.filter(|_| edge.excess > margin);
-    let p: Vec<Option<f64>> = found.iter().map(p_above).collect();
-    found.iter_mut().zip(q_values_above_margin(&p)).for_each(|(edge, q)| edge.q = q);
-    found
+    let between = |layers| estimate_pair(sums, &total, layers, margin);
+    let mut estimates = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
+    let p_above = |estimate: &EdgeEstimate| estimate.edge.filter(|edge| Some(edge.excess) > margin)?.p;
+    let p: Vec<Option<f64>> = estimates.iter().map(p_above).collect();
+    for (edge, q) in estimates.iter_mut().map(|estimate| &mut estimate.edge).zip(q_values_above_margin(&p)) {
+        edge.iter_mut().for_each(|edge| edge.q = q);
+    }
+    estimates
 }
 
-/// Estimates all edges between two layers; `first` is the index of the first edge.
-fn between(sums: &EdgeSums, total: &Shifts, first: usize, margin: Option<f64>) -> Vec<EdgeEstimate> {
-    let heads = sums.grid.heads;
-    let edges = || first..first + heads * heads;
-    let shifts: Vec<f64> = edges().map(|edge| total.mean(edge)).collect();
+/// Estimates all edges between two layers.
+fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
+    let (heads, edges) = (sums.grid.heads, Edges(sums.grid).between(layers));
+    let shifts: Vec<f64> = edges.clone().map(|edge| total.mean(edge)).collect();
     // Leave-one-block-out estimates; `None` for empty blocks.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
         let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
-        let shifts: Vec<f64> = edges().map(shift).collect();
+        let shifts: Vec<f64> = edges.clone().map(shift).collect();
         (block.rows > 0 && rest > 0.0).then(|| excesses(&shifts, heads))
     };
     let without: Vec<_> = sums.blocks.iter().map(without).collect();
     let rows = sums.blocks.each(|block| block.rows as f64);
-    let measure = |(place, excess): (usize, Option<f64>)| {
-        let shifted = sums.blocks.each(|block| block.sum(first + place));
-        let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
-        let tested = excess.map(|excess| Jackknife::of(excess, left_out, &rows));
-        let excess_ci95 = tested.as_ref().and_then(Jackknife::interval);
-        let p = tested.filter(|_| shifts[place] >= LEAST_SHIFT).and_then(|tested| tested.p_above(margin?));
-        let shift_ci95 = Jackknife::new(&shifted, &rows).interval();
-        let edge = EdgeEstimate { shift: shifts[place], shift_ci95, excess, excess_ci95, p, ..EdgeEstimate::default() };
-        if !sums.is_direct {
-            return edge;
-        }
-        let direct = Some(total.direct(first + place) / total.rows as f64);
-        let ratio = direct.filter(|_| edge.shift >= LEAST_SHIFT).map(|direct| direct / edge.shift);
-        let directly = sums.blocks.each(|block| block.direct(first + place));
-        let ratio_ci95 = ratio.and_then(|_| Jackknife::new(&directly, &shifted).interval());
-        EdgeEstimate { direct, ratio, ratio_ci95, ..edge }
+    let estimate = |(place, excess): (usize, Option<f64>)| {
+        let (index, shift) = (edges.start + place, shifts[place]);
+        let direct = sums.is_direct.then(|| total.direct(index) / total.rows as f64);
+        let edge = excess.map(|excess| {
+            let [source, target] = Edges(sums.grid).ends(layers, place);
+            let shift_sums = sums.blocks.each(|block| block.sum(index));
+            let direct_sums = sums.blocks.each(|block| block.direct(index));
+            let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
+            let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
+            let jackknife = Jackknife::of(excess, left_out, &rows);
+            Edge {
+                source,
+                target,
+                shift,
+                shift_ci95: Jackknife::new(&shift_sums, &rows).interval(),
+                direct,
+                ratio,
+                ratio_ci95: ratio.and_then(|_| Jackknife::new(&direct_sums, &shift_sums).interval()),
+                excess,
+                excess_ci95: jackknife.interval(),
+                p: margin.filter(|_| shift >= LEAST_SHIFT).and_then(|margin| jackknife.p_above(margin)),
+                q: None,
+                above: false,
+            }
+        });
+        EdgeEstimate { shift, direct, edge }
     };
-    excesses(&shifts, heads).into_iter().enumerate().map(measure).collect()
+    excesses(&shifts, heads).into_iter().enumerate().map(estimate).collect()
 }
 
 /// Excess of each shift between the heads of two layers, `[sources, targets]`: `ln shift` minus the row mean, minus the column

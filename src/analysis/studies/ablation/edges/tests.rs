@@ -1,5 +1,5 @@
-use super::section::{Edge, Untrained};
-use super::sums::{Edges, squared_hellinger};
+use super::section::Untrained;
+use super::sums::{Edge, Edges, squared_hellinger};
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;

@@ -3,26 +3,37 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::section::{Edge, EdgesReport, HeadEdges, LayerPair, MOSTLY_DIRECT};
-use super::sums::{Edges, LEAST_SHIFT};
+use super::section::{EdgesReport, HeadEdges, LayerPair, chains};
+use super::sums::{Edge, Edges, LEAST_SHIFT, MOSTLY_DIRECT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
+use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, SectionFacts, View};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
 use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// Indices of the table columns that are dropped when the table is too wide, first to last: shift, direct share, excess, q.
 const DROP_ORDER: &[usize] = &[2, 3, 4, 5];
 
 impl Section for EdgesReport {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
+        let enough = self.tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        let significant = |q: Option<f64>| q.is_some_and(|q| policy.rule(&LABEL_Q).is_none_or(|most| q <= most));
+        // Only edges of a sufficient shift, with an excess above the percentile, have a q-value.
+        let above = |q: Option<f64>| enough && significant(q);
+        let cells = self.layers.iter().flat_map(|pair| pair.q.iter().flatten());
+        self.above = cells.filter(|q| above(**q)).count() as u64;
+        self.untrained.above = self.untrained.q.iter().filter(|q| above(Some(**q))).count() as u64;
+        let of_heads = self.heads.iter_mut().flat_map(|head| [&mut head.upstream, &mut head.downstream]).flatten();
+        for edge in self.strongest.iter_mut().chain(of_heads) {
+            edge.above = above(edge.q);
         }
+        self.chains = chains(&self.heads);
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
@@ -98,7 +109,7 @@ impl EdgesReport {
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(SHOWN), &run.labels), DROP_ORDER);
+        out.table_without(table(strongest.iter().take(MAX_SHOWN), &run.labels), DROP_ORDER);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -111,11 +122,11 @@ impl EdgesReport {
             return Ok(());
         }
         writeln!(out, "\nChains of edges, each the strongest of both its ends:\n")?;
-        for chain in long.iter().take(SHOWN) {
+        for chain in long.iter().take(MAX_SHOWN) {
             let names: Vec<String> = chain.iter().map(ToString::to_string).collect();
             writeln!(out, "  {}", names.join(" -> "))?;
         }
-        match long.len().saturating_sub(SHOWN) {
+        match long.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => writeln!(out, "  and {more} more in the report"),
         }

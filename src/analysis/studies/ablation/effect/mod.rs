@@ -65,7 +65,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "0, from both sides",
         family: "all heads that are removed by themselves",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "effect with its interval, q",
     },
     VerdictRule {
@@ -73,11 +73,11 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "both ends of the band, from within: ±1 % of what all heads are worth, or half of an equal share of it",
         family: "all heads whose effect is within the band",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "the band, q of the effect being within it",
     },
 ];
-const LEAST: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
+const MIN_EVIDENCE: &str = "{min_queries} predicted tokens in {min_sentences} sentences";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",

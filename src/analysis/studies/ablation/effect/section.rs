@@ -21,7 +21,7 @@ use crate::study::section::{Completion, HeadCard, Known, Section, SectionFacts, 
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
-use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary, TableRows};
+use crate::study::{Estimates, EstimationContext, InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::parallel::in_parallel;
 
@@ -85,13 +85,13 @@ impl Effects {
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
             let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masks(run.phases));
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masking_text(run.phases));
             format!(
                 "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
                  Of {heads}, {verdicts}{masks}."
             )
         });
-        // It is of a sample: more text alone adds nothing to it.
+        // More text alone does not enlarge the sample.
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
             let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
@@ -99,9 +99,9 @@ impl Effects {
         };
         let tokens =
             || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
-        let few =
+        let shortage =
             short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-        InBrief { found, shortage: few, ..InBrief::default() }
+        InBrief { found, shortage, ..InBrief::default() }
     }
 
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
@@ -128,16 +128,11 @@ impl Effects {
         }
     }
 
-    pub fn judge(&mut self, policy: &Policy) {
-        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        self.verdicts = judge(&mut self.heads, enough, policy);
-    }
-
     pub fn negligible(&self) -> Vec<usize> {
         self.heads.iter().enumerate().filter(|(_, head)| head.negligible).map(|(place, _)| place).collect()
     }
 
-    fn masks(&self, phases: Option<u8>) -> String {
+    fn masking_text(&self, phases: Option<u8>) -> String {
         match phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
             Some(PERIOD) => " (scored on every word)".to_owned(),
@@ -170,7 +165,7 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
-        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masks(run.phases));
+        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masking_text(run.phases));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
@@ -229,13 +224,13 @@ fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) ->
 
 stored!(Effects as effect);
 
-const SHOWN: usize = 5;
+const ROWS_PER_END: usize = 5;
 
 impl Section for Effects {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.judge(policy);
-        }
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
+        let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
+        self.verdicts = judge(&mut self.heads, enough, policy);
     }
 
     fn view(&self, known: Known<'_>) -> View<'_> {
@@ -251,8 +246,8 @@ impl Section for Effects {
     }
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
-        let is_it = |head: &&HeadEffect| head.place == place;
-        let found = self.heads.iter().find(is_it).and_then(|head| Some((head, head.single_removal_effect()?)));
+        let is_at_place = |head: &&HeadEffect| head.place == place;
+        let found = self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.single_removal_effect()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
         let spread = plus_minus(head.ci95, 4);
         let q = head.q.map(|q| format!("q {}", significance(q)));
@@ -265,11 +260,11 @@ impl Section for Effects {
         let size = effect.abs();
         let line =
             format!("without it (by {removal}) the loss is {size:.4}{spread} nats a token {more}: {words}{deciding}");
-        let of = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
+        let nats = |change: f64| format!("{}{} nats a token", decimal(change, 3), plus_minus(head.ci95, 3));
         let clause = match head.verdict {
-            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", of(effect)),
-            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", of(-effect)),
-            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", of(effect)),
+            Some(Verdict::Helpful) => format!("raises the loss by {} when it is removed", nats(effect)),
+            Some(Verdict::Harmful) => format!("lowers the loss by {} when it is removed", nats(-effect)),
+            Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", nats(effect)),
             Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
         };
         HeadCard::from_iter([line]).saying([clause])
@@ -277,8 +272,9 @@ impl Section for Effects {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Effects { heads, relations, .. } = self;
-        let beside = |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
-        let broken = relations.iter().find(beside);
+        let is_incomplete =
+            |one: &&RelationEffects| one.effects.len() != grid.count() || one.ci95.len() != grid.count();
+        let broken = relations.iter().find(is_incomplete);
         let broken =
             broken.map(|one| format!("the relation `{}` of `effect` has not an effect of each head", one.relation));
         grid.missing_head_defect("effect.heads", heads.iter().map(|head| head.place)).or(broken)
@@ -291,7 +287,7 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
         vec![head.place.to_string(), effect, q, within, head.words()]
     };
-    let rows = from_both_ends(heads.iter().map(row).collect(), SHOWN);
+    let rows = from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 

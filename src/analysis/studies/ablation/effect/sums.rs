@@ -110,6 +110,7 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
 const CHANCE: &str = "0: the head is not missed";
 const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
+/// [`effect`] on all scored tokens.
 pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
     effect(losses, head, &TokenGroup::All)
 }

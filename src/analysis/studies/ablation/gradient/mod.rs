@@ -8,12 +8,12 @@ use std::borrow::Cow;
 use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::metrics::by_block::ByBlock;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
-use crate::study::upstream::{Ranking, UpstreamResults};
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Ranking, Study, Unit,
+    UpstreamResults, columns,
+};
 use section::Gradients;
 use sums::{GradientSums, METRICS, TaskGradientSums};
 
@@ -50,11 +50,11 @@ impl Study for Gradient {
         let mut estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let total = sums.blocks.total();
         for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
-            let of = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
+            let fraction = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
             let by_block = ByBlock::new(
                 context.grid.count(),
-                |head, block| of(block, Some(head)).numerator(),
-                |block| of(block, None).denominator(),
+                |head, block| fraction(block, Some(head)).numerator(),
+                |block| fraction(block, None).denominator(),
             );
             estimates = estimates.with_blocks(metric.explanation.name, by_block);
         }

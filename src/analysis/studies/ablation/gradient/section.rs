@@ -21,10 +21,10 @@ use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sign
 use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::counted;
 
-const SHOWN: usize = 5;
+const ROWS_PER_END: usize = 5;
 
 /// Metrics that the derivatives approximate: effect of removing a head on the loss of tokens, and on the loss of a task.
-const EXACT: [&str; 2] = ["loss_effect", "task_effect"];
+const REMOVAL_METRICS: [&str; 2] = ["loss_effect", "task_effect"];
 
 /// First-order effect of each head on the model's training objective or on a user's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -160,16 +160,21 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    aligned_table(header, from_both_ends(heads.iter().map(row).collect(), SHOWN), 1..)
+    aligned_table(header, from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
 }
 
 stored!(Gradients as gradient);
 
 impl Section for Gradients {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Estimates(all) = known {
-            self.compare_with(all);
-        }
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Estimates(all) = completion else { return };
+        let metric = REMOVAL_METRICS[usize::from(self.task.is_some())];
+        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
+        let agreement = |derivative: &'static str| {
+            let correlation = all.by_block.get(derivative)?.rank_correlation_across_folds(exact);
+            Some(Agreement { metric: derivative.to_owned(), with: metric.to_owned(), correlation })
+        };
+        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
@@ -184,20 +189,8 @@ impl Section for Gradients {
     }
 }
 
-impl Gradients {
-    fn compare_with(&mut self, all: &Estimates) {
-        let metric = EXACT[usize::from(self.task.is_some())];
-        let Some(exact) = all.by_block.get(metric).filter(|_| self.masked_tokens > 0) else { return };
-        let agreement = |of: &'static str| {
-            let correlation = all.by_block.get(of)?.rank_correlation_across_folds(exact);
-            Some(Agreement { metric: of.to_owned(), with: metric.to_owned(), correlation })
-        };
-        self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
-    }
-}
-
 /// Largest completeness error (1 %) before the summary asks for more integration steps.
-const MOST_MISSED: f64 = 0.01;
+const MAX_ERROR: f64 = 0.01;
 
 /// Integrated gradients: effect of each head while the gates of all heads open together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -272,8 +265,8 @@ impl Integrated {
             counted(*steps, "step"),
             completeness_error.map_or_else(String::new, |error| format!(", off by {:.2} %", 100.0 * error))
         )?;
-        if completeness_error.is_some_and(|error| error > MOST_MISSED) {
-            writeln!(out, "That is more than {:.0} %: give more steps (--gradient-steps).", 100.0 * MOST_MISSED)?;
+        if completeness_error.is_some_and(|error| error > MAX_ERROR) {
+            writeln!(out, "That is more than {:.0} %: give more steps (--gradient-steps).", 100.0 * MAX_ERROR)?;
         }
         Ok(())
     }

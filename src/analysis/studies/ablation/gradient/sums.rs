@@ -36,8 +36,8 @@ pub struct Derivatives {
 
 impl Derivatives {
     fn new(heads: usize) -> Self {
-        let none = || vec![ExactSum::default(); heads];
-        Self { sizes: none(), signed: none(), along_path: none(), ..Self::default() }
+        let zeros = || vec![ExactSum::default(); heads];
+        Self { sizes: zeros(), signed: zeros(), along_path: zeros(), ..Self::default() }
     }
 
     /// Number of scored tokens whose loss was integrated along the path: all tokens, or 0 without a path.
@@ -76,8 +76,8 @@ impl Sums for GradientSums {
         Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.conditions = known.conditions;
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.conditions = setup.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<GradientState> {
@@ -235,8 +235,8 @@ impl Sums for TaskGradientSums {
         Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.conditions = known.conditions;
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.conditions = setup.conditions;
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -247,8 +247,8 @@ impl Sums for TaskGradientSums {
         if !matches!(event, Event::Gradient(_) | Event::PathGradient(_)) {
             return;
         }
-        let none = || vec![ExactSum::default(); self.grid.count()];
-        let empty = || ItemGradient { is_first, gates: none(), along_path: none(), ..ItemGradient::default() };
+        let zeros = || vec![ExactSum::default(); self.grid.count()];
+        let empty = || ItemGradient { is_first, gates: zeros(), along_path: zeros(), ..ItemGradient::default() };
         let item = self.blocks[block].entry(index).or_insert_with(empty);
         match event {
             Event::Gradient(gradient) => {

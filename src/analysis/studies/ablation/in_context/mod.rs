@@ -15,7 +15,7 @@ use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
 /// Random tokens that occur twice, each predicted from the tokens before it.
-const PREDICTED: Sequences = Sequences::Repeats(Repeats::Predicted);
+const REPEATED_TOKENS: Sequences = Sequences::Repeats(Repeats::Predicted);
 
 pub struct InContext;
 
@@ -38,7 +38,7 @@ impl Study for InContext {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = Pass { sequences: PREDICTED, ..Pass::PLAIN };
+        let pass = Pass { sequences: REPEATED_TOKENS, ..Pass::PLAIN };
         vec![
             PassSpec::new(pass.clone(), |subject| CopySums::new(subject.grid)),
             PassSpec::new(pass, |subject| CopyingSums::new(subject.grid)),
@@ -79,7 +79,7 @@ impl Study for InContextEffect {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass { sequences: PREDICTED, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
+        vec![PassSpec::new(Pass { sequences: REPEATED_TOKENS, portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
             RemovalCopySums::new(subject.grid, EachHead)
         })]
     }

@@ -91,7 +91,7 @@ impl Section for Gain {
     }
 }
 
-const LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Part of each head in what a decoder gains from having read the same random tokens before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -149,7 +149,7 @@ impl CopyLoss {
 }
 
 impl HeadInContext {
-    fn costs(&self) -> [String; 2] {
+    fn cost_texts(&self) -> [String; 2] {
         [(self.effect, self.ci95), (self.copy_effect, self.copy_ci95)]
             .map(|(cost, ci95)| decimal(cost.unwrap_or(0.0), 3) + &plus_minus(ci95, 3))
     }
@@ -161,18 +161,18 @@ impl GainEffects {
             return InBrief::default();
         }
         let heads = counted(self.ranked().len(), "head");
-        let with_part = self.with_part(policy);
-        let found = match with_part.first() {
+        let copying_heads = self.copying_heads(policy);
+        let found = match copying_heads.first() {
             None => {
                 format!("Copying from the context: of {heads} none is shown to have a part in it, each removed alone.")
             }
             Some(first) => {
-                let has = plural(&with_part.len(), "has", "have");
-                let [gain, copy] = first.costs();
+                let has = plural(&copying_heads.len(), "has", "have");
+                let [gain, copy] = first.cost_texts();
                 format!(
                     "Copying from the context: of {heads} {} {has} a part in it; without {} the most goes: {gain} nats a token of the \
                      gain, and the second copy loses {copy} more.",
-                    with_part.len(),
+                    copying_heads.len(),
                     first.place
                 )
             }
@@ -195,8 +195,8 @@ impl GainEffects {
         };
         let mut heads: Vec<HeadInContext> = (0..context.grid.count()).map(head).collect();
         let is_above = |effect: Option<f64>| effect.is_some_and(|effect| effect > 0.0);
-        let takes_from_both = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
-        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| takes_from_both(head))).collect();
+        let are_both_above = |head: &HeadInContext| is_above(head.effect) && is_above(head.copy_effect);
+        let above: Vec<Option<f64>> = heads.iter().map(|head| head.p.filter(|_| are_both_above(head))).collect();
         heads.iter_mut().zip(q_values_above_margin(&above)).for_each(|(head, q)| head.q = q);
         Self {
             removal: sums.conditions.removal.filter(|_| total.tokens() > 0),
@@ -212,13 +212,13 @@ impl GainEffects {
         heads
     }
 
-    fn with_part(&self, policy: &Policy) -> Vec<&HeadInContext> {
+    fn copying_heads(&self, policy: &Policy) -> Vec<&HeadInContext> {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.ranked().into_iter().filter(|head| head.q.is_some_and(|q| q <= most)).collect()
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        // Where nothing was scored `in-context` says so.
+        // If nothing was scored, the section `in_context` says so.
         let Some(removal) = self.removal else { return Ok(()) };
         let bare = self.without_heads.gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.3}"));
         writeln!(
@@ -228,7 +228,7 @@ impl GainEffects {
              above 0 (a head has a part in copying), and the loss of the second copy then. Without any head the gain is {bare}.\n",
             removal.name(),
         )?;
-        out.table(table(self.ranked().into_iter().take(LISTED)));
+        out.table(table(self.ranked().into_iter().take(MAX_LISTED)));
         Ok(())
     }
 }
@@ -259,16 +259,16 @@ impl Section for GainEffects {
     }
 
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
-        let is_it = |head: &&HeadInContext| head.place == place;
-        let Some(head) = self.heads.iter().find(is_it).filter(|head| head.effect.is_some()) else {
+        let is_at_place = |head: &&HeadInContext| head.place == place;
+        let Some(head) = self.heads.iter().find(is_at_place).filter(|head| head.effect.is_some()) else {
             return HeadCard::default();
         };
-        let [gain, copy] = head.costs();
+        let [gain, copy] = head.cost_texts();
         let q = head.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         let card = HeadCard::from_iter([format!(
             "without it {gain} nats a token of the gain from copying go away, and the second copy loses {copy} more{q}"
         )]);
-        let has_part = self.with_part(policy).iter().any(|head| head.place == place);
+        let has_part = self.copying_heads(policy).iter().any(|head| head.place == place);
         let clause = format!("has a part in copying from the context ({copy} nats a token of the second copy)");
         card.saying(has_part.then_some(clause))
     }
@@ -278,13 +278,13 @@ impl Section for GainEffects {
     }
 }
 
-const SHOWN: usize = 12;
+const MAX_DRAWN: usize = 12;
 
 fn figures(effects: &GainEffects) -> Vec<Figure> {
     if effects.removal.is_none() {
         return Vec::new();
     }
-    let rows = effects.ranked().into_iter().take(SHOWN).map(|head| ForestRow {
+    let rows = effects.ranked().into_iter().take(MAX_DRAWN).map(|head| ForestRow {
         name: head.place.to_string(),
         note: String::new(),
         marks: vec![Mark::of(head.effect, head.ci95)],

@@ -159,7 +159,7 @@ impl CopyingSums {
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
     }
 
-    fn head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
+    fn observe_head(&self, state: &mut CopyingState, input: &HeadInput<'_>) {
         let copies = &state.copies;
         let second = copies.text.start + copies.shift;
         let target = |query: usize| {
@@ -173,7 +173,7 @@ impl CopyingSums {
         state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
     }
 
-    fn direct(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
+    fn add_direct_effects(&mut self, state: &mut CopyingState, place: usize, effects: Rows<'_>) {
         let sums = &mut self.blocks[state.block].heads[place];
         let first_copy = &state.tokens[..state.copies.length];
         let before = sums.queries;
@@ -217,8 +217,8 @@ impl Sums for CopyingSums {
         Demands::of(Needs { attention: self.has_direct_effects, direct: self.has_direct_effects, ..Needs::default() })
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.has_direct_effects = known.encoder.is_some_and(Encoder::has_direct_effects);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.has_direct_effects = setup.encoder.is_some_and(Encoder::has_direct_effects);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<CopyingState> {
@@ -232,9 +232,9 @@ impl Sums for CopyingSums {
 
     fn observe(&mut self, state: &mut CopyingState, event: &mut Event<'_>) {
         match event {
-            Event::Head(input) => self.head(state, input),
+            Event::Head(input) => self.observe_head(state, input),
             Event::DirectEffects { part: ResidualPart::Head { layer, head }, effects } => {
-                self.direct(state, self.grid.index(*layer, *head), *effects);
+                self.add_direct_effects(state, self.grid.index(*layer, *head), *effects);
             }
             Event::FinalNorm(norm) => {
                 for (place, query, effect) in state.effects.drain(..) {
@@ -268,12 +268,12 @@ pub fn copying_values(block: &CopiesBlock, head: Option<usize>) -> Vec<Fraction>
     let all = HeadCopies { queries: block.queries, sequences: block.sequences, ..HeadCopies::default() };
     let sums = head.map_or(&all, |head| &block.heads[head]);
     let value = |metric: &CopyingMetric| {
-        let of = if metric.explanation.name == "copy_scored" { &all } else { sums };
+        let counted = if metric.explanation.name == "copy_scored" { &all } else { sums };
         let above = match metric.chance.filter(|_| head.is_none()) {
-            Some(chance) => chance(sums) * of.queries as f64,
+            Some(chance) => chance(sums) * counted.queries as f64,
             None => (metric.value)(sums),
         };
-        Fraction::mean(above, of.queries, of.sequences)
+        Fraction::mean(above, counted.queries, counted.sequences)
     };
     COPYING_METRICS.iter().map(value).collect()
 }
@@ -342,7 +342,7 @@ pub const METRICS: &[HeadMetric<CopyLosses>] = &[
     }),
 ];
 
-const RANK: Threshold = Threshold::rule(
+const MIN_COPY_RANK: Threshold = Threshold::rule(
     "copies_rank",
     0.9,
     "smallest `copy_rank` of `copies`; chosen here: the three induction heads of box:causal have 0.96 to 1.00, its other heads 0.47 \
@@ -350,12 +350,12 @@ const RANK: Threshold = Threshold::rule(
 );
 
 pub(super) const COPIES: Detector = Detector {
-    thresholds: &[&RANK, &LABEL_Q],
+    thresholds: &[&MIN_COPY_RANK, &LABEL_Q],
     phrase: Phrase::Fixed("raises the logit of the token that it attends to most"),
     shown: LabelStyle::of(Some("copy"), AnsiColor::Magenta),
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
-        let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&RANK));
+        let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&MIN_COPY_RANK));
         // Copying is the second half of the definition of an induction head, so its margin is at most that of `induction`.
         if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.label("induction")) {
             label.margin = label.margin.min(induction.margin);

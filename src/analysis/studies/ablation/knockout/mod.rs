@@ -47,8 +47,7 @@ impl Study for ArcKnockout {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &KnockoutSums = observed.sums();
-        (Estimates::none(context.grid.count()), KnockoutSection::new(sums, context))
+        (Estimates::none(context.grid.count()), KnockoutSection::new(observed.sums(), context))
     }
 }
 

@@ -27,7 +27,7 @@ impl KnockoutSection {
             place: context.grid.place(claim.place),
             label: claim.label.clone(),
             direction: claim.direction,
-            test: test_of(&std::array::from_fn(|block| sums.blocks[block][number])),
+            test: use_test(&std::array::from_fn(|block| sums.blocks[block][number])),
         };
         Self { knockout: sums.claims.iter().enumerate().map(of_claim).collect() }
     }
@@ -43,36 +43,29 @@ impl KnockoutSection {
             "Use of arcs: the loss of a masked or replaced word once the head's weights on its partner and on a word as far away are \
              exchanged, less that before, in nats a word, all other weights dealt out at random in both; over all arcs, and over \
              those off the best offset. {}:\n",
-            of_tested(used, tested)
+            if tested == 0 {
+                "No label was tested".to_owned()
+            } else {
+                let labels = counted(tested, "label");
+                format!("{used} of {labels} tested {} of arcs that are used", plural(&used, "is", "are"))
+            }
         )?;
         out.table_without(table(&self.knockout), DROP_ORDER);
         writeln!(out)?;
-        let few = self.knockout.len() - tested;
-        if few > 0 {
+        let untested = self.knockout.len() - tested;
+        if untested > 0 {
             let least = counted(policy.count(&MIN_QUERIES), "such arc");
             writeln!(
                 out,
-                "Labels not tested: {few}, with fewer than {least} in the sample (`--sample` sets its size), or with \
+                "Labels not tested: {untested}, with fewer than {least} in the sample (`--sample` sets its size), or with \
                  arcs of too few sentences."
             )?;
         }
         Ok(())
     }
-
-    fn correct(&mut self, policy: &Policy) {
-        let least = policy.count(&MIN_QUERIES);
-        let p_above = |LabelUse { test, .. }: &LabelUse| {
-            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
-        };
-        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
-        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_values_above_margin(&p)) {
-            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
-            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
-        }
-    }
 }
 
-fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
+fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
         let more = blocks.each_ref().map(|losses| part(losses).more());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
@@ -97,22 +90,11 @@ fn test_of(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     }
 }
 
-fn of_tested(used: usize, tested: usize) -> String {
-    match tested {
-        0 => "No label was tested".to_owned(),
-        _ => format!(
-            "{used} of {} tested {} of arcs that are used",
-            counted(tested, "label"),
-            plural(&used, "is", "are")
-        ),
-    }
-}
-
 /// Indices of the table columns that are dropped when the table is too wide. The order is arcs, arcs off offset, use off offset,
 /// direction, used, use, q.
 const DROP_ORDER: &[usize] = &[3, 6, 7, 2, 8, 4, 5];
 
-fn spread(loss: Option<f64>, ci95: Option<Interval>) -> String {
+fn value_text(loss: Option<f64>, ci95: Option<Interval>) -> String {
     let Some(loss) = loss else { return "-".to_owned() };
     signed(loss, 3) + &plus_minus(ci95, 3)
 }
@@ -125,10 +107,10 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
             label.clone(),
             direction.name().to_owned(),
             arcs.to_string(),
-            spread(*loss, *ci95),
+            value_text(*loss, *ci95),
             q.map_or_else(|| "-".to_owned(), significance),
             off_offset.arcs.to_string(),
-            spread(off_offset.loss, off_offset.ci95),
+            value_text(off_offset.loss, off_offset.ci95),
             match used {
                 Some(true) => "yes",
                 Some(false) => "not shown",
@@ -144,9 +126,16 @@ fn table(labels: &[LabelUse]) -> comfy_table::Table {
 stored!(KnockoutSection { knockout: Vec<LabelUse> });
 
 impl Section for KnockoutSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::Policy(policy) = known {
-            self.correct(policy);
+    fn complete(&mut self, completion: &Completion<'_>) {
+        let Completion::Policy(policy) = completion else { return };
+        let least = policy.count(&MIN_QUERIES);
+        let p_above = |LabelUse { test, .. }: &LabelUse| {
+            test.p.filter(|_| test.arcs >= least && test.loss.is_some_and(|loss| loss > 0.0))
+        };
+        let p: Vec<Option<f64>> = self.knockout.iter().map(p_above).collect();
+        for (LabelUse { test, .. }, q) in self.knockout.iter_mut().zip(q_values_above_margin(&p)) {
+            let used = policy.rule(&LABEL_Q).is_none_or(|most| q.is_some_and(|q| q <= most));
+            (test.q, test.used) = (q, (test.p.is_some() && test.arcs >= least).then_some(used && q.is_some()));
         }
     }
 

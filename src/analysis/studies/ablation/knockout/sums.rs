@@ -72,14 +72,14 @@ impl KnockoutSums {
         Self { grid, classes: LayerClasses::default(), claims, blocks }
     }
 
-    fn head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {
+    fn observe_head(&mut self, state: &mut KnockoutState, input: &HeadInput<'_>) {
         let place = self.grid.index(input.view.layer, input.view.head);
         for arc in state.arcs.iter_mut().filter(|arc| self.claims[arc.claim].place == place) {
             arc.rows = Some(arc.exchange.rows(input.attention(), &state.words));
         }
     }
 
-    fn losses(&mut self, block: usize, arc: &Arc) -> &mut Losses {
+    fn losses(&mut self, block: usize, arc: &ClaimedArc) -> &mut Losses {
         let ClaimLosses { at_offset, off_offset } = &mut self.blocks[block][arc.claim];
         if arc.is_at_offset { at_offset } else { off_offset }
     }
@@ -110,12 +110,12 @@ impl KnockoutSums {
 pub struct KnockoutState {
     block: usize,
     words: Vec<Range<usize>>,
-    arcs: Vec<Arc>,
+    arcs: Vec<ClaimedArc>,
 }
 
 /// Dependency arc that a label claims, with its query word masked or replaced and its partner visible.
 #[derive(Debug)]
-struct Arc {
+struct ClaimedArc {
     claim: usize,
     is_at_offset: bool,
     exchange: Exchange,
@@ -126,7 +126,7 @@ struct Arc {
 }
 
 /// Lists the dependency arcs that a claim covers, as (query word, partner, whether the arc is at the relation's best offset).
-fn arcs_of<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
+fn claimed_arcs<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<Item = (usize, usize, bool)> + 'a {
     tree.iter().enumerate().filter_map(|(dependent, arc)| {
         let TreeHead::Word(head) = arc.head else { return None };
         let is_at_offset = dependent.checked_add_signed(claim.offset as isize) == Some(head);
@@ -150,30 +150,27 @@ impl Sums for KnockoutSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<KnockoutState> {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let hidden = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
-        let is_hidden = |word: usize| hidden().any(|token| token.word == word);
+        let hidden_tokens = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
+        let is_hidden = |word: usize| hidden_tokens().any(|token| token.word == word);
         // Words that share a token are left out: exchanging the attention of one word would change the other's.
-        let is_apart = |word: usize| sequence.words[word].is_whole();
+        let has_own_tokens = |word: usize| sequence.words[word].is_whole();
         let truths = |word: usize| -> Vec<(usize, u32)> {
-            let own = hidden().filter(|token| token.word == word);
+            let own = hidden_tokens().filter(|token| token.word == word);
             own.filter_map(|&PredictedToken { position, truth, .. }| Some((position, truth?))).collect()
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            let can_be_exchanged = |query, partner| is_apart(query) && is_apart(partner) && !is_hidden(partner);
-            let arcs_of = arcs_of(claimed, tree).filter(|&(query, partner, _)| can_be_exchanged(query, partner));
-            for (query, partner, is_at_offset) in arcs_of {
+            let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
+            for (query, partner, is_at_offset) in claimed_arcs(claimed, tree) {
                 let truths = truths(query);
-                let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
-                let tokens = |word: usize| &sequence.words[word].tokens;
-                let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && is_apart(*word);
-                let seen = || (0..tree.len()).filter(sees).collect::<Vec<_>>();
-                let exchange = || Exchange::new(sequence.index, query, partner, &seen());
-                if !truths.is_empty()
-                    && let Some(exchange) = exchange()
-                {
-                    arcs.push(Arc { claim, is_at_offset, exchange, rows: None, truths });
+                if !has_own_tokens(query) || !has_own_tokens(partner) || is_hidden(partner) || truths.is_empty() {
+                    continue;
                 }
+                let tokens = |word: usize| &sequence.words[word].tokens;
+                let sees = |word: &usize| visibility.sees_all(tokens(query), tokens(*word)) && has_own_tokens(*word);
+                let visible: Vec<usize> = (0..tree.len()).filter(sees).collect();
+                let exchange = Exchange::new(sequence.index, query, partner, &visible);
+                arcs.extend(exchange.map(|exchange| ClaimedArc { claim, is_at_offset, exchange, rows: None, truths }));
             }
         }
         let words = || sequence.words.iter().map(|word| word.tokens.clone()).collect();
@@ -182,7 +179,7 @@ impl Sums for KnockoutSums {
 
     fn observe(&mut self, state: &mut KnockoutState, event: &mut Event<'_>) {
         match event {
-            Event::Head(input) => self.head(state, input),
+            Event::Head(input) => self.observe_head(state, input),
             Event::BaselineOver(runs) => *runs = self.patched_runs(state),
             Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
             _ => {}
@@ -203,23 +200,24 @@ pub struct Exchange {
     query: usize,
     partner: usize,
     /// Word whose mass is swapped with the partner's: the first whose distance from the query word is nearest to the partner's.
-    as_far: usize,
+    distance_match: usize,
     /// Visible words other than query and partner, in rotation order: each takes the mass of the word before it.
-    round: Vec<usize>,
+    rotation: Vec<usize>,
 }
 
 impl Exchange {
-    /// Plans the exchange for an arc; `seen` lists the visible words, ascending. `None` without the partner, or without a third
-    /// word.
-    pub fn new(sentence: u64, query: usize, partner: usize, seen: &[usize]) -> Option<Self> {
-        if !seen.contains(&partner) {
+    /// Plans the exchange for an arc; `visible` lists the words that the query word sees, ascending. `None` without the partner, or
+    /// without a third word.
+    pub fn new(sentence: u64, query: usize, partner: usize, visible: &[usize]) -> Option<Self> {
+        if !visible.contains(&partner) {
             return None;
         }
-        let mut round: Vec<usize> = seen.iter().copied().filter(|&word| word != query && word != partner).collect();
+        let mut rotation: Vec<usize> =
+            visible.iter().copied().filter(|&word| word != query && word != partner).collect();
         let distance = |word: usize| word.abs_diff(query);
-        let as_far = round.iter().copied().min_by_key(|&word| distance(word).abs_diff(distance(partner)))?;
-        round.sort_by_cached_key(|word| Sha256::digest(format!("headscope/use/0/{sentence}/{query}/{word}")));
-        Some(Self { query, partner, as_far, round })
+        let distance_match = rotation.iter().copied().min_by_key(|&word| distance(word).abs_diff(distance(partner)))?;
+        rotation.sort_by_cached_key(|word| Sha256::digest(format!("headscope/use/0/{sentence}/{query}/{word}")));
+        Some(Self { query, partner, distance_match, rotation })
     }
 
     /// Attention rows of the query word's tokens: `[partner's mass kept, partner's mass swapped]`.
@@ -232,10 +230,10 @@ impl Exchange {
             let own = attention.row(token);
             let mut masses: Vec<f64> = words.iter().map(|word| mass(&own[word.clone()])).collect();
             let before = masses.clone();
-            let last = self.round.iter().cycle().skip(self.round.len() - 1);
-            self.round.iter().zip(last).for_each(|(&word, &last)| masses[word] = before[last]);
+            let last = self.rotation.iter().cycle().skip(self.rotation.len() - 1);
+            self.rotation.iter().zip(last).for_each(|(&word, &last)| masses[word] = before[last]);
             rows[0].insert(token, self.spread(own, &masses, words));
-            masses.swap(self.partner, self.as_far);
+            masses.swap(self.partner, self.distance_match);
             rows[1].insert(token, self.spread(own, &masses, words));
         }
         rows
@@ -244,7 +242,7 @@ impl Exchange {
     #[expect(clippy::cast_possible_truncation, reason = "weights are float32")]
     fn spread(&self, own: &[f32], masses: &[f64], words: &[Range<usize>]) -> Vec<f32> {
         let mut row = own.to_vec();
-        for &word in self.round.iter().chain([&self.partner]) {
+        for &word in self.rotation.iter().chain([&self.partner]) {
             let tokens = words[word].clone();
             row[tokens.clone()].fill((masses[word] / tokens.len() as f64) as f32);
         }
@@ -279,7 +277,7 @@ mod tests {
         // hashlib.sha256(b"headscope/use/0/7/0/2") begins with 0e17d9, that of word 3 with be7df0.
         let exchange = Exchange::new(7, 0, 1, &[0, 1, 2, 3]).unwrap();
         // Of the words 2 and 3, both farther from word 0 than word 1, word 2 is nearer.
-        assert_eq!(exchange, Exchange { query: 0, partner: 1, as_far: 2, round: vec![2, 3] });
+        assert_eq!(exchange, Exchange { query: 0, partner: 1, distance_match: 2, rotation: vec![2, 3] });
         let [kept, exchanged] = rows(&exchange);
         // Word 1 keeps its mass of 0.2, now even over its tokens; the words 2 and 3 swap 0.3 and 0.08.
         assert_eq!((kept[0].0, kept.len(), exchanged.len()), (1, 1, 1));
@@ -292,7 +290,7 @@ mod tests {
     fn all_tokens_of_a_query_word_are_patched() {
         // Word 0 is as far from word 1 as word 2 is.
         let exchange = Exchange::new(7, 1, 2, &[0, 1, 2, 3]).unwrap();
-        assert_eq!(exchange.as_far, 0);
+        assert_eq!(exchange.distance_match, 0);
         let [kept, exchanged] = rows(&exchange);
         let tokens = |rows: &[(usize, Vec<f32>)]| rows.iter().map(|(token, _)| *token).collect::<Vec<_>>();
         assert_eq!((tokens(&kept), tokens(&exchanged)), (vec![2, 3], vec![2, 3]));
@@ -307,7 +305,7 @@ mod tests {
     fn masses_go_round_in_the_order_of_their_hashes() {
         let exchange = Exchange::new(12, 1, 4, &[0, 1, 2, 3, 4, 5]).unwrap();
         // The hashes of the words 0, 3, 5 and 2 begin with 1565bf, 899aad, e2fe94 and eb8abd.
-        assert_eq!(exchange.round, [0, 3, 5, 2]);
+        assert_eq!(exchange.rotation, [0, 3, 5, 2]);
         let words: Vec<Range<usize>> = (0..6).map(|word| word..word + 1).collect();
         let weights = [0.1, 0.1, 0.2, 0.3, 0.05, 0.25].repeat(6);
         let [kept, _] = exchange.rows(AttentionView::new(0, 0, 6, &weights), &words);
@@ -318,9 +316,9 @@ mod tests {
     #[test]
     fn a_third_word_is_needed() {
         assert_eq!(Exchange::new(0, 0, 1, &[0, 1]), None);
-        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 2]).unwrap().round, [2]);
+        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 2]).unwrap().rotation, [2]);
         // What the query does not see takes no part, and a partner that it does not see has no weight to lose.
         assert_eq!(Exchange::new(0, 0, 2, &[0, 1, 3]), None);
-        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 3]).unwrap().round, [3]);
+        assert_eq!(Exchange::new(0, 0, 1, &[0, 1, 3]).unwrap().rotation, [3]);
     }
 }

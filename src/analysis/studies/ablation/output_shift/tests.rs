@@ -106,7 +106,7 @@ fn heads_that_move_most_and_least_are_told() {
         show(&mut sums, index, &variants);
     }
     let (estimates, found) = measured(sums, grid);
-    let heads = |list: &[section::HeadShift]| list.iter().map(|head| head.place.head).collect::<Vec<_>>();
+    let heads = |list: &[HeadShift]| list.iter().map(|head| head.place.head).collect::<Vec<_>>();
     assert_eq!((heads(&found.most), heads(&found.least)), (vec![11, 10, 9, 8, 7], vec![0, 1, 2, 3, 4]));
     let moved = found.most[0].moved;
     assert_eq!(Some(&moved.output_shift), estimates.heads[11].get("output_shift", None));

@@ -8,10 +8,10 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use crate::passes::pass::{Pass, Phases, Portion, Sequences};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::upstream::Ranking;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Ranking, Study, Subject,
+};
 use section::{Curves, Orders, PruningSums, TaskPruningSums};
 
 pub struct Pruning;

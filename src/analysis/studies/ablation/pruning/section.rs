@@ -121,7 +121,7 @@ pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 
 /// Quantities that an allowed rise can be relative to. The score of a class is a log-probability. Scores of other items are
 /// differences, which may be negative, so no rise is relative to them.
-fn shares(task: Option<TaskKind>) -> &'static [ShareOf] {
+fn rise_measures(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
         Some(kind) if kind.is_of_classes() => &ShareOf::ALL,
@@ -175,7 +175,7 @@ impl Curves {
 
     pub fn exported(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
-        // The heads of an order in the order of the model: their constants are so.
+        // Constants are listed in the order of the model, not in the order of removal.
         let exported = |curve: &Curve| {
             let Curve { by, heads, loss: without, right: right_without, can_go, .. } = curve;
             let all = BTreeSet::from_iter(heads);
@@ -212,7 +212,8 @@ impl Curve {
                 Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
             })
         };
-        let can_go = shares(task).iter().flat_map(|&of| RISES.map(|rise| can_go(sums, &variants, of, rise)));
+        let can_go =
+            rise_measures(task).iter().flat_map(|&of| RISES.map(|rise| removable_share(sums, &variants, of, rise)));
         Self {
             by: order.by.clone(),
             heads: order.places.iter().map(|&place| context.grid.place(place)).collect(),
@@ -251,13 +252,13 @@ impl Curve {
 }
 
 /// Share of heads that can be removed. Each of `variants` removes one head more than the one before; the last removes all.
-fn can_go<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
+fn removable_share<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
     let Some(&last) = variants.last() else { return CanGo { of, rise, share: 0.0, ci95: None } };
     let denominator = sums.per_block(|block| match of {
         ShareOf::Loss | ShareOf::AllHeads => block.tokens() as f64,
         ShareOf::Right => block.predictions(),
     });
-    // What is lost less what is allowed, at each point.
+    // Rise of the loss (or fall of the share right) minus the allowed one, at each step.
     let excess = |&variant: &usize| {
         let excess = |block: &Q| match of {
             ShareOf::Loss => block.change(variant) - rise * block.loss(None),
@@ -341,26 +342,27 @@ impl Orders {
         let together = |Ranking { by, places }: Ranking| {
             let mut groups: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
             for (rank, &place) in places.iter().enumerate() {
-                groups.entry(orders.first_of(place, grid)).or_default().push((rank, place));
+                groups.entry(orders.first_with_weights(place, grid)).or_default().push((rank, place));
             }
             let mut groups: Vec<Vec<(usize, usize)>> = groups.into_values().collect();
-            let mean = |of: &[(usize, usize)]| of.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / of.len() as f64;
-            groups.sort_by(|a, b| mean(a).total_cmp(&mean(b)));
+            let mean_rank =
+                |group: &[(usize, usize)]| group.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / group.len() as f64;
+            groups.sort_by(|a, b| mean_rank(a).total_cmp(&mean_rank(b)));
             Ranking { by, places: groups.into_iter().flatten().map(|(_, place)| place).collect() }
         };
         orders.rankings = rankings.into_iter().map(together).collect();
         orders
     }
 
-    fn first_of(&self, place: usize, grid: HeadGrid) -> usize {
+    fn first_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
         let (layer, head) = grid.at(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
 
     /// Heads that are removed at step `count` of an order: its first `count`, and those that share weights with the last of them.
     pub fn gone<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
-        let last = self.first_of(order.places[count - 1], grid);
-        let more = order.places[count..].iter().take_while(|&&place| self.first_of(place, grid) == last);
+        let last = self.first_with_weights(order.places[count - 1], grid);
+        let more = order.places[count..].iter().take_while(|&&place| self.first_with_weights(place, grid) == last);
         &order.places[..count + more.count()]
     }
 }
@@ -381,12 +383,12 @@ impl Removals for Orders {
         let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
         are_first
             && [0, grid.layers].contains(&self.first_layers.len())
-            && self.rankings.iter().all(|order| is_an_order(&order.places, grid.count()))
+            && self.rankings.iter().all(|order| is_permutation(&order.places, grid.count()))
             && self.negligible.iter().all(|&place| place < grid.count())
     }
 }
 
-fn is_an_order(places: &[usize], heads: usize) -> bool {
+fn is_permutation(places: &[usize], heads: usize) -> bool {
     places.len() == heads && places.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..heads)
 }
 

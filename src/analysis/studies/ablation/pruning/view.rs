@@ -16,15 +16,15 @@ use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
 impl Section for Curves {
-    fn complete(&mut self, known: &Completion<'_>) {
-        if let Completion::SharedKeys(heads) = known {
+    fn complete(&mut self, completion: &Completion<'_>) {
+        if let Completion::SharedKeys(heads) = completion {
             self.heads_per_key_value_group = Some(*heads);
         }
     }
 
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         View {
-            in_brief: InBrief { found: self.can_go(run), opens: self.task.is_some(), ..InBrief::default() },
+            in_brief: InBrief { found: self.removable_text(run), opens: self.task.is_some(), ..InBrief::default() },
             summary: Summary::written(|out| self.write_summary(out, run)),
             figures: figures(self, run.read),
             tables: vec![
@@ -38,7 +38,7 @@ impl Section for Curves {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let broken = |Curve { heads, loss, rise_ci95, right, right_change_ci95, can_go, .. }: &&Curve| {
-            // The heads go in any order, so they are compared as a set.
+            // An order of removal is arbitrary, so its heads are compared as a set.
             let all = BTreeSet::from_iter(heads).into_iter().copied();
             !grid.is(all)
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
@@ -59,12 +59,12 @@ impl Section for Curves {
 
 const NOT_ABOVE_BASELINE: &str = "the model is not shown to be above the baseline of the task";
 
-const RANDOM: &str = "random";
+const RANDOM_PREFIX: &str = "random";
 
 impl Curves {
     /// Writes how many heads can be removed in the first order, and at most in a random order. The limit is the smallest allowed
     /// fall of a task's share right, or the largest allowed rise relative to all heads. `None` if there is no interval.
-    fn can_go(&self, run: &SectionFacts) -> Option<String> {
+    fn removable_text(&self, run: &SectionFacts) -> Option<String> {
         let allowed = |order: &Curve| match self.task {
             Some(_) => order.can_go.iter().find(|can_go| can_go.of == ShareOf::Right).copied(),
             None => order.can_go.iter().rfind(|can_go| can_go.of == ShareOf::AllHeads).copied(),
@@ -75,7 +75,7 @@ impl Curves {
         }
         let budget @ CanGo { of, rise, share, ci95 } = allowed(order)?;
         let Interval(low, high) = ci95?;
-        let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM)).filter_map(allowed);
+        let random = self.orders.iter().filter(|order| order.by.starts_with(RANDOM_PREFIX)).filter_map(allowed);
         let random: Vec<f64> = random.map(|can_go| can_go.share).collect();
         let random_orders = counted(random.len(), "random order");
         let random = random.into_iter().max_by(f64::total_cmp);
@@ -103,11 +103,11 @@ impl Curves {
         ))
     }
 
-    fn per(&self) -> &'static str {
+    fn per_unit(&self) -> &'static str {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn scored(&self, read: Context) -> String {
+    fn scored_text(&self, read: Context) -> String {
         scored([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
@@ -138,13 +138,13 @@ impl Curves {
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
         let unit = unit(self.task);
-        let per = self.per();
+        let per = self.per_unit();
         writeln!(
             out,
             "Heads removed one after the other, in an order from one half of the sample, with the loss on the other half \
              ({}, {loss:.3} {unit} {per} with all heads{right}; {}without retraining). Share of heads that can be removed, with its \
              95 % interval:",
-            self.scored(run.read),
+            self.scored_text(run.read),
             self.removal.map_or_else(String::new, |removal| format!("removal by {}; ", removal.name())),
         )?;
         for of in ShareOf::ALL {
@@ -200,14 +200,14 @@ fn table(curves: &[Curve], of: ShareOf) -> comfy_table::Table {
     let row = |Curve { by, can_go, .. }: &Curve| {
         [by.clone()]
             .into_iter()
-            .chain(can_go.iter().filter(|can_go| can_go.of == of).map(in_per_cent))
+            .chain(can_go.iter().filter(|can_go| can_go.of == of).map(removable_percent))
             .collect::<Vec<_>>()
     };
     aligned_table(["order by".to_owned()].into_iter().chain(rises), curves.iter().map(row), 1..)
 }
 
 /// Formats a share of removable heads and its 95 % interval in per cent: `25 % [17, 33]`.
-fn in_per_cent(CanGo { share, ci95, .. }: &CanGo) -> String {
+fn removable_percent(CanGo { share, ci95, .. }: &CanGo) -> String {
     let spread = ci95.map(|Interval(low, high)| format!(" [{:.0}, {:.0}]", 100.0 * low, 100.0 * high));
     format!("{:.0} %{}", 100.0 * share, spread.unwrap_or_default())
 }
@@ -216,17 +216,17 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
     let Some(loss) = pruning.loss else { return Vec::new() };
     let line = |curve: &Curve| {
         let whole = Mark { value: loss, ci95: None };
-        // The interval of a rise, above the loss with all heads.
+        // Shifts the interval of a rise to the loss with all heads.
         let raised = |rise: Interval| rise.moved(loss);
         let without = curve.loss.iter().zip(&curve.rise_ci95);
         let without = without.map(|(&value, rise)| Mark { value, ci95: rise.map(raised) });
-        let beside = curve.by.starts_with(RANDOM);
+        let beside = curve.by.starts_with(RANDOM_PREFIX);
         let name = if beside { curve.by.clone() } else { format!("by {}", curve.by) };
         Line { name, beside, points: std::iter::once(whole).chain(without).collect() }
     };
-    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM)).flat_map(|curve| {
+    let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
         let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
-            let (share, change) = (in_per_cent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
+            let (share, change) = (removable_percent(can_go), if *of == ShareOf::Right { "fall" } else { "rise" });
             format!("{share} with a {change} of {:.0} % of {} by {}", 100.0 * rise, of.words(), curve.by)
         };
         curve.can_go.iter().map(words)
@@ -238,12 +238,12 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
         reading: format!(
             "Heads go one after the other; their order is from one half of the sample and the loss from the other ({}), with 95 % \
              intervals of the rise; nothing is trained again. Heads that can go: {}.",
-            pruning.scored(read),
+            pruning.scored_text(read),
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {
             across: "heads removed".to_owned(),
-            upward: format!("upward: loss in {} {}", unit(pruning.task), pruning.per()),
+            upward: format!("upward: loss in {} {}", unit(pruning.task), pruning.per_unit()),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

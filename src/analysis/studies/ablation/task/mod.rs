@@ -26,8 +26,8 @@ impl Study for OwnTask {
         needs: "a file of items (`--task`), and a model with the head that they take; no corpus: a pass over a \
             sample of the items for every two heads",
         metrics: || metric::listed(METRICS),
-        range: |metric| if is_of_right(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },
-        unit: |metric| if is_of_right(metric) { Unit::Shares } else { Unit::Nats },
+        range: |metric| if is_accuracy_metric(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },
+        unit: |metric| if is_accuracy_metric(metric) { Unit::Shares } else { Unit::Nats },
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["task-effects"],
@@ -58,7 +58,7 @@ impl Study for OwnTask {
     }
 }
 
-fn is_of_right(metric: &str) -> bool {
+fn is_accuracy_metric(metric: &str) -> bool {
     metric == "task_right_effect"
 }
 
@@ -68,7 +68,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "share of items right less its baseline",
         margin: "0",
         family: "the task alone",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "the share with its interval, the baseline",
     },
     VerdictRule {
@@ -77,11 +77,11 @@ const VERDICTS: &[VerdictRule] = &[
         margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
             60 % of the items",
         family: "as in `effect`",
-        least: LEAST,
+        least: MIN_EVIDENCE,
         printed: "effect with its interval, q; the change in the share right",
     },
 ];
-const LEAST: &str = "{min_queries} items in {min_sentences} units";
+const MIN_EVIDENCE: &str = "{min_queries} items in {min_sentences} units";
 
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "task-items",

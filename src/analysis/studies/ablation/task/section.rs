@@ -11,21 +11,16 @@ use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::studies::ablation::losses::{Item, Items, RightShare, TaskSums};
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, Verdicts, head_effects, is_zero, judge};
-use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::metrics::explanation::Explanation;
+use crate::studies::ablation::verdicts::{HeadEffect, Verdicts, head_effects, is_zero};
+use crate::study::labels::evidence::LABEL_Q;
 use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
-use crate::study::{Estimates, EstimationContext, Policy};
+use crate::study::{Estimates, EstimationContext, Explanation, Policy};
 use crate::system::parallel::in_parallel;
 
-/// Share of items with the same right answer above which no head gets a verdict: 60 %. In ten untrained GPT-2s, on cloze items of
-/// one answer, 101 of 120 heads would matter: a head that writes a constant favours one token.
-const ONE_ANSWER: f64 = 0.6;
-
-/// Accuracy by chance on items that compare two alternatives.
-const EVEN: f64 = 0.5;
+/// Chance accuracy on items that compare two alternatives.
+const EVEN_ODDS: f64 = 0.5;
 
 /// Accuracy and loss of the model on a user's task, and the effect of removing each head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -106,20 +101,21 @@ pub struct GroupResult {
     pub ci95: Vec<Option<Interval>>,
 }
 
+/// Items for which `includes` is true, in all blocks and in each block.
 struct Selection<'a, F> {
     sums: &'a TaskSums,
     total: &'a Items,
-    takes: F,
+    includes: F,
 }
 
 impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     fn value(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Fraction {
-        ratio(&mut self.total.values().filter(|item| (self.takes)(item)))
+        ratio(&mut self.total.values().filter(|item| (self.includes)(item)))
     }
 
     fn jackknife(&self, ratio: impl Fn(&mut dyn Iterator<Item = &Item>) -> Fraction) -> Jackknife {
         let items = |block: usize| self.sums.blocks[block].values();
-        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.takes)(item))))
+        Fraction::jackknife(|block| ratio(&mut items(block).filter(|item| (self.includes)(item))))
     }
 
     fn right(&self) -> RightShare {
@@ -130,13 +126,13 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
 }
 
 fn loss(items: &mut dyn Iterator<Item = &Item>, variant: Option<usize>) -> Fraction {
-    mean(items, |item| -item.score(variant))
+    ratio(items, |item| -item.score(variant), |_| 1.0)
 }
 
 impl TaskResult {
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
-        let all = Selection { sums, total, takes: |_: &Item| true };
+        let all = Selection { sums, total, includes: |_: &Item| true };
         let bare = Some(sums.variant_without(&(0..sums.heads()).collect::<Vec<_>>()));
         let basis = all.value(|items| loss(items, None)).basis();
         let loss_of = |variant| all.value(|items| loss(items, variant)).value();
@@ -144,9 +140,9 @@ impl TaskResult {
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
         let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::is_of_classes));
-        // How much is right by chance, without reading the item.
+        // Share of the item's predictions that are right without reading the item.
         let baseline = |item: &Item| {
-            class.map_or(EVEN, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
+            class.map_or(EVEN_ODDS, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
         };
         let above = |item: &Item| item.right(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.count()));
@@ -162,7 +158,7 @@ impl TaskResult {
             units: basis.sentences,
             items_skipped,
             right: all.right(),
-            baseline: class.map_or(EVEN, |(_, share)| share),
+            baseline: class.map_or(EVEN_ODDS, |(_, share)| share),
             p_above_baseline: all.jackknife(|items| share(items, above)).p_above(0.0),
             most_frequent_answer: most_frequent.map(|(_, share)| share),
             obstacle: None,
@@ -186,26 +182,6 @@ impl TaskResult {
         let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
         self.p_above_baseline.is_some_and(|p| p <= most)
     }
-
-    pub fn judge(&mut self, policy: &Policy) {
-        let is_above = self.is_above_baseline(policy);
-        // The baseline of classes is their most frequent one already.
-        let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
-            && self.most_frequent_answer.is_some_and(|share| share > ONE_ANSWER);
-        let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
-        self.obstacle = match (enough, is_above, is_of_one) {
-            (false, ..) => Some(Obstacle::TooFewUnits),
-            (true, false, _) => Some(Obstacle::NotAboveBaseline),
-            (true, true, true) => Some(Obstacle::OneAnswer),
-            (true, true, false) => None,
-        };
-        let may_have_one = self.obstacle.is_none();
-        for HeadOnTask { on_loss, .. } in &mut self.heads {
-            on_loss.verdict = on_loss.single_removal_effect().filter(|_| may_have_one).map(|_| Verdict::Undecided);
-            on_loss.negligible = false;
-        }
-        self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
-    }
 }
 
 /// Finds the most frequent answer (lowest id on ties) and its share of items or tagged words. `None` if there are no answers.
@@ -222,7 +198,7 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
     in_parallel(context.threads, named, |group| {
-        let of_group = Selection { sums, total, takes: |item: &Item| item.group.as_deref() == Some(group) };
+        let of_group = Selection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.count();
         let losses = of_group.value(|items| loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));
@@ -262,13 +238,9 @@ impl GroupResult {
 
 stored!(TaskResult as task);
 
-fn mean<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    ratio(items, part, |_| 1.0)
-}
-
 /// Mean rise of the loss per item when a head is removed; 0 for `None` (chance).
 fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fraction {
-    mean(items, |item| item.score(None) - item.score(head))
+    ratio(items, |item| item.score(None) - item.score(head), |_| 1.0)
 }
 
 /// Share of the items' predictions that `part` counts. A tagging item has one prediction per word, any other item one.

@@ -1,18 +1,26 @@
 //! Study `examples`: the best, a typical and the worst sentence for each head's label (docs/methodology/examples.md).
 
-mod section;
 mod sums;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::model::forward::visitor::Needs;
+use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::pass::Pass;
+use crate::study::aim::Aim;
+use crate::study::labels::evidence::Direction;
+use crate::study::section::{CardTable, HeadCard, Known, Section, View, stored};
+use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
+use crate::study::upstream::HeadAim;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
-use section::Examples;
-use sums::ExampleSums;
+use crate::system::counted::counted;
+use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MOST_WORDS, Rank};
 
 pub struct ExampleSentences;
 
 /// Text that stands for a special token in drawings: the first of `tokens` that is in the vocabulary, else `otherwise`.
-fn written(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
+fn special_text(subject: &Subject<'_>, tokens: [&str; 2], otherwise: &str) -> String {
     tokens.into_iter().find(|token| (subject.token_id)(token).is_some()).unwrap_or(otherwise).to_owned()
 }
 
@@ -30,8 +38,10 @@ impl Study for ExampleSentences {
 
     fn passes(&self) -> Vec<PassSpec> {
         let make = |subject: &Subject<'_>| {
-            let special =
-                [written(subject, ["[CLS]", "<s>"], "[first]"), written(subject, ["[SEP]", "</s>"], "[separator]")];
+            let special = [
+                special_text(subject, ["[CLS]", "<s>"], "[first]"),
+                special_text(subject, ["[SEP]", "</s>"], "[separator]"),
+            ];
             let (classes, aims) = (subject.classes.clone(), subject.found.aims.clone());
             ExampleSums::new(subject.grid, classes, subject.from, aims, special)
         };
@@ -39,8 +49,199 @@ impl Study for ExampleSentences {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ExampleSums = observed.sums();
-        (Estimates::none(context.grid.count()), Examples::new(sums, context.grid))
+        (Estimates::none(context.grid.count()), Examples::new(observed.sums(), context.grid))
+    }
+}
+
+const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
+
+stored!(Examples as examples);
+
+impl Section for Examples {
+    fn view(&self, _: Known<'_>) -> View<'_> {
+        let Examples { least_words, most_words, sentences, heads } = self;
+        let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
+        let summary = format!(
+            "Examples: {} of the labels of {}, among {sentences} of {least_words} to {most_words} words. They are on the cards of the \
+             heads (`show REPORT HEAD --all`, or the page).\n",
+            counted(shown, "sentence"),
+            counted(heads.len(), "head"),
+        );
+        let typical = |head: &HeadExamples| {
+            let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
+            Some((head.place, example.sentence))
+        };
+        View { typical: heads.iter().filter_map(typical).collect(), ..View::saying(summary) }
+    }
+
+    fn of_head(&self, head: HeadPlace, _: Known<'_>) -> HeadCard {
+        let Some(found) = self.heads.iter().find(|found| found.place == head) else { return HeadCard::default() };
+        let line = |example: &Example| format!("{}: {}", about(found, example), example.drawn.text());
+        let row = |example: &Example| {
+            let [rank, score] = rank_and_score(found, example);
+            vec![rank, score, example.sentence.to_string(), example.drawn.text()]
+        };
+        let rows: Vec<Vec<String>> = found.examples.iter().map(row).collect();
+        HeadCard {
+            table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
+            lines: found.examples.iter().map(line).collect(),
+            figures: figure(found).into_iter().collect(),
+            ..HeadCard::default()
+        }
+    }
+
+    fn defect(&self, grid: HeadGrid) -> Option<String> {
+        let broken = |head: &&HeadExamples| head.examples.iter().any(|example| !example.drawn.is_whole());
+        let broken = self.heads.iter().find(broken);
+        let broken = broken.map(|head| format!("`examples` has a sentence of {} whose lists do not fit", head.place));
+        grid.stray_head_defect("examples", self.heads.iter().map(|head| head.place)).or(broken)
+    }
+}
+
+/// Describes an example sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
+pub fn about(head: &HeadExamples, example: &Example) -> String {
+    let [rank, score] = rank_and_score(head, example);
+    format!("{rank}, {score}, sentence {}", example.sentence)
+}
+
+pub fn rank_and_score(head: &HeadExamples, example: &Example) -> [String; 2] {
+    let Example { rank, score, queries, .. } = example;
+    let rank = match rank {
+        Rank::Best => "best",
+        Rank::Typical => "typical",
+        Rank::Worst if head.direction.is_some() && *score < 1.0 => "a failure",
+        Rank::Worst => "weakest",
+    };
+    let score = match head.direction {
+        Some(_) => format!("{:.0} of {}", score * *queries as f64, counted(*queries, "arc")),
+        None => format!("{score:.2}"),
+    };
+    [rank.to_owned(), score]
+}
+
+pub fn figure(head: &HeadExamples) -> Option<Figure> {
+    let HeadExamples { place, label, direction, mean, scored, examples } = head;
+    if examples.is_empty() {
+        return None;
+    }
+    let ends = |unit: usize, other: usize| {
+        if *direction == Some(Direction::HeadToDependent) { [other, unit] } else { [unit, other] }
+    };
+    let speaks = |drawn: &Drawn| !(drawn.right.is_empty() && drawn.wrong.is_empty());
+    let sentence = |example: &Example| {
+        let drawn = &example.drawn;
+        let stand = |unit: usize| match (drawn.right.contains(&unit), drawn.wrong.contains(&unit)) {
+            (true, _) => ArcMatch::Right,
+            (_, true) => ArcMatch::Wrong,
+            _ => ArcMatch::Neutral,
+        };
+        // All words are drawn if the label says nothing of any word.
+        let speaks = speaks(drawn);
+        let arc = |unit: usize| {
+            let (stand, weight, [from, to]) = (stand(unit), drawn.weights[unit], ends(unit, drawn.to[unit]));
+            let shown = weight > 0.0 && !(speaks && stand == ArcMatch::Neutral);
+            shown.then_some(Arc { from, to, weight, stand })
+        };
+        let missed = |&unit: &usize| {
+            let head = *drawn.heads.get(unit)?;
+            (head != unit).then_some(ends(unit, head))
+        };
+        ArcSentence {
+            about: about(head, example),
+            units: drawn.units.clone(),
+            arcs: (0..drawn.units.len()).filter_map(arc).collect(),
+            gold: if direction.is_some() { drawn.wrong.iter().filter_map(missed).collect() } else { Vec::new() },
+        }
+    };
+    let reading = if direction.is_some() {
+        format!(
+            "Arcs of the relation go from the word that attends to the word that it takes for the other end: solid where that is so in \
+             the tree, dashed where not, with the arc of the tree below. The head is right on {:.1} % of them in the corpus.",
+            100.0 * mean
+        )
+    } else {
+        let how = if examples.iter().any(|one| speaks(&one.drawn)) {
+            "solid where the label says so, dashed where not"
+        } else {
+            "thicker with more attention"
+        };
+        format!(
+            "Arcs go from each word to where it attends most: {how}. The score is the one of the label, {mean:.2} in the corpus."
+        )
+    };
+    Some(Figure {
+        name: "examples",
+        title: format!("{place}, {label}: sentences that show it, out of {scored}"),
+        reading,
+        chart: Chart::Arcs(Arcs { sentences: examples.iter().map(sentence).collect() }),
+    })
+}
+
+/// Example sentences for the labels of attention heads, chosen by how closely the head follows its label in them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Examples {
+    /// Minimum length of an example sentence, in words.
+    pub least_words: usize,
+    /// Maximum length of an example sentence, in words.
+    pub most_words: usize,
+    /// Number of sentences of suitable length, counting one per sentence family (equal or grouped sentences).
+    pub sentences: u64,
+    /// Attention heads with a label that says where they attend, each with its example sentences.
+    pub heads: Vec<HeadExamples>,
+}
+
+/// Example sentences of one attention head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HeadExamples {
+    /// The attention head, by layer and number in the layer.
+    #[serde(flatten)]
+    pub place: HeadPlace,
+    /// Label that the sentences illustrate: the first of the head's labels that says where the head attends, when the corpus ran.
+    pub label: String,
+    /// Direction of the label's arcs; null for a label that is not about arcs.
+    pub direction: Option<Direction>,
+    /// Mean score of the label over the whole corpus: how closely the attention head follows it.
+    pub mean: f64,
+    /// Number of sentences that were scored for the label, from which the examples were chosen.
+    pub scored: u64,
+    /// Chosen sentences: at most one for each rank, and none twice.
+    pub examples: Vec<Example>,
+}
+
+/// Example sentence of an attention head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Example {
+    /// Rank of the sentence among all scored sentences of the attention head.
+    pub rank: Rank,
+    /// Number of the sentence in the corpus, counted from 0.
+    pub sentence: u64,
+    /// Score of the label in this sentence, from 0 to 1: how closely the attention head follows its label.
+    pub score: f64,
+    /// Number of queries over which `score` is a mean: arcs, tokens or words.
+    pub queries: u64,
+    /// The sentence with the weights of the attention head, as data for a drawing.
+    #[serde(flatten)]
+    pub drawn: Drawn,
+}
+
+impl Examples {
+    pub fn new(sums: &ExampleSums, grid: HeadGrid) -> Self {
+        let of_head = |(HeadAim { place, label, aim, mean }, kept): (&HeadAim, &HeadCandidates)| {
+            let direction = if let Aim::Partner { direction, .. } = aim { Some(*direction) } else { None };
+            let example = |(rank, candidate): (Rank, &Candidate)| {
+                let Candidate { sentence, score, queries, drawn } = candidate.clone();
+                Example { rank, sentence, score, queries, drawn }
+            };
+            let examples = kept.chosen().into_iter().map(example).collect();
+            let (place, label) = (grid.place(*place), label.clone());
+            HeadExamples { place, label, direction, mean: *mean, scored: kept.scored, examples }
+        };
+        Self {
+            least_words: LEAST_WORDS,
+            most_words: MOST_WORDS,
+            sentences: sums.sentences,
+            heads: sums.aims.iter().zip(&sums.kept).map(of_head).collect(),
+        }
     }
 }
 

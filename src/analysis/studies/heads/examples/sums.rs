@@ -38,7 +38,7 @@ impl Rank {
     pub const ALL: [Self; 3] = [Self::Best, Self::Worst, Self::Typical];
 
     /// Number of candidate sentences to keep for this rank, so that one remains after earlier ranks have picked theirs.
-    fn kept(self) -> usize {
+    fn capacity(self) -> usize {
         match self {
             Self::Best => 1,
             Self::Worst => 2,
@@ -58,7 +58,7 @@ pub struct Candidate {
 /// Sort key of candidate sentences: distance from the score that the rank asks for, more queries, position in the corpus.
 type Key = (f64, Reverse<u64>, u64);
 
-fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
+fn sort_key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u64) -> Key {
     let distance = match rank {
         Rank::Best => -score,
         Rank::Worst => score,
@@ -67,7 +67,7 @@ fn key(rank: Rank, mean: f64, Score { mean: score, queries }: Score, sentence: u
     (distance, Reverse(queries), sentence)
 }
 
-fn by_key(a: &Key, b: &Key) -> Ordering {
+fn key_order(a: &Key, b: &Key) -> Ordering {
     a.0.total_cmp(&b.0).then_with(|| (a.1, a.2).cmp(&(b.1, b.2)))
 }
 
@@ -92,43 +92,45 @@ impl HeadCandidates {
         chosen
     }
 
-    fn offer(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
-        let new = |rank| key(rank, mean, score, sentence);
+    /// Keeps a sentence as a candidate of each rank that it qualifies for; `draw` runs only then.
+    fn consider(&mut self, mean: f64, sentence: u64, score: Score, draw: impl FnOnce() -> Drawn) {
+        let new = |rank| sort_key(rank, mean, score, sentence);
         let enters = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() < rank.kept() || kept.last().is_none_or(|last| by_key(&new(rank), &last.key(rank, mean)).is_lt())
+            kept.len() < rank.capacity()
+                || kept.last().is_none_or(|last| key_order(&new(rank), &last.key(rank, mean)).is_lt())
         };
         self.scored += 1;
         if Rank::ALL.into_iter().zip(&self.ranks).any(enters) {
             let candidate = [Candidate { sentence, score: score.mean, queries: score.queries, drawn: draw() }];
             let ranks = Rank::ALL.into_iter().zip(&mut self.ranks);
-            ranks.for_each(|(rank, kept)| admit(rank, kept, &candidate, mean));
+            ranks.for_each(|(rank, kept)| insert_candidates(rank, kept, &candidate, mean));
         }
     }
 
     fn merge(&mut self, mean: f64, other: &Self) {
         self.scored += other.scored;
         for ((rank, kept), more) in Rank::ALL.into_iter().zip(&mut self.ranks).zip(&other.ranks) {
-            admit(rank, kept, more, mean);
+            insert_candidates(rank, kept, more, mean);
         }
     }
 
     fn fits(&self) -> bool {
         let fit = |(rank, kept): (Rank, &Vec<Candidate>)| {
-            kept.len() <= rank.kept() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
+            kept.len() <= rank.capacity() && kept.iter().all(|one| one.score.is_finite() && one.drawn.is_whole())
         };
         Rank::ALL.into_iter().zip(&self.ranks).all(fit)
     }
 }
 
-fn admit(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
+fn insert_candidates(rank: Rank, kept: &mut Vec<Candidate>, more: &[Candidate], mean: f64) {
     kept.extend(more.iter().cloned());
-    kept.sort_by(|a, b| by_key(&a.key(rank, mean), &b.key(rank, mean)));
-    kept.truncate(rank.kept());
+    kept.sort_by(|a, b| key_order(&a.key(rank, mean), &b.key(rank, mean)));
+    kept.truncate(rank.capacity());
 }
 
 impl Candidate {
     fn key(&self, rank: Rank, mean: f64) -> Key {
-        key(rank, mean, Score { mean: self.score, queries: self.queries }, self.sentence)
+        sort_key(rank, mean, Score { mean: self.score, queries: self.queries }, self.sentence)
     }
 }
 
@@ -145,7 +147,7 @@ pub struct ExampleSums {
     pub kept: Vec<HeadCandidates>,
     /// For each aim, the index of the first aim with equal goals in every sentence, `[aims]`.
     #[serde(skip)]
-    alike: Vec<usize>,
+    equal_aim: Vec<usize>,
 }
 
 impl ExampleSums {
@@ -160,8 +162,8 @@ impl ExampleSums {
         let seen_by = |aimed: &HeadAim| classes.of_layer(grid.at(aimed.place).0);
         let is_like = |a: &HeadAim, b: &HeadAim| a.aim == b.aim && seen_by(a) == seen_by(b);
         let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
-        let alike = aims.iter().filter_map(first).collect();
-        Self { grid, classes, from, aims, special, sentences: 0, kept, alike }
+        let equal_aim = aims.iter().filter_map(first).collect();
+        Self { grid, classes, from, aims, special, sentences: 0, kept, equal_aim }
     }
 }
 
@@ -208,11 +210,11 @@ impl Sums for ExampleSums {
             return None;
         }
         let words = sequence.words_of_sentences();
-        let of = |(place, (aimed, &alike)): (usize, (&HeadAim, &usize))| {
+        let sentence_goals = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
             let layer = self.grid.at(aimed.place).0;
-            (alike == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
+            (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
         };
-        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.alike).enumerate().map(of).collect();
+        let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(sentence_goals).collect();
         let mut sentences = Vec::new();
         for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
             self.sentences += 1;
@@ -231,9 +233,9 @@ impl Sums for ExampleSums {
         let Event::Head(input) = event else { return };
         let (place, view) = (self.grid.index(input.view.layer, input.view.head), input.attention());
         for sentence in sentences {
-            let aims = self.aims.iter().zip(&mut self.kept).zip(&self.alike);
-            for ((aimed, kept), &alike) in aims.filter(|((aimed, _), _)| aimed.place == place) {
-                let Some(goals) = &sentence.goals[alike] else { continue };
+            let aims = self.aims.iter().zip(&mut self.kept).zip(&self.equal_aim);
+            for ((aimed, kept), &equal_aim) in aims.filter(|((aimed, _), _)| aimed.place == place) {
+                let Some(goals) = &sentence.goals[equal_aim] else { continue };
                 let words = input.words(self.from);
                 let score = goals.score(view, words);
                 let draw = || {
@@ -241,7 +243,7 @@ impl Sums for ExampleSums {
                     Drawn::new((sequence, &units), goals, view, words, self.from, &self.special)
                 };
                 // Sentences of a window have consecutive numbers.
-                kept.offer(aimed.mean, sequence.index + sentence.place as u64, score, draw);
+                kept.consider(aimed.mean, sequence.index + sentence.place as u64, score, draw);
             }
         }
     }
@@ -259,10 +261,10 @@ impl Sums for ExampleSums {
 pub const MOST_WORDS: usize = 16;
 
 /// Number of letters after which a drawn word is cut: words of treebanks are shorter, URLs are longer.
-const MOST_LETTERS: usize = 24;
+const MAX_LETTERS: usize = 24;
 
 /// Maximum number of special tokens in a drawn sentence: two around it, and a few more from unusual tokenizers.
-const MOST_SPECIAL: usize = 8;
+const MAX_SPECIAL: usize = 8;
 
 /// A sentence with the weights of one attention head, by units: its words and its special tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -319,13 +321,13 @@ impl Drawn {
             TokenKind::Text | TokenKind::Punctuation => "…".to_owned(),
         });
         let heads = units.heads(sequence).into_iter().enumerate().map(|(unit, head)| head.unwrap_or(unit)).collect();
-        Self { units: texts.iter().map(|text| clipped(text)).collect(), to, weights, right, wrong, heads }
+        Self { units: texts.iter().map(|text| truncated(text)).collect(), to, weights, right, wrong, heads }
     }
 
     pub fn is_whole(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
-        count <= MOST_WORDS + MOST_SPECIAL
+        count <= MOST_WORDS + MAX_SPECIAL
             && to.len() == count
             && weights.len() == count
             && weights.iter().all(|weight| weight.is_finite())
@@ -340,8 +342,8 @@ impl Drawn {
     }
 }
 
-fn clipped(text: &str) -> String {
-    match text.char_indices().nth(MOST_LETTERS) {
+fn truncated(text: &str) -> String {
+    match text.char_indices().nth(MAX_LETTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
-use super::section::{Examples, HeadExamples};
 use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
+use super::{Examples, HeadExamples};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;

@@ -37,14 +37,14 @@ impl StackedClassifiers {
         self.bias.len()
     }
 
-    /// Predicts the class of each word in each task, and calls `of(task, word, class)`. The class with the largest score is
+    /// Predicts the class of each word in each task, and calls `predicted(task, word, class)`. The class with the largest score is
     /// predicted, ties going to the first. Features are `[words, features]` with `stride`; `beside` has scores to be added.
     pub fn classify(
         &self,
         (rows, words, stride): (&[f32], usize, usize),
         beside: Option<KindScores<'_>>,
         scores: &mut Vec<f32>,
-        mut of: impl FnMut(usize, usize, usize),
+        mut predicted: impl FnMut(usize, usize, usize),
     ) {
         let columns = self.columns();
         if columns == 0 || words == 0 {
@@ -69,21 +69,10 @@ impl StackedClassifiers {
                         best = (score + bias, class);
                     }
                 }
-                of(*task, word, best.1);
+                predicted(*task, word, best.1);
                 start = own.end;
             }
         }
-    }
-}
-
-/// Multiplies the `kinds` distinct word embeddings by the weights, and writes the `scores`, `[kinds, columns]`.
-fn score_kinds((embeddings, kinds): (&[f32], usize), weights: &[f32], columns: usize, scores: &mut Vec<f32>) {
-    scores.clear();
-    scores.resize(kinds * columns, 0.0);
-    if columns > 0 {
-        let width = embeddings.len() / kinds.max(1);
-        let weights = Matrix::new(weights, width, columns);
-        multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
     }
 }
 
@@ -115,8 +104,14 @@ impl LayerProbes {
     /// Computes the embedding part of all heads' scores on embedding and context: `scores`, `[kinds, heads * columns]`, with a
     /// row for each of the `kinds` distinct embeddings.
     pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
-        let columns = self.heads.iter().map(|head| head.together.columns()).sum();
-        score_kinds((embeddings, kinds), &self.beside, columns, scores);
+        let columns: usize = self.heads.iter().map(|head| head.together.columns()).sum();
+        scores.clear();
+        scores.resize(kinds * columns, 0.0);
+        if columns > 0 {
+            let width = embeddings.len() / kinds.max(1);
+            let weights = Matrix::new(&self.beside, width, columns);
+            multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
+        }
     }
 
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
@@ -142,12 +137,8 @@ pub struct Counts {
 
 impl Counts {
     pub fn new(words: &[u64]) -> Self {
-        let (classes, words) = words
-            .iter()
-            .enumerate()
-            .filter(|(_, words)| **words > 0)
-            .map(|(class, &words)| (class, words as f64))
-            .unzip();
+        let present = words.iter().enumerate().filter(|(_, words)| **words > 0);
+        let (classes, words) = present.map(|(class, &words)| (class, words as f64)).unzip();
         Self { classes, words }
     }
 
@@ -155,7 +146,7 @@ impl Counts {
         self.words.iter().sum()
     }
 
-    fn freedom(&self) -> f64 {
+    fn degrees_of_freedom(&self) -> f64 {
         self.total() - self.classes.len() as f64
     }
 
@@ -206,9 +197,9 @@ impl Block {
         squares.iter_mut().zip(&between).for_each(|(square, between)| *square -= between);
         let within = trace(&squares);
         let varies = size > 0 && within > CONSTANT * all;
-        let variance = within / counts.freedom();
+        let variance = within / counts.degrees_of_freedom();
         let scale = if varies { (size as f64 / variance).sqrt() } else { 0.0 };
-        let factor = scale * scale / counts.freedom();
+        let factor = scale * scale / counts.degrees_of_freedom();
         squares.iter_mut().for_each(|square| *square *= factor);
         squares.iter_mut().step_by(size + 1).for_each(|square| *square += RIDGE);
         let centre: Vec<f64> = (0..size).map(|at| sums.iter().map(|sum| sum[at]).sum::<f64>() / total).collect();
@@ -244,7 +235,7 @@ pub struct FactorizedBlock {
     half: Vec<f64>,
 }
 
-fn squares(half: &[f64], classes: usize) -> Vec<f64> {
+fn column_squares(half: &[f64], classes: usize) -> Vec<f64> {
     let mut sums = vec![0.0; classes];
     for row in half.chunks_exact(classes.max(1)) {
         sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * value);
@@ -269,7 +260,7 @@ impl FactorizedBlock {
         self.factor.solve_upper(&mut weights, classes);
         let weights = self.block.unscaled(weights);
         let offsets = self.block.offset(&weights, classes);
-        LinearClassifier { weights, bias: bias(counts, &squares(&self.half, classes), &[offsets]) }
+        LinearClassifier { weights, bias: bias(counts, &column_squares(&self.half, classes), &[offsets]) }
     }
 
     /// Computes the columns for [`FactorizedBlock::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
@@ -286,13 +277,9 @@ impl FactorizedBlock {
             let into = MatrixMut::strided(&mut between[place * other.size..], size, other.size, columns);
             multiply(into, own.transposed(), Matrix::new(&other.rooted, classes, other.size));
         }
-        let scales: Vec<f64> = others
-            .iter()
-            .flat_map(|other| {
-                let scale = self.block.scale * other.scale / counts.freedom();
-                std::iter::repeat_n(scale, other.size)
-            })
-            .collect();
+        let scale = |other: &Block| self.block.scale * other.scale / counts.degrees_of_freedom();
+        let scales = others.iter().flat_map(|other| std::iter::repeat_n(scale(other), other.size));
+        let scales: Vec<f64> = scales.collect();
         for (row, between) in crosses.chunks_exact_mut(columns.max(1)).zip(between.chunks_exact(columns.max(1))) {
             for ((cross, between), scale) in row.iter_mut().zip(between).zip(&scales) {
                 *cross = (*cross - between) * scale;
@@ -321,8 +308,8 @@ impl FactorizedBlock {
         multiply(MatrixMut::new(&mut half, other.size, classes), beside.transposed(), own);
         half.iter_mut().zip(&other.means).for_each(|(half, mean)| *half = mean - *half);
         factor.solve_lower(&mut half, classes);
-        let both: Vec<f64> =
-            squares(&self.half, classes).iter().zip(squares(&half, classes)).map(|(a, b)| a + b).collect();
+        let [a, b] = [&self.half, &half].map(|half| column_squares(half, classes));
+        let both: Vec<f64> = a.iter().zip(b).map(|(a, b)| a + b).collect();
         factor.solve_upper(&mut half, classes);
         let mut weights = vec![0.0; size * classes];
         multiply(MatrixMut::new(&mut weights, size, classes), beside, Matrix::new(&half, other.size, classes));

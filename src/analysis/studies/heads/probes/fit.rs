@@ -108,7 +108,7 @@ struct Training<'a> {
     fold: &'a FoldSums,
 }
 
-struct Task {
+struct TrainingTask {
     number: usize,
     counts: Counts,
     /// Factorised covariance of the embeddings. `None` without embeddings or with too few words.
@@ -117,17 +117,17 @@ struct Task {
 
 impl Training<'_> {
     fn fold_probes(self, threads: NonZeroUsize) -> FoldProbes {
-        let trained = in_parallel(threads, 0..self.tasks.len(), |number| self.task(number));
-        let alone = |task: &Task| {
+        let trained = in_parallel(threads, 0..self.tasks.len(), |number| self.train_task(number));
+        let alone = |task: &TrainingTask| {
             let anchor = task.anchor.as_ref()?;
             Some((task.number, task.counts.classes.clone(), anchor.alone(&task.counts)))
         };
         FoldProbes {
             majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
-            forms: (0..self.tasks.len()).map(|task| self.forms(task)).collect(),
+            forms: (0..self.tasks.len()).map(|task| self.majority_by_form(task)).collect(),
             embedding: StackedClassifiers::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
-            neighbours: self.neighbours(&trained),
-            layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.layer(layer, &trained)),
+            neighbours: self.train_neighbours(&trained),
+            layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.train_layer(layer, &trained)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Training<'_> {
         best.map(|(class, _)| class)
     }
 
-    fn forms(&self, task: usize) -> HashMap<Form, usize> {
+    fn majority_by_form(&self, task: usize) -> HashMap<Form, usize> {
         let mut best: HashMap<Form, (u64, usize)> = HashMap::new();
         for (class, name) in self.tasks[task].names.iter().enumerate() {
             let forms = self.fold.tasks[task].classes.get(name).into_iter().flat_map(|class| &class.forms);
@@ -158,11 +158,6 @@ impl Training<'_> {
         best.into_iter().map(|(form, (_, class))| (form, class)).collect()
     }
 
-    fn class_sums(&self, task: &Task, of: impl Fn(&ClassSums) -> Vec<f64>) -> Vec<Vec<f64>> {
-        let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
-        task.counts.classes.iter().map(|&class| of(&classes[&names[class]])).collect()
-    }
-
     /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`].
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
@@ -173,18 +168,20 @@ impl Training<'_> {
     /// Computes the statistics of `width` features over a task's words; `at` is where the features begin in a class's `sums`.
     fn features(
         &self,
-        task: &Task,
+        task: &TrainingTask,
         (width, at): (usize, usize),
         products: impl Fn(&Moments) -> &VectorSums,
         sums: fn(&ClassSums) -> &VectorSums,
     ) -> Block {
         let add = |moments: &Moments, into: &mut [f64]| products(moments).add_squares_to(into, width);
-        let sums = self.class_sums(task, |class| sums(class).values(at, width).collect());
+        let (names, classes) = (&self.tasks[task.number].names, &self.fold.tasks[task.number].classes);
+        let class_sum = |&class: &usize| sums(&classes[&names[class]]).values(at, width).collect();
+        let sums: Vec<Vec<f64>> = task.counts.classes.iter().map(class_sum).collect();
         Block::new(self.products(task.number, width * width, add), &sums, &task.counts)
     }
 
-    fn task(&self, number: usize) -> Task {
-        let mut task = Task { number, counts: self.counts(number), anchor: None };
+    fn train_task(&self, number: usize) -> TrainingTask {
+        let mut task = TrainingTask { number, counts: self.counts(number), anchor: None };
         let width = self.widths.embedding;
         if self.tasks[number].can_train(width) {
             let block = self.features(&task, (width, 0), |moments| &moments.embeddings, |class| &class.embeddings);
@@ -193,7 +190,7 @@ impl Training<'_> {
         task
     }
 
-    fn neighbours(&self, trained: &[Task]) -> LayerProbes {
+    fn train_neighbours(&self, trained: &[TrainingTask]) -> LayerProbes {
         let (embedding, both) = (self.widths.embedding, 2 * self.widths.embedding);
         let (mut own, mut parts) = (Vec::new(), Vec::new());
         for task in trained.iter().filter(|task| self.tasks[task.number].can_train(embedding + both)) {
@@ -209,10 +206,10 @@ impl Training<'_> {
             parts.push((number, counts.classes.clone(), linear));
         }
         let head = HeadProbes { together: StackedClassifiers::new(both, parts), ..HeadProbes::default() };
-        LayerProbes { beside: side_by_side(embedding, &[own]), heads: vec![head], ..LayerProbes::default() }
+        LayerProbes { beside: concatenated_weights(embedding, &[own]), heads: vec![head], ..LayerProbes::default() }
     }
 
-    fn layer(&self, layer: usize, trained: &[Task]) -> LayerProbes {
+    fn train_layer(&self, layer: usize, trained: &[TrainingTask]) -> LayerProbes {
         let Widths { embedding, hidden, head } = self.widths;
         let heads = self.sums.grid.heads;
         let mut inputs = Vec::new();
@@ -248,7 +245,7 @@ impl Training<'_> {
             }
             for (own, block) in blocks.into_iter().enumerate() {
                 of_heads[own][0].extend(block.alone(counts).map(|linear| (number, classes(), linear)));
-                of_heads[own][2].extend(self.control(number, layer, own));
+                of_heads[own][2].extend(self.train_control(number, layer, own));
             }
         }
         let heads = of_heads.into_iter().map(|parts| {
@@ -257,12 +254,12 @@ impl Training<'_> {
         });
         LayerProbes {
             input: StackedClassifiers::new(hidden, inputs),
-            beside: side_by_side(embedding, &beside),
+            beside: concatenated_weights(embedding, &beside),
             heads: heads.collect(),
         }
     }
 
-    fn control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
+    fn train_control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
         let TaskClasses { names, control, .. } = &self.tasks[task];
         let (mut words, mut sums) = (vec![0; names.len()], vec![vec![0.0; width]; names.len()]);
@@ -283,7 +280,7 @@ impl Training<'_> {
 /// Concatenates the weights of all heads and tasks to `[features, heads * columns]`. `heads` has the number of columns and the
 /// weights for each head and task.
 #[expect(clippy::cast_possible_truncation, reason = "scores are of float32 features")]
-fn side_by_side(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
+fn concatenated_weights(features: usize, heads: &[Vec<(usize, Vec<f64>)>]) -> Vec<f32> {
     let rows = (0..features).flat_map(|feature| {
         let parts = heads.iter().flatten();
         parts.flat_map(move |(columns, weights)| &weights[feature * columns..][..*columns])

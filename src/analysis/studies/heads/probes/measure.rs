@@ -6,7 +6,7 @@ use super::section::{HeadProbe, LEAST_GAIN, LayerProbe, Share, TaskProbes};
 use super::sums::{ProbeSums, Widths};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
-use crate::study::metrics::estimates::EstimationContext;
+use crate::study::EstimationContext;
 
 pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks.iter();
@@ -19,13 +19,14 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
         let both_folds_have_words = classes.words.iter().all(|&words| words > 0);
         let total = scores.blocks.total().swap_remove(number);
         let words = scores.blocks.each(|block| block[number].words as f64);
-        let measuring = Measuring { number, scores, context, total, words, trained, both_folds_have_words };
+        let measuring = TaskMeasurement { number, scores, context, total, words, trained, both_folds_have_words };
         measuring.task(name, &classes, crowded(number))
     };
     names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
 }
 
-struct Measuring<'a> {
+/// Right predictions of one probing task, with what is needed to turn them into accuracies.
+struct TaskMeasurement<'a> {
     number: usize,
     scores: &'a ProbeScores,
     context: &'a EstimationContext,
@@ -36,21 +37,21 @@ struct Measuring<'a> {
     both_folds_have_words: bool,
 }
 
-impl Measuring<'_> {
+impl TaskMeasurement<'_> {
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
         self.scores.blocks.each(|block| part(&block[self.number]))
     }
 
-    fn share(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
-        self.on(Scale::Share, known, part)
+    fn share(&self, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        self.jackknife(Scale::Share, is_trained, part)
     }
 
-    fn difference(&self, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
-        self.on(Scale::Difference, known, part)
+    fn difference(&self, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        self.jackknife(Scale::Difference, is_trained, part)
     }
 
-    fn on(&self, scale: Scale, known: bool, part: impl Fn(&Hits) -> f64) -> Share {
-        if !known || !self.both_folds_have_words || self.total.words == 0 {
+    fn jackknife(&self, scale: Scale, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
+        if !is_trained || !self.both_folds_have_words || self.total.words == 0 {
             return Share::default();
         }
         let share = Jackknife::new(&self.per_block(part), &self.words).on(scale);
@@ -85,7 +86,7 @@ impl Measuring<'_> {
 
     fn layer(&self, layer: usize, heads: &[HeadProbe], on_inputs: bool) -> LayerProbe {
         let gains: Vec<f64> = heads.iter().filter_map(|head| head.gain).collect();
-        let known = !gains.is_empty();
+        let is_trained = !gains.is_empty();
         let first = layer * self.context.grid.heads;
         let count = self.context.grid.heads as f64;
         let mean = |hits: &Hits| {
@@ -97,8 +98,8 @@ impl Measuring<'_> {
         LayerProbe {
             layer,
             input: self.share(on_inputs, |hits| hits.inputs[layer] as f64),
-            mean_gain: known.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
-            mean_gain_ci95: self.difference(known, mean).ci95,
+            mean_gain: is_trained.then(|| gains.iter().sum::<f64>() / gains.len() as f64),
+            mean_gain_ci95: self.difference(is_trained, mean).ci95,
             best: best.map(|(head, _)| head.place),
             best_gain: best.map(|(_, gain)| gain),
         }

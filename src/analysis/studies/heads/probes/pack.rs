@@ -44,7 +44,7 @@ pub struct WordGroup<K> {
     /// Embeddings of the word before and of the word after each word, `[words, 2, embedding]`; zeros at the ends of a sequence.
     pub neighbours: Vec<f32>,
     /// Index in `embeddings`, by token ids and, for words that share a token, by their shares in the tokens.
-    known: HashMap<Box<[u32]>, usize>,
+    kind_indices: HashMap<Box<[u32]>, usize>,
     /// Input vectors of the current layer, `[words, hidden]`.
     pub inputs: Vec<f32>,
     /// Contexts of all heads of the current layer, `[words, heads * head_dim]`.
@@ -54,16 +54,16 @@ pub struct WordGroup<K> {
 #[derive(Clone, Debug, Default)]
 pub struct Pack<K> {
     pub groups: Vec<WordGroup<K>>,
-    begun: usize,
+    sequences_begun: usize,
 }
 
 impl<K> WordGroup<K> {
     pub fn count_kinds(&self) -> usize {
-        self.known.len()
+        self.kind_indices.len()
     }
 
     fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
-        let Self { embeddings: all, kinds, neighbours, known, .. } = self;
+        let Self { embeddings: all, kinds, neighbours, kind_indices, .. } = self;
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
@@ -71,19 +71,19 @@ impl<K> WordGroup<K> {
             let shares = [span.first, span.last].into_iter().flat_map(f64::to_le_bytes);
             key.to_mut().extend(shares.map(|byte| u32::MAX - u32::from(byte)));
         }
-        let kind = known.get(&*key).copied().unwrap_or_else(|| {
+        let kind = kind_indices.get(&*key).copied().unwrap_or_else(|| {
             let start = all.len();
             all.resize(start + embeddings.width(), 0.0);
-            mean(&mut all[start..], span, |token| embeddings.of(ids[token]));
-            known.insert(key.as_ref().into(), known.len());
-            known.len() - 1
+            write_mean(&mut all[start..], span, |token| embeddings.of(ids[token]));
+            kind_indices.insert(key.as_ref().into(), kind_indices.len());
+            kind_indices.len() - 1
         });
         kinds.push(kind);
         for beside in [word.checked_sub(1), Some(word + 1)] {
             let start = neighbours.len();
             neighbours.resize(start + embeddings.width(), 0.0);
             if let Some(span) = beside.and_then(|beside| words.get(beside)) {
-                mean(&mut neighbours[start..], span, |token| embeddings.of(ids[token]));
+                write_mean(&mut neighbours[start..], span, |token| embeddings.of(ids[token]));
             }
         }
     }
@@ -94,8 +94,8 @@ impl<K: Default + PartialEq> Pack<K> {
         if words.is_empty() {
             return None;
         }
-        self.begun += 1;
-        Some(PackState { number: self.begun - 1, words })
+        self.sequences_begun += 1;
+        Some(PackState { number: self.sequences_begun - 1, words })
     }
 
     /// Adds a row for a word to the group with this `key`, with the embeddings of the word and its neighbours if available.
@@ -120,7 +120,7 @@ impl<K: Default + PartialEq> Pack<K> {
                 if let Some(context) = view.context {
                     self.context(&state.words, (view.head, grid.heads), context);
                 }
-                return (view.head + 1 == grid.heads && state.number + 1 == self.begun).then_some(view.layer);
+                return (view.head + 1 == grid.heads && state.number + 1 == self.sequences_begun).then_some(view.layer);
             }
             _ => {}
         }
@@ -132,7 +132,7 @@ impl<K: Default + PartialEq> Pack<K> {
             let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
             inputs.resize(*words * width, 0.0);
-            mean(&mut inputs[at.row * width..][..width], tokens, |token| states.row(token));
+            write_mean(&mut inputs[at.row * width..][..width], tokens, |token| states.row(token));
         }
     }
 
@@ -142,13 +142,13 @@ impl<K: Default + PartialEq> Pack<K> {
             let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
             contexts.resize(*words * heads * width, 0.0);
             let own = &mut contexts[(at.row * heads + head) * width..][..width];
-            mean(own, tokens, |token| context.row(token));
+            write_mean(own, tokens, |token| context.row(token));
         }
     }
 }
 
 /// Computes the mean of the rows of a word's tokens in f64, weighted by the word's share in each token.
-fn mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
+fn write_mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a [f32]) {
     if span.len() == 1 {
         into.copy_from_slice(row(span.start()));
         return;

@@ -50,7 +50,7 @@ pub struct ProbeScores {
     tasks: Vec<String>,
     pub blocks: Blocks<ByTask>,
     #[serde(skip)]
-    at_work: ScoreBuffers,
+    buffers: ScoreBuffers,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -59,12 +59,12 @@ struct ScoreBuffers {
     embeddings: Option<WordEmbeddings>,
     /// Words of the current pack, grouped by fold.
     pack: Pack<usize>,
-    words: Vec<Vec<Word>>,
+    words: Vec<Vec<ScoredWord>>,
     scores: [Vec<f32>; 2],
 }
 
 #[derive(Clone, Debug)]
-struct Word {
+struct ScoredWord {
     block: usize,
     /// The word's class in each task; `None` where it has no class.
     classes: Vec<Option<usize>>,
@@ -77,13 +77,13 @@ impl ProbeScores {
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);
-        Self { grid, tasks, blocks, at_work: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
+        Self { grid, tasks, blocks, buffers: ScoreBuffers { probes: Arc::new(probes), ..ScoreBuffers::default() } }
     }
 
     /// Counts the right predictions for the words of the pack in a layer, once all heads of the layer were seen.
     fn score_layer(&mut self, layer: usize) {
-        let Self { grid, blocks, at_work, .. } = self;
-        let ScoreBuffers { probes, pack, words, scores, .. } = at_work;
+        let Self { grid, blocks, buffers, .. } = self;
+        let ScoreBuffers { probes, pack, words, scores, .. } = buffers;
         let Some(folds) = &probes.folds else { return };
         let [scores, beside] = scores;
         for (group, words) in pack.groups.iter().zip(words) {
@@ -126,7 +126,7 @@ impl ProbeScores {
                     blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
                 });
                 control.classify(rows, None, scores, |task, word, class| {
-                    let Word { block, classes, bucket } = &words[word];
+                    let ScoredWord { block, classes, bucket } = &words[word];
                     let is_right = classes[task].is_some() && probes.tasks[task].control[*bucket] == class;
                     blocks[*block][task].heads[place].control += u64::from(is_right);
                 });
@@ -144,17 +144,17 @@ impl Sums for ProbeScores {
         Demands::of(NEEDS)
     }
 
-    fn begin_pass(&mut self, known: &PassSetup) {
-        self.at_work.embeddings.clone_from(&known.embeddings);
+    fn begin_pass(&mut self, setup: &PassSetup) {
+        self.buffers.embeddings.clone_from(&setup.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
-        let Self { blocks, at_work, .. } = self;
-        let ScoreBuffers { probes, embeddings, pack, words: known, .. } = at_work;
+        let Self { blocks, buffers, .. } = self;
+        let ScoreBuffers { probes, embeddings, pack, words: pack_words, .. } = buffers;
         let (block, fold) = (block_of(sequence.family.number), fold_of(sequence.family.number));
         let trained = &probes.folds.as_ref()?[1 - fold];
         let mut rows = Vec::new();
-        let mut seen = vec![false; probes.tasks.len()];
+        let mut has_class = vec![false; probes.tasks.len()];
         for word in 0..sequence.words.len() {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
                 class.and_then(|class| task.names.binary_search_by(|name| name.as_str().cmp(class)).ok())
@@ -170,14 +170,14 @@ impl Sums for ProbeScores {
                 hits.majority += u64::from(trained.majority[task] == class);
                 let of_form = trained.forms[task].get(&form).copied().or(trained.majority[task]);
                 hits.form += u64::from(of_form == class);
-                seen[task] = true;
+                has_class[task] = true;
             }
             let row = pack.place(fold, embeddings.as_ref(), sequence, word);
-            known.resize_with(pack.groups.len(), Vec::new);
-            known[row.at.group].push(Word { block, classes, bucket: form.bucket().into() });
+            pack_words.resize_with(pack.groups.len(), Vec::new);
+            pack_words[row.at.group].push(ScoredWord { block, classes, bucket: form.bucket().into() });
             rows.push(row);
         }
-        for (hits, _) in blocks[block].iter_mut().zip(seen).filter(|(_, seen)| *seen) {
+        for (hits, _) in blocks[block].iter_mut().zip(has_class).filter(|(_, has_class)| *has_class) {
             hits.sentences += u64::from(sequence.family.is_first);
         }
         pack.begin(rows)
@@ -185,9 +185,9 @@ impl Sums for ProbeScores {
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
         if let Event::PackOver = event {
-            self.at_work.pack = Pack::default();
-            self.at_work.words.clear();
-        } else if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+            self.buffers.pack = Pack::default();
+            self.buffers.words.clear();
+        } else if let Some(layer) = self.buffers.pack.observe(state, event, self.grid) {
             self.score_layer(layer);
         }
     }

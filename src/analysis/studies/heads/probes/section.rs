@@ -251,8 +251,8 @@ fn table(heads: &[&HeadProbe]) -> comfy_table::Table {
 stored!(ProbesSection { probes: Vec<TaskProbes> });
 
 impl Section for ProbesSection {
-    fn complete(&mut self, known: &Completion<'_>) {
-        match known {
+    fn complete(&mut self, completion: &Completion<'_>) {
+        match completion {
             Completion::Policy(policy) => self.probes.iter_mut().for_each(|task| task.correct(policy)),
             Completion::Control(ControlKind::RandomInit, seeds) => self.compare_with_untrained(seeds),
             _ => {}
@@ -313,8 +313,8 @@ impl ProbesSection {
             let of_seeds: Vec<Vec<HeadProbe>> = seeds.iter().map(heads_in).collect();
             task.largest_untrained_gain = of_seeds.iter().flatten().filter_map(|head| head.gain).reduce(f64::max);
             for (place, head) in task.heads.iter_mut().enumerate() {
-                let mean = |of: fn(&HeadProbe) -> Option<f64>| {
-                    let values: Option<Vec<f64>> = of_seeds.iter().map(|heads| of(&heads[place])).collect();
+                let mean = |value: fn(&HeadProbe) -> Option<f64>| {
+                    let values: Option<Vec<f64>> = of_seeds.iter().map(|heads| value(&heads[place])).collect();
                     values.map(|values| values.iter().sum::<f64>() / values.len() as f64)
                 };
                 head.untrained = Some(Untrained { gain: mean(|head| head.gain), accuracy: mean(|head| head.accuracy) });

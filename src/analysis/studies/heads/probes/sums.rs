@@ -40,7 +40,7 @@ pub struct TaskSums {
 }
 
 impl TaskSums {
-    fn class(&mut self, name: &str) -> Option<&mut ClassSums> {
+    fn class_mut(&mut self, name: &str) -> Option<&mut ClassSums> {
         if self.is_crowded {
             return None;
         }
@@ -94,7 +94,7 @@ pub struct ProbeSums {
     pub widths: Option<Widths>,
     pub folds: [FoldSums; 2],
     #[serde(skip)]
-    at_work: PackBuffers,
+    buffers: PackBuffers,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -113,12 +113,12 @@ impl ProbeSums {
         let tasks = tasks(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
-        Self { grid, tasks, widths: None, folds, at_work: PackBuffers::default() }
+        Self { grid, tasks, widths: None, folds, buffers: PackBuffers::default() }
     }
 
     fn add_layer(&mut self, layer: usize) {
-        let Self { grid, widths, folds, at_work, .. } = self;
-        let PackBuffers { pack, classes, buckets, products, .. } = at_work;
+        let Self { grid, widths, folds, buffers, .. } = self;
+        let PackBuffers { pack, classes, buckets, products, .. } = buffers;
         let Some(first) = pack.groups.iter().find(|group| group.words > 0) else { return };
         let widths = *widths.insert(Widths {
             embedding: first.embeddings.len() / first.count_kinds().max(1),
@@ -132,26 +132,26 @@ impl ProbeSums {
         }
         let (all_inputs, all_contexts) = (grid.layers * widths.hidden, grid.layers * grid.heads * widths.head);
         for ((fold, task, name), words) in classes {
-            let Some(class) = folds[*fold].tasks[*task].class(name) else { continue };
+            let Some(class) = folds[*fold].tasks[*task].class_mut(name) else { continue };
             if layer == 0 {
-                let sum = sum_of(words, widths.embedding, |at| {
+                let sum = vector_sum(words, widths.embedding, |at| {
                     let group = &pack.groups[at.group];
                     (&group.embeddings, group.kinds.get(at.row).copied().unwrap_or_default())
                 });
                 class.embeddings.add(widths.embedding, 0, &sum);
                 let both = 2 * widths.embedding;
-                let sum = sum_of(words, both, |at| (&pack.groups[at.group].neighbours, at.row));
+                let sum = vector_sum(words, both, |at| (&pack.groups[at.group].neighbours, at.row));
                 class.neighbours.add(both, 0, &sum);
             }
-            let sum = sum_of(words, widths.hidden, |at| (&pack.groups[at.group].inputs, at.row));
+            let sum = vector_sum(words, widths.hidden, |at| (&pack.groups[at.group].inputs, at.row));
             class.inputs.add(all_inputs, layer * widths.hidden, &sum);
-            let sum = sum_of(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
+            let sum = vector_sum(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
             class.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
         }
         for ((group, bucket), words) in buckets {
             let (fold, mask) = pack.groups[*group].key;
             let Some(moments) = folds[fold].moments.get_mut(&mask) else { continue };
-            let sum = sum_of(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
+            let sum = vector_sum(words, grid.heads * widths.head, |at| (&pack.groups[at.group].contexts, at.row));
             let sums = moments.buckets.entry(*bucket).or_default();
             sums.words += if layer == 0 { words.len() as u64 } else { 0 };
             sums.contexts.add(all_contexts, layer * grid.heads * widths.head, &sum);
@@ -167,20 +167,20 @@ fn add_products<K>(
     products: &mut Vec<f64>,
 ) {
     let (words, kinds, all) = (group.words, group.count_kinds(), heads * head);
-    let [embeddings, inputs, contexts] = [&group.embeddings[..], &group.inputs, &group.contexts].map(doubled);
+    let [embeddings, inputs, contexts] = [&group.embeddings[..], &group.inputs, &group.contexts].map(to_f64);
     if embedding > 0 {
         let own = Matrix::new(&embeddings, kinds, embedding);
         if layer == 0 {
-            let counted = by_kind(&vec![1.0; words], 1, group);
+            let counted = sum_by_kind(&vec![1.0; words], 1, group);
             let rows = embeddings.chunks_exact(embedding).zip(counted);
             let times: Vec<f64> = rows.flat_map(|(row, count)| row.iter().map(move |value| value * count)).collect();
             upper_products(own, Matrix::new(&times, kinds, embedding), products);
             moments.embeddings.add_squares(products, embedding);
-            let (both, neighbours) = (2 * embedding, doubled(&group.neighbours));
+            let (both, neighbours) = (2 * embedding, to_f64(&group.neighbours));
             let rows = Matrix::new(&neighbours, words, both);
             upper_products(rows, rows, products);
             moments.neighbours.add_squares(products, both);
-            let neighbours = by_kind(&neighbours, both, group);
+            let neighbours = sum_by_kind(&neighbours, both, group);
             products.resize(embedding * both, 0.0);
             multiply(
                 MatrixMut::new(products, embedding, both),
@@ -190,7 +190,7 @@ fn add_products<K>(
             moments.neighbour_crosses.add_products(products);
         }
         // Words of one kind share an embedding, so their contexts are summed before the product.
-        let contexts = by_kind(&contexts, all, group);
+        let contexts = sum_by_kind(&contexts, all, group);
         products.resize(embedding * all, 0.0);
         multiply(MatrixMut::new(products, embedding, all), own.transposed(), Matrix::new(&contexts, kinds, all));
         moments.crosses[layer].add_products(products);
@@ -205,12 +205,12 @@ fn add_products<K>(
     }
 }
 
-fn doubled(values: &[f32]) -> Vec<f64> {
+fn to_f64(values: &[f32]) -> Vec<f64> {
     values.iter().copied().map(f64::from).collect()
 }
 
 /// Sums the rows of words with equal embeddings (one kind), giving `[kinds, width]`.
-fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
+fn sum_by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
     let mut sums = vec![0.0; group.count_kinds() * width];
     for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
         sums[kind * width..][..width].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
@@ -219,7 +219,7 @@ fn by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
 }
 
 /// Sums the vectors of words, `[width]`. `rows` returns the matrix that has a word's vector, and the index of its row.
-fn sum_of<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
+fn vector_sum<'a>(words: &[RowPlace], width: usize, rows: impl Fn(&RowPlace) -> (&'a Vec<f32>, usize)) -> Vec<f64> {
     let mut sum = vec![0.0; width];
     for (vectors, row) in words.iter().map(rows) {
         let row = &vectors[row * width..][..width];
@@ -237,20 +237,17 @@ impl Sums for ProbeSums {
         Demands::of(NEEDS)
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.at_work.embeddings.clone_from(&known.embeddings);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.buffers.embeddings.clone_from(&setup.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<PackState> {
-        let Self { tasks, folds, at_work, .. } = self;
-        let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = at_work;
+        let Self { tasks, folds, buffers, .. } = self;
+        let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = buffers;
         let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
         for word in 0..sequence.words.len() {
-            let named: Vec<(usize, &str)> = classes(sequence, word)
-                .take(tasks.len())
-                .enumerate()
-                .filter_map(|(task, class)| Some((task, class?)))
-                .collect();
+            let by_task = classes(sequence, word).take(tasks.len()).enumerate();
+            let named: Vec<(usize, &str)> = by_task.filter_map(|(task, class)| Some((task, class?))).collect();
             let mask = named.iter().fold(0, |mask, (task, _)| mask | 1 << task);
             if mask == 0 {
                 continue;
@@ -258,7 +255,7 @@ impl Sums for ProbeSums {
             let row = pack.place((fold, mask), embeddings.as_ref(), sequence, word);
             let (at, form) = (row.at, Form::of(sequence, word));
             for (task, class) in named {
-                let Some(sums) = folds[fold].tasks[task].class(class) else { continue };
+                let Some(sums) = folds[fold].tasks[task].class_mut(class) else { continue };
                 sums.words += 1;
                 *sums.forms.entry(form).or_default() += 1;
                 of_classes.entry((fold, task, class.to_owned())).or_default().push(at);
@@ -271,10 +268,10 @@ impl Sums for ProbeSums {
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
         if let Event::PackOver = event {
-            self.at_work.pack = Pack::default();
-            self.at_work.classes.clear();
-            self.at_work.buckets.clear();
-        } else if let Some(layer) = self.at_work.pack.observe(state, event, self.grid) {
+            self.buffers.pack = Pack::default();
+            self.buffers.classes.clear();
+            self.buffers.buckets.clear();
+        } else if let Some(layer) = self.buffers.pack.observe(state, event, self.grid) {
             self.add_layer(layer);
         }
     }
@@ -372,10 +369,8 @@ impl Moments {
             && self.inputs.iter().all(|sums| sums.has(half(hidden)))
             && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
             && self.contexts.iter().all(|sums| sums.has(half(head)))
-            && self
-                .buckets
-                .iter()
-                .all(|(&bucket, sums)| usize::from(bucket) < BUCKETS && sums.contexts.has(layers * heads * head))
+            && self.buckets.keys().all(|&bucket| usize::from(bucket) < BUCKETS)
+            && self.buckets.values().all(|sums| sums.contexts.has(layers * heads * head))
     }
 }
 

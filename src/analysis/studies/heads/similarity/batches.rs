@@ -19,7 +19,7 @@ pub struct Outputs {
     starts: Vec<usize>,
     assignment: BatchAssignment,
     /// Number of (head, sentence) pairs of the current layer seen so far.
-    shown: usize,
+    heads_added: usize,
     /// Contexts of the current layer, `[heads, tokens, head_dim]`, tokens in the order of batches.
     contexts: Vec<f32>,
     /// Contexts of the current layer times the Gram matrix of the head's output projection, shaped as `contexts`.
@@ -39,7 +39,7 @@ pub struct Batches {
 }
 
 /// Minimum number of tokens `n` of a batch: HSIC1 divides by `n (n - 3)`.
-const LEAST: usize = 4;
+const MIN_TOKENS: usize = 4;
 
 /// Round-robin assignment of tokens to batches, sentence by sentence, with one batch more than the longest sentence has tokens.
 ///
@@ -64,7 +64,7 @@ impl BatchAssignment {
     fn batches(self) -> impl Iterator<Item = Range<usize>> {
         (0..=self.longest)
             .map(move |batch| self.start(batch)..self.start(batch + 1))
-            .filter(|batch| batch.len() >= LEAST)
+            .filter(|batch| batch.len() >= MIN_TOKENS)
     }
 }
 
@@ -96,8 +96,8 @@ impl Outputs {
                 into[place * width..][..width].copy_from_slice(vector);
             }
         }
-        self.shown += 1;
-        if self.shown == heads * self.starts.len() {
+        self.heads_added += 1;
+        if self.heads_added == heads * self.starts.len() {
             self.end_layer(heads);
         }
     }
@@ -112,14 +112,14 @@ impl Outputs {
                 let rows = (head * tokens + batch.start) * width..(head * tokens + batch.end) * width;
                 let [contexts, products] =
                     [&mut self.contexts, &mut self.products].map(|values| &mut values[rows.clone()]);
-                take_mean(contexts, width);
-                take_mean(products, width);
+                subtract_mean(contexts, width);
+                subtract_mean(products, width);
                 inner_products(contexts, products, width, &mut kernel);
                 u_centre(&kernel, batch.len(), centred);
             }
         }
         self.heads += heads;
-        self.shown = 0;
+        self.heads_added = 0;
     }
 
     /// Ends the pack of a model with this many `heads`; returns its sums. `None` without a batch, or if a head is missing.
@@ -127,7 +127,7 @@ impl Outputs {
         let batches = (self.heads == heads && !self.centred.is_empty()).then(|| self.compare(heads));
         self.starts.clear();
         self.centred.iter_mut().for_each(Vec::clear);
-        (self.assignment, self.heads, self.shown) = (BatchAssignment::default(), 0, 0);
+        (self.assignment, self.heads, self.heads_added) = (BatchAssignment::default(), 0, 0);
         batches.filter(|batches| batches.count > 0)
     }
 
@@ -154,7 +154,7 @@ impl Outputs {
 
 /// Subtracts the mean vector from all rows. U-centring removes the mean too, but loses precision in f32 if the mean is large.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn take_mean(rows: &mut [f32], width: usize) {
+fn subtract_mean(rows: &mut [f32], width: usize) {
     let n = rows.len() / width;
     let mut mean = vec![0.0_f32; width];
     for row in rows.chunks_exact(width) {

@@ -41,15 +41,15 @@ pub enum SimilarWhen {
 pub type Stratum = Vec<usize>;
 
 pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
-    (0..grid.layers).map(|layer| places(grid, layer..layer + 1)).collect()
+    (0..grid.layers).map(|layer| heads_in(grid, layer..layer + 1)).collect()
 }
 
 /// Strata of the heads of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
 pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
-    (1..grid.layers).step_by(2).map(|second| places(grid, second - 1..second + 1)).collect()
+    (1..grid.layers).step_by(2).map(|second| heads_in(grid, second - 1..second + 1)).collect()
 }
 
-fn places(grid: HeadGrid, layers: Range<usize>) -> Stratum {
+fn heads_in(grid: HeadGrid, layers: Range<usize>) -> Stratum {
     (layers.start * grid.heads..layers.end * grid.heads).collect()
 }
 
@@ -66,8 +66,8 @@ pub fn compare(
     let value = |[a, b]: [usize; 2]| values[HeadPairs::index(a, b)];
     let is_same = |[a, b]: &[usize; 2]| groups[*a].is_some() && groups[*a] == groups[*b];
     let pairs = |stratum: &Stratum| {
-        let of = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
-        HeadPairs(stratum.len()).all().map(of).collect::<Vec<_>>()
+        let heads = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
+        HeadPairs(stratum.len()).all().map(heads).collect::<Vec<_>>()
     };
     let all: Vec<[usize; 2]> = strata.iter().flat_map(pairs).collect();
     let same: Vec<[usize; 2]> = all.iter().copied().filter(is_same).collect();

@@ -5,24 +5,15 @@ use std::num::NonZeroUsize;
 use kodama::{Method, Step, linkage};
 
 use super::compare::HeadPairs;
-use super::sums::{SimilaritySums, SimilarityTotals};
+use super::sums::SimilarityTotals;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::{BLOCKS, Blocks, PerBlock};
 use crate::stats::draws::block_counts;
 use crate::stats::interval::Interval;
-use crate::study::metrics::estimates::EstimationContext;
 use crate::study::show::figure::TreeJoin;
 use crate::system::parallel::in_parallel;
 
-pub struct MeasuredPairs {
-    /// Hellinger distance between the attention of each pair of heads; empty without a text token.
-    pub distances: Vec<f64>,
-    /// Debiased linear CKA between the outputs of each pair of heads; `None` where a head has no variance, or without a batch.
-    pub cka: Vec<Option<f64>>,
-    pub median: Option<f64>,
-    pub groups: Vec<HeadCluster>,
-}
-
+/// Sums of head pairs per block, for intervals over blocks.
 pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
 impl PairsByBlock<'_> {
@@ -51,7 +42,7 @@ impl PairsByBlock<'_> {
 
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let (squares, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
-        let all = |of: &PerBlock| of.iter().sum::<f64>();
+        let all = |blocks: &PerBlock| blocks.iter().sum::<f64>();
         let (whole, count) = (all(&squares), all(&rows));
         let without = |block: usize| (rows[block] > 0.0).then(|| distance(whole - squares[block], count - rows[block]));
         Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
@@ -60,34 +51,45 @@ impl PairsByBlock<'_> {
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
         let by_block = [(a, b), (a, a), (b, b)].map(|(a, b)| self.covariances(a, b));
         let all = by_block.map(|blocks| blocks.iter().sum::<f64>());
-        let of = |[both, first, second]: [f64; 3]| cka(both, first, second);
+        let ratio = |[both, first, second]: [f64; 3]| cka(both, first, second);
         let present = |block: usize| by_block[1][block] != 0.0 && by_block[2][block] != 0.0;
         let without = |block: usize| {
-            present(block).then(|| of(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
+            present(block).then(|| ratio(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
         };
-        Jackknife::of(of(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
+        Jackknife::of(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
+    }
+
+    /// Finds clusters of heads, by `distances` over all blocks. Each cluster has the indices of its heads, ascending, and the
+    /// share of non-empty resamples of the blocks in which all of them are together; `None` without resamples.
+    pub fn clusters(&self, distances: &[f64], heads: usize, threads: NonZeroUsize) -> Vec<(Vec<usize>, Option<f64>)> {
+        let groups = groups(distances, heads);
+        let squares: Vec<PerBlock> = (0..distances.len()).map(|pair| self.squares(pair)).collect();
+        let rows = self.rows();
+        let draws = if groups.is_empty() { 0 } else { DRAWS };
+        let resamples = in_parallel(threads, block_counts(draws), |counts| {
+            let total = |blocks: &PerBlock| blocks.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
+            let all = total(&rows);
+            // A resample of empty blocks alone, possible with few sentences, has no distances.
+            (all > 0.0).then(|| {
+                let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
+                let of_head = assignment(&distances, heads);
+                let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
+                groups.iter().map(together).collect::<Vec<_>>()
+            })
+        });
+        let resamples: Vec<Vec<bool>> = resamples.into_iter().flatten().collect();
+        let share = |number: usize| {
+            let together = resamples.iter().filter(|together| together[number]).count();
+            (!resamples.is_empty()).then(|| together as f64 / resamples.len() as f64)
+        };
+        groups.iter().cloned().enumerate().map(|(number, places)| (places, share(number))).collect()
     }
 }
 
-fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
+/// Debiased linear CKA of two heads' outputs, from their summed HSIC with each other (`covariance`) and with themselves.
+/// `None` where a head's outputs have no variance, or without a batch.
+pub fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
     (a > 0.0 && b > 0.0).then(|| covariance / (a * b).sqrt())
-}
-
-impl MeasuredPairs {
-    pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
-        let (total, heads) = (sums.blocks.total(), sums.grid.count());
-        let pairs = HeadPairs(heads);
-        if total.rows == 0 {
-            return Self { distances: Vec::new(), cka: Vec::new(), median: None, groups: Vec::new() };
-        }
-        let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
-        let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
-        let cka = pairs.all().map(|[a, b]| cka(covariance(a, b), covariance(a, a), covariance(b, b))).collect();
-        let by_block = PairsByBlock(&sums.blocks);
-        let squares: Vec<PerBlock> = (0..pairs.count()).map(|pair| by_block.squares(pair)).collect();
-        let groups = resampled((&squares, &by_block.rows()), &distances, heads, context.threads);
-        Self { median: median(&distances), distances, cka, groups }
-    }
 }
 
 /// Distance at which clusters are cut, as a share of the median distance of all pairs.
@@ -95,14 +97,6 @@ pub const CUT: f64 = 0.5;
 
 /// Number of bootstrap resamples for the stability of clusters: a share of 80 % has a standard error of 3 points.
 pub const DRAWS: usize = 200;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct HeadCluster {
-    /// Indices of the cluster's heads, ascending.
-    pub places: Vec<usize>,
-    /// Share of the non-empty resamples in which all heads of the cluster are together; `None` without resamples.
-    pub together: Option<f64>,
-}
 
 pub fn median(distances: &[f64]) -> Option<f64> {
     let mut sorted = distances.to_vec();
@@ -143,35 +137,6 @@ pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
     let of_head = assignment(distances, heads);
     let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
-}
-
-/// Finds clusters of heads and their stability over resampled blocks. `squares` has the summed squared distances by pair and
-/// block, `rows` the number of attention rows by block.
-pub fn resampled(
-    (squares, rows): (&[PerBlock], &PerBlock),
-    distances: &[f64],
-    heads: usize,
-    threads: NonZeroUsize,
-) -> Vec<HeadCluster> {
-    let groups = groups(distances, heads);
-    let draws = if groups.is_empty() { 0 } else { DRAWS };
-    let found = in_parallel(threads, block_counts(draws), |counts| {
-        let total = |of: &PerBlock| of.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
-        let all = total(rows);
-        // A resample of empty blocks alone, possible with few sentences, has no distances.
-        (all > 0.0).then(|| {
-            let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
-            let of_head = assignment(&distances, heads);
-            let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
-            groups.iter().map(together).collect::<Vec<_>>()
-        })
-    });
-    let found: Vec<Vec<bool>> = found.into_iter().flatten().collect();
-    let group = |(number, places): (usize, Vec<usize>)| {
-        let together = found.iter().filter(|together| together[number]).count();
-        HeadCluster { places, together: (!found.is_empty()).then(|| together as f64 / found.len() as f64) }
-    };
-    groups.into_iter().enumerate().map(group).collect()
 }
 
 pub fn distance(square: f64, rows: f64) -> f64 {

@@ -9,11 +9,11 @@ mod sums;
 mod weights;
 
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::upstream::UpstreamResults;
-use crate::study::{Card, Caveat, CaveatSubject, Labelling, Observed, PassSpec, Study};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term,
+    UpstreamResults,
+};
 use report::Similarity;
 use sums::SimilaritySums;
 
@@ -38,13 +38,11 @@ impl Study for HeadSimilarity {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &SimilaritySums = observed.sums();
-        (Estimates::none(context.grid.count()), Similarity::new(sums, context))
+        (Estimates::none(context.grid.count()), Similarity::new(observed.sums(), context))
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
-        let sums: &SimilaritySums = observed.sums();
-        let clusters = section.kept(sums.grid);
+        let clusters = section.kept(observed.sums::<SimilaritySums>().grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }

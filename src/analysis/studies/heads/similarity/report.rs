@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, compare, neighbours};
-use super::measure::{MeasuredPairs, PairsByBlock, distance};
+use super::measure::{PairsByBlock, cka, distance, median};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -13,7 +13,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::ranks::spearman;
-use crate::study::metrics::estimates::EstimationContext;
+use crate::study::EstimationContext;
 
 const LISTED: usize = 10;
 
@@ -171,12 +171,16 @@ impl Similarity {
     pub fn new(sums: &SimilaritySums, context: &EstimationContext) -> Self {
         let (total, grid) = (sums.blocks.total(), sums.grid);
         let heads = grid.count();
-        let pairs = HeadPairs(heads);
-        let MeasuredPairs { distances, cka, median, groups } = MeasuredPairs::new(sums, context);
+        // Without a token of text, no two heads can be compared.
+        let pairs = HeadPairs(if total.rows == 0 { 0 } else { heads });
+        let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
+        let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
+        let pair_cka = |[a, b]: [usize; 2]| cka(covariance(a, b), covariance(a, a), covariance(b, b));
+        let cka: Vec<Option<f64>> = pairs.all().map(pair_cka).collect();
         let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
-        let mut ranked: Vec<[usize; 2]> = if distances.is_empty() { Vec::new() } else { pairs.all().collect() };
+        let mut ranked: Vec<[usize; 2]> = pairs.all().collect();
         ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
         let close = |&pair: &[usize; 2]| ClosePair {
             heads: places(pair),
@@ -185,18 +189,18 @@ impl Similarity {
             cka: cka[index(pair)],
             cka_ci95: by_block.cka_ci95(pair),
         };
-        let clusters = groups.into_iter().map(|group| {
-            let pairs = || HeadPairs(group.places.len()).all().map(|pair| pair.map(|at| group.places[at]));
+        let clusters = by_block.clusters(&distances, heads, context.threads).into_iter().map(|(members, together)| {
+            let pairs = || HeadPairs(members.len()).all().map(|pair| pair.map(|at| members[at]));
             let within = || pairs().map(index);
             let nearer_than_even = pairs().all(|pair| by_block.are_nearer_than_even(pair));
             Cluster {
-                heads: group.places.iter().map(|&place| grid.place(place)).collect(),
+                heads: members.iter().map(|&place| grid.place(place)).collect(),
                 labels: Vec::new(),
                 widest: within().map(|pair| distances[pair]).fold(0.0, f64::max),
                 mean_cka: mean(within().map(|pair| cka[pair])),
-                together: group.together,
+                together,
                 nearer_than_even,
-                kept: nearer_than_even && group.together.is_some_and(|share| share >= STABLE),
+                kept: nearer_than_even && together.is_some_and(|share| share >= STABLE),
             }
         });
         let layers_apart = |layers: usize| {
@@ -213,7 +217,7 @@ impl Similarity {
             batches: total.batches,
             batched_tokens: total.batched,
             from_even: total.from_even.iter().map(|square| distance(square.value(), total.rows as f64)).collect(),
-            median_distance: median,
+            median_distance: median(&distances),
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
             closest: ranked.iter().take(LISTED).map(close).collect(),
             clusters: clusters.collect(),
@@ -221,7 +225,7 @@ impl Similarity {
             same_label: Comparisons::default(),
             same_key_value_group: None,
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
-            map: if distances.is_empty() { None } else { Map::new(&distances, heads) },
+            map: Map::new(&distances, pairs.0),
             disagreement: disagreement(sums),
             weights: sums.weighed.clone(),
             distance: triangle(&distances, heads),

@@ -20,8 +20,8 @@ use crate::system::counted::{counted, plural};
 stored!(Similarity as similarity);
 
 impl Section for Similarity {
-    fn complete(&mut self, known: &Completion<'_>) {
-        match known {
+    fn complete(&mut self, completion: &Completion<'_>) {
+        match completion {
             Completion::Labels(labels) => self.name_heads(labels),
             Completion::SharedKeys(heads) => self.compare_groups(*heads),
             _ => {}
@@ -97,14 +97,13 @@ impl Similarity {
     }
 
     fn name_heads(&mut self, labels: &[String]) {
-        let grid = self.grid();
+        let Some(grid) = self.grid() else { return };
         let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
-        let Some(heads) = grid else { return };
-        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(heads));
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid));
         for cluster in clusters.iter_mut() {
-            let label = |head: &HeadPlace| labels.get(heads.index(head.layer, head.head)).cloned().unwrap_or_default();
+            let label = |head: &HeadPlace| labels.get(grid.index(head.layer, head.head)).cloned().unwrap_or_default();
             cluster.labels = cluster.heads.iter().map(label).collect();
         }
     }
@@ -184,10 +183,10 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
         out.table(table(clusters.iter().filter(|cluster| cluster.kept)));
         out.blank();
     }
-    compared(out, "of one layer, against pairs across two neighbouring layers", same_layer)?;
-    compared(out, "of one layer with the same first label, against the other pairs of the layer", same_label)?;
+    write_comparison(out, "of one layer, against pairs across two neighbouring layers", same_layer)?;
+    write_comparison(out, "of one layer with the same first label, against the other pairs of the layer", same_label)?;
     if let Some(found) = &similarity.same_key_value_group {
-        compared(out, "of one layer that share keys and values, against the other pairs of the layer", found)?;
+        write_comparison(out, "of one layer that share keys and values, against the other pairs of the layer", found)?;
         writeln!(out, "Shared values make these heads equal by construction; `subspace` counts that.")?;
     }
     if !disagreement.is_empty() {
@@ -197,7 +196,7 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
             "\nDisagreement of the heads of a layer (Li et al. 2018; -1: all equal), and dimensions that hold 90 % of the spectrum of \
              W_Q W_K^T, for one head (mean) and for all heads of the layer together:\n"
         )?;
-        out.table(of_layers(similarity, spectra));
+        out.table(layer_table(similarity, spectra));
     }
     Ok(())
 }
@@ -206,7 +205,7 @@ fn correlation(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| signed(number, 2))
 }
 
-fn compared(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::Result {
+fn write_comparison(out: &mut Summary, which: &str, comparisons: &Comparisons) -> fmt::Result {
     let part = |name: &str, found: &Option<Comparison>| {
         found.map(|Comparison { same, others, p, .. }| format!("{name} {same:.3}, others {others:.3} (p {p:.4})"))
     };
@@ -219,14 +218,14 @@ fn table<'a>(clusters: impl Iterator<Item = &'a Cluster>) -> Table {
     let row = |Cluster { heads, labels, widest, mean_cka, together, .. }: &Cluster| {
         let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
         let together = together.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
-        let labels = by_number(labels);
+        let labels = counted_labels(labels);
         [heads.join(" "), labels, format!("{widest:.3}"), correlation(*mean_cka), together]
     };
     aligned_table(["heads", "first labels", "widest", "CKA", "together"], clusters.map(row), 2..)
 }
 
 /// Lists each label once, in the order of first occurrence, with its count if above 1: `label x2`.
-fn by_number(labels: &[String]) -> String {
+fn counted_labels(labels: &[String]) -> String {
     let mut seen: Vec<(&str, usize)> = Vec::new();
     for label in labels {
         match seen.iter_mut().find(|(known, _)| known == label) {
@@ -238,18 +237,18 @@ fn by_number(labels: &[String]) -> String {
     seen.into_iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-fn of_layers(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
+fn layer_table(similarity: &Similarity, spectra: &[Spectrum]) -> Table {
     let row = |layer: &LayerDisagreement| {
         let spectrum = spectra.get(layer.layer);
-        let mean = |of: &Spectrum| of.heads.iter().sum::<usize>() as f64 / of.heads.len() as f64;
+        let mean = |spectrum: &Spectrum| spectrum.heads.iter().sum::<usize>() as f64 / spectrum.heads.len() as f64;
         let cell = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         [
             layer.layer.to_string(),
             format!("{:.3}", layer.subspace),
             format!("{:.3}", layer.position),
             format!("{:.3}", layer.output),
-            cell(spectrum.map(|of| format!("{:.1}", mean(of)))),
-            cell(spectrum.map(|of| of.concatenated.to_string())),
+            cell(spectrum.map(|spectrum| format!("{:.1}", mean(spectrum)))),
+            cell(spectrum.map(|spectrum| spectrum.concatenated.to_string())),
         ]
     };
     let header = ["layer", "subspace", "position", "output", "dimensions of a head", "together"];

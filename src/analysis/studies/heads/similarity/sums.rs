@@ -132,8 +132,8 @@ impl Sums for SimilaritySums {
         }
     }
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.weighed = known.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.weighed = setup.encoder.and_then(|encoder| Weighed::new(encoder, self.grid));
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<SimilarityState> {
@@ -231,8 +231,8 @@ impl LayerSums {
     }
 
     pub fn finish(&mut self, heads: usize) -> Disagreement {
-        let mut take = |of: fn(&mut Self) -> &mut Vec<f32>| {
-            let sums = of(self);
+        let mut take_mean_square = |vectors: fn(&mut Self) -> &mut Vec<f32>| {
+            let sums = vectors(self);
             let squares = sums.iter().map(|&sum| f64::from(sum).powi(2)).sum::<f64>();
             sums.clear();
             let mut sum = ExactSum::default();
@@ -240,9 +240,9 @@ impl LayerSums {
             sum
         };
         Disagreement {
-            subspace: take(|sums| &mut sums.values),
-            position: take(|sums| &mut sums.weights),
-            output: take(|sums| &mut sums.contexts),
+            subspace: take_mean_square(|sums| &mut sums.values),
+            position: take_mean_square(|sums| &mut sums.weights),
+            output: take_mean_square(|sums| &mut sums.contexts),
         }
     }
 }

@@ -140,7 +140,7 @@ type Grams = WeightParts<Vec<f32>>;
 impl Grams {
     fn new(weights: &Bilinear<'_>, heads: usize) -> Self {
         let dim = weights.query.columns() / heads;
-        let of = |part: Matrix<'_>| {
+        let grams_of = |part: Matrix<'_>| {
             let mut grams = vec![0.0; heads * dim * dim];
             for (head, gram) in grams.chunks_exact_mut(dim * dim).enumerate() {
                 let own = part.columns_from(head * dim, dim);
@@ -149,15 +149,15 @@ impl Grams {
             grams
         };
         Self {
-            query: of(weights.query),
-            key: of(weights.key),
-            value: of(weights.value),
-            output: of(weights.output.transposed()),
+            query: grams_of(weights.query),
+            key: grams_of(weights.key),
+            value: grams_of(weights.value),
+            output: grams_of(weights.output.transposed()),
         }
     }
 }
 
-fn inner(a: &[f32], b: &[f32]) -> f64 {
+fn inner_product(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
 }
 
@@ -173,7 +173,7 @@ impl Composition {
         let found = in_parallel(all_cores(), pairs.collect::<Vec<_>>(), |(source, target)| {
             let (own, other, weights) = (&grams[source], &grams[target], &layers[target]);
             let output = layers[source].output;
-            let size = |a: &[f32], b: &[f32]| sizes(a, b, grid.heads);
+            let size = |a: &[f32], b: &[f32]| squared_norms(a, b, grid.heads);
             let written = size(&own.value, &own.output);
             let score = |reads: Matrix<'_>, outer: &[f32], read: &[f64]| {
                 scores(output, reads, (&own.value, outer), (&written, read), grid.heads)
@@ -184,7 +184,7 @@ impl Composition {
                 score(weights.key, &other.query, &looks),
                 score(weights.value, &other.output, &size(&other.value, &other.output)),
             ];
-            through.map(|scores| edges(&scores, (source, target), grid.heads))
+            through.map(|scores| composed_pairs(&scores, (source, target), grid.heads))
         });
         let beyond = |edge: &Composed| Composed { above_random: edge.above_random - random, ..*edge };
         let of_kind = |kind: usize| found.iter().flat_map(move |through| &through[kind]).map(beyond);
@@ -194,9 +194,9 @@ impl Composition {
 }
 
 /// Squared norm `|a bᵀ|²` for each head, `[heads]`, from the Gram matrices `aᵀa` and `bᵀb`.
-fn sizes(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
+fn squared_norms(a: &[f32], b: &[f32], heads: usize) -> Vec<f64> {
     let square = a.len() / heads;
-    a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner(a, b)).collect()
+    a.chunks_exact(square).zip(b.chunks_exact(square)).map(|(a, b)| inner_product(a, b)).collect()
 }
 
 /// Computes the composition scores of all heads of a layer with all heads of a later layer, `[sources, targets]`.
@@ -227,14 +227,14 @@ fn scores(
     let score = |place: usize| {
         let (source, target) = (place / heads, place % heads);
         let rows = (0..dim).map(|row| (source * dim + row) * width + target * dim);
-        let square: f64 = rows.map(|at| inner(&left[at..][..dim], &right[at..][..dim])).sum();
+        let square: f64 = rows.map(|at| inner_product(&left[at..][..dim], &right[at..][..dim])).sum();
         let norms = (written[source] * read[target]).sqrt();
         if norms > 0.0 { square.max(0.0).sqrt() / norms } else { 0.0 }
     };
     (0..heads * heads).map(score).collect()
 }
 
-fn edges(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
+fn composed_pairs(scores: &[f64], (source, target): (usize, usize), heads: usize) -> Vec<Composed> {
     let edge = |(place, &score): (usize, &f64)| Composed {
         source: HeadPlace { layer: source, head: place / heads },
         target: HeadPlace { layer: target, head: place % heads },
