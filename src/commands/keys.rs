@@ -43,17 +43,18 @@ pub fn explain(path: &str) -> Option<String> {
     }
     let meant = meaning(at, &root);
     let Some(keys) = with_keys(at, &root).and_then(keys) else { return Some(format!("{path}\n\n{meant}\n")) };
-    let width = keys.keys().map(String::len).max().unwrap_or(0);
-    let line =
-        |(key, value): (&String, &Value)| format!("{key:width$}  {}", meaning(value, &root)).trim_end().to_owned();
-    let lines: Vec<String> = keys.iter().map(line).collect();
-    let inner: Vec<String> = keys
-        .iter()
-        .filter(|(_, value)| with_keys(value, &root).is_some())
-        .map(|(key, _)| format!("{path}.{key}"))
-        .collect();
+    let entries: Vec<(String, String)> = keys.iter().map(|(key, value)| (key.clone(), meaning(value, &root))).collect();
+    let inner = keys.iter().filter(|(_, value)| with_keys(value, &root).is_some());
+    let inner: Vec<String> = inner.map(|(key, _)| format!("{path}.{key}")).collect();
     let more = if inner.is_empty() { String::new() } else { format!("\nMore: {}\n", inner.join(", ")) };
-    Some(format!("{path}\n\n{meant}\n\n{}\n{more}", lines.join("\n")))
+    Some(format!("{path}\n\n{meant}\n\n{}{more}", lines(&entries)))
+}
+
+/// A line per entry: its name, and its meaning in a second column.
+fn lines(entries: &[(String, String)]) -> String {
+    let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, meaning): &(String, String)| format!("{name:width$}  {meaning}").trim_end().to_owned() + "\n";
+    entries.iter().map(line).collect()
 }
 
 const LISTED: usize = 8;
@@ -72,12 +73,10 @@ impl Document {
         if places.is_empty() {
             places.extend(of_value(root, word).map(|meant| (word.to_owned(), meant)));
         }
-        let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
-        let lines: String = places
-            .iter()
-            .take(LISTED)
-            .map(|(path, meant)| format!("{path:width$}  {meant}").trim_end().to_owned() + "\n")
-            .collect();
+        if places.is_empty() {
+            return None;
+        }
+        let lines = lines(&places[..places.len().min(LISTED)]);
         let more = match places.len().saturating_sub(LISTED) {
             0 => String::new(),
             more => format!("and in {}\n", counted(more, "more place")),

@@ -14,7 +14,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
-#[derive(Clone)]
 pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
@@ -22,7 +21,6 @@ pub struct MergeOptions {
     pub outcome: Merged,
 }
 
-#[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
@@ -36,7 +34,11 @@ pub enum Merged {
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
         Merged::Report(wanted) => report(options, wanted),
-        Merged::Partial(path) => partial(options, path),
+        // The partial that one run over the whole corpus would write.
+        Merged::Partial(path) => {
+            let output = Output::open(path)?;
+            output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
+        }
         Merged::Missing(of) => name_missing(&options.parts, *of),
     }
 }
@@ -45,20 +47,10 @@ fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
     let outputs = wanted.open()?;
     let policy = wanted.policy.policy()?;
     let observation = merge_parts(options)?;
-    ensure_no_stage_is_missing(&observation)?;
+    ensure!(observation.stage.is_whole(), second_stage_is_missing());
     wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
     let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
     reporting::write(&report, outputs)
-}
-
-/// Writes the partial that one run over the whole corpus would write.
-fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
-    let output = Output::open(path)?;
-    output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
-}
-
-fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
-    if observation.stage.is_whole() { Ok(()) } else { Err(second_stage_is_missing()) }
 }
 
 fn second_stage_is_missing() -> Error {
@@ -91,18 +83,15 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
             files.push(path.clone());
             continue;
         }
+        let is_partial =
+            |path: &PathBuf| path.extension().is_some_and(|ext| ext == partial::EXTENSION) && path.is_file();
         let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = entries.cannot("read the folder", path.display())?;
-        let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_partial(path)).collect();
-        found.sort();
-        files.append(&mut found);
+        let mut partials: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(is_partial).collect();
+        partials.sort();
+        files.append(&mut partials);
     }
     Ok(files)
-}
-
-/// Whether this is a regular file with the extension of a partial.
-fn is_partial(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == partial::EXTENSION) && path.is_file()
 }
 
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {

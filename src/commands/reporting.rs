@@ -1,7 +1,8 @@
 //! Turns observations into reports for `analyze`, `merge` and `batch`, and opens and writes the outputs of all commands.
 
+use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, ensure};
@@ -49,6 +50,10 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
         Target::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
     };
     targets.iter().map(open).collect()
+}
+
+pub fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
 }
 
 /// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
@@ -245,7 +250,6 @@ pub fn measure(
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, results))
 }
 
-#[derive(Clone, Debug)]
 pub struct OutcomeOutputs {
     pub targets: Vec<Target>,
     /// Detail of the printed text; `None`: nothing is printed.

@@ -42,10 +42,8 @@ impl Loaded {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
         let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Fingerprint::start(&files);
-        let model = load(files, options)?;
-        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
-        Ok((loaded, corpus))
+        let fingerprint = Cell::new(Some(Fingerprint::start(&files)));
+        Ok((Self { model: load(files, options)?, fingerprint, info: OnceCell::new(), began }, corpus))
     }
 
     /// Loads a model whose file hashes are known, with the output layer that a run needs ([`RequiredParts`]).
@@ -305,8 +303,8 @@ pub(super) fn reading<'a>(
     let tokenizer = match options.bos {
         Bos::Auto => own,
         Bos::Always => {
-            let with = own.into_owned().always_beginning();
-            Cow::Owned(with.map_err(|error| error.context("--bos always").of_option("bos").of_value("always"))?)
+            let with = own.into_owned().always_beginning().context("--bos always");
+            Cow::Owned(with.of_option("bos").of_value("always")?)
         }
         Bos::Never => Cow::Owned(own.into_owned().never_beginning()),
     };

@@ -241,53 +241,46 @@ impl<'a> PreparedRun<'a> {
     }
 
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
-        let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
-        let (classes, first_layers) = (&self.model.architecture.config.visibility, &self.first_layers[..]);
         Subject {
-            classes,
-            first_layers,
-            probes,
+            classes: &self.model.architecture.config.visibility,
+            first_layers: &self.first_layers,
+            probes: &self.protocol.probes,
             classes_from: self.protocol.classes.as_deref(),
             found,
-            threads,
+            threads: self.options.threads,
             ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)
         }
     }
 
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
-        let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, progress, .. } = self;
-        let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
-        let (strict, threads) = (*strict && self.is_about_corpus, *threads);
-        let is_whole = shard == Shard::WHOLE && matches!(options.outcome, Outcome::Report { .. });
-        let later = if is_whole && !follows { self.plan.later() } else { Vec::new() };
-        let index = self.index.as_ref();
-        let (counts, task) = (self.counts.clone(), self.task.as_ref());
+        let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, Outcome::Report { .. });
         Runner {
-            corpus,
-            links,
-            scope,
-            index,
+            corpus: &self.options.corpus,
+            links: &self.options.links,
+            scope: &self.scope,
+            index: self.index.as_ref(),
             shard,
-            model,
-            tokenizer,
-            protocol,
-            strict,
-            threads,
-            task,
-            counts,
-            mean_contexts,
-            kept,
+            model: self.model,
+            tokenizer: &self.tokenizer,
+            protocol: &self.protocol,
+            strict: self.options.strict && self.is_about_corpus,
+            threads: self.options.threads,
+            task: self.task.as_ref(),
+            counts: self.counts.clone(),
+            mean_contexts: &self.mean_contexts,
+            kept: &self.kept,
             follows,
-            progress,
-            later,
+            progress: &self.progress,
+            later: if is_whole && !follows { self.plan.later() } else { Vec::new() },
         }
     }
 
     /// Returns start and duration of the run so far; `None` if the report does not record them. Restarts the clock.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.started, now());
-        let wanted = self.options.run_info;
-        wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
+        self.options
+            .run_info
+            .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
     fn open(&self) -> Result<Corpus> {
@@ -392,14 +385,12 @@ impl PreparedRun<'_> {
             return Ok(None);
         }
         let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
-        let indices = indices.into_iter().collect();
-        let (inputs, scope) = (self.options.corpus.clone(), self.scope.clone());
         let sentences = self.encoded(&SentenceChoice::Corpus {
-            inputs,
-            indices,
+            inputs: self.options.corpus.clone(),
+            indices: indices.into_iter().collect(),
             find: None,
             limit: None,
-            scope,
+            scope: self.scope.clone(),
             shard: Shard::WHOLE,
         })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);

@@ -1,11 +1,11 @@
 //! Parts of a run, each saved to a file when finished: one shard, or with `--resume` all parts of a run in a folder.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::PartialOptions;
+use crate::commands::reporting::make_folder;
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial::{self, DamagedPartial, Header};
@@ -16,10 +16,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::say;
-
-fn make_folder(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
-}
 
 /// Header of the part saved at `path`; `None` if there is none, or it is damaged. Prints a note that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
@@ -53,7 +49,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
 pub struct Part<'a> {
     wanted: &'a PartialOptions,
     earlier: Option<Header>,
-    output: Output,
+    pub output: Output,
 }
 
 impl<'a> Part<'a> {
@@ -88,10 +84,6 @@ impl<'a> Part<'a> {
             _ => Ok(difference.is_none()),
         }
     }
-
-    pub fn write(self, bytes: &[u8]) -> Result<()> {
-        self.output.finish(bytes)
-    }
 }
 
 /// Number of parts into which each stage of a run is divided: an interruption loses at most a sixteenth of the work.
@@ -103,12 +95,6 @@ pub struct Parts<'a> {
     identity: Identity,
     taken: u32,
     made: u32,
-}
-
-struct Place {
-    shard: Shard,
-    path: PathBuf,
-    is_there: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -132,10 +118,10 @@ impl<'a> Parts<'a> {
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
         let mut whole: Option<Observation> = None;
         let places = self.places(stage)?;
-        let mut kept = places.iter().filter(|place| place.is_there).count();
-        for Place { shard, path, is_there } in places {
+        let mut kept = places.iter().filter(|(.., is_saved)| *is_saved).count();
+        for (shard, path, is_saved) in places {
             self.set_interrupt_message(kept, stage);
-            let part = if is_there {
+            let part = if is_saved {
                 self.taken += 1;
                 self.read(&path, stage).class(Class::Input)?
             } else {
@@ -172,7 +158,7 @@ impl<'a> Parts<'a> {
 
     /// Lists every part of a stage: its shard, its path, and whether it is saved.
     /// Fails if the folder has a part of another run.
-    fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
+    fn places(&self, stage: &Stage) -> Result<Vec<(Shard, PathBuf, bool)>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
         for number in 1..=PARTS {
             let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
@@ -181,7 +167,7 @@ impl<'a> Parts<'a> {
             let earlier = earlier(&path, shard).class(Class::Input)?;
             let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
             unfit.extend(difference.map(|difference| (name, difference)));
-            places.push(Place { shard, path, is_there: earlier.is_some() });
+            places.push((shard, path, earlier.is_some()));
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };
         let shown = self.folder.join(name);
@@ -196,9 +182,8 @@ impl<'a> Parts<'a> {
     /// Reads a saved part. Fails if it changed since its header was checked.
     fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
-        let is_same = part.stage == *stage && part.identity == self.identity;
         ensure!(
-            is_same,
+            part.stage == *stage && part.identity == self.identity,
             anyhow!("`{}` changed while the run went on", path.display())
                 .about(path.display())
                 .hint("run again when no other writes to the folder")

@@ -302,14 +302,8 @@ impl RunFormat {
 pub struct Outstanding {
     /// Why the run is not up to date, in words.
     reason: String,
-    /// Formats to make from a saved report whose inputs are unchanged; `None`: the run must be repeated.
-    pub formats: Option<FromSaved>,
-}
-
-/// A saved report, and the missing files that can be made from it.
-pub struct FromSaved {
-    pub saved: PathBuf,
-    pub lacking: Vec<(PathBuf, Writer)>,
+    /// A saved report whose inputs are unchanged, and the missing files to make from it; `None`: the run must be repeated.
+    pub saved: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
 }
 
 impl Outstanding {
@@ -318,31 +312,27 @@ impl Outstanding {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
             let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
-            return Some(Self { reason, formats: None });
+            return Some(Self { reason, saved: None });
         };
         if let Some(reason) = inputs.changed(&entry.inputs) {
-            return Some(Self { reason, formats: None });
+            return Some(Self { reason, saved: None });
         }
-        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
-        if lacking.is_empty() {
+        let missing: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        if missing.is_empty() {
             return None;
         }
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
-        let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
-        let reason = reasons.join(", ");
-        let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
-        let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
-        let saved = saved.find(|path| entry.has_as_written(path));
+        let reasons: Vec<_> = missing.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
+        let complete = RunFormat::all().filter(|(_, format)| format.is_whole());
+        let mut reports = complete.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
+        let report = reports.find(|path| entry.has_as_written(path));
         // Sums cannot be made from a report.
-        let of_report: Option<_> =
-            lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
-        let formats = saved.zip(of_report).map(|(saved, lacking)| FromSaved { saved, lacking });
-        Some(Self { reason, formats })
+        let targets: Option<_> = missing.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        Some(Self { reason: reasons.join(", "), saved: report.zip(targets) })
     }
 
     pub fn in_words(&self) -> String {
-        let Self { reason, formats } = self;
-        let by = formats.as_ref().map_or_else(String::new, |_| format!(" {}", Status::FromSavedReport.name()));
-        format!("to do{by}: {reason}")
+        let from = if self.saved.is_some() { format!(" {}", Status::FromSavedReport.name()) } else { String::new() };
+        format!("to do{from}: {}", self.reason)
     }
 }

@@ -8,15 +8,15 @@ mod overview;
 pub mod table;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
+use super::analyze::finished_report;
 use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::{AnalyzeOptions, Outcome};
-use super::reporting::{self, ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{self, ReportOptions, make_folder};
 use crate::evaluation::askable::Askable;
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
@@ -31,11 +31,10 @@ use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
 use inputs::{Corpora, Inputs};
-use ledger::{FromSaved, Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
 use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
     pub table: PathBuf,
     pub folder: PathBuf,
@@ -56,9 +55,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
     let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
-        let folder = options.folder.display();
-        let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
-        made.class(Class::Output)?;
+        make_folder(&options.folder)?;
         interrupt::set_interrupt_message(
             "the reports that are done are kept",
             "the same command goes on with the other runs",
@@ -119,11 +116,6 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-struct Pending<'a> {
-    run: &'a TableRun,
-    inputs: Inputs,
-}
-
 struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a Table,
@@ -169,9 +161,8 @@ impl Batch<'_> {
         let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
             Ok(found) => found,
             Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs.iter().try_for_each(|run| {
-                    self.report_dry_run(run, "to do: its model is not in the cache of the Hub yet")
-                });
+                let says = "to do: its model is not in the cache of the Hub yet";
+                return runs.iter().try_for_each(|run| self.done(run, Status::Missing, says));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -184,15 +175,15 @@ impl Batch<'_> {
             match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
                 Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(outstanding) if dry => self.report_dry_run(run, &outstanding.in_words())?,
-                    Some(Outstanding { formats: Some(FromSaved { saved, lacking }), .. }) => {
-                        match self.export(run, &saved, &lacking) {
+                    Some(outstanding) if dry => self.done(run, Status::Missing, &outstanding.in_words())?,
+                    Some(Outstanding { saved: Some((report, targets)), .. }) => {
+                        match self.export(run, &report, &targets) {
                             Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
-                            Ok(None) => pending.push(Pending { run, inputs }),
+                            Ok(None) => pending.push((*run, inputs)),
                             Err(error) => self.fail(&[run], error),
                         }
                     }
-                    Some(_) => pending.push(Pending { run, inputs }),
+                    Some(_) => pending.push((*run, inputs)),
                 },
                 Err(error) => self.fail(&[run], error),
             }
@@ -201,12 +192,12 @@ impl Batch<'_> {
             }
         }
         // The model is loaded for the most demanding run. If that fails, only this run fails, and the next one is tried.
-        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
-        while let Some(most) = pending.iter().map(demanding).max() {
-            let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
+        let required = |(run, _): &(&TableRun, Inputs)| RequiredParts::of(&run.options);
+        while let Some(most) = pending.iter().map(required).max() {
+            let first = pending.iter().position(|one| required(one) == most).expect("one has the most");
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
-                    for Pending { run, inputs } in pending {
+                    for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
                             Ok(says) => self.done(run, Status::Done, &says)?,
                             Err(error) => self.fail(&[run], error),
@@ -217,7 +208,7 @@ impl Batch<'_> {
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], error),
+                Err(error) => self.fail(&[pending.remove(first).0], error),
             }
             if self.stops() {
                 break;
@@ -232,8 +223,8 @@ impl Batch<'_> {
     }
 
     /// Makes missing formats from the saved report and returns the status line; `None` if the saved report cannot be read.
-    fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
-        let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
+    fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, Writer)]) -> Result<Option<String>> {
+        let targets: Vec<_> = missing.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
         let outputs = reporting::open(&targets)?;
         let report = match json::read_earlier(saved) {
             Ok(report) => report,
@@ -244,9 +235,9 @@ impl Batch<'_> {
         };
         reporting::write(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
-        let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
+        let entry = entry.with(missing.iter().map(|(path, _)| path))?;
         self.ledger.record(&run.name, &entry)?;
-        let written: Vec<_> = lacking.iter().map(|(path, _)| ledger::file_name(path)).collect();
+        let written: Vec<_> = missing.iter().map(|(path, _)| ledger::file_name(path)).collect();
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
@@ -271,17 +262,8 @@ impl Batch<'_> {
         let policy = wanted.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
-        let shown = ready.shown()?;
-        let observation = ready.observe(None, &policy)?;
-        inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        if let Some(sums) = sums {
-            write_sums(&observation, sums)?;
-        }
-        let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
-        if run.options.strict {
-            ensure_read(&report)?;
-        }
-        let report = finished(report, wanted.digits, &[])?;
+        let ensure_same = |corpus: &_| inputs.ensure_same(corpus).class(Class::Input);
+        let report = finished_report(&mut ready, &wanted, policy, None, sums, ensure_same)?;
         reporting::write(&report, outputs)?;
         let found = ReportSummary::of(&report);
         let says = format!("done: {}", found.labelled());
@@ -290,10 +272,7 @@ impl Batch<'_> {
         Ok(says)
     }
 
-    fn report_dry_run(&mut self, run: &TableRun, says: &str) -> Result<()> {
-        self.done(run, Status::Missing, says)
-    }
-
+    /// Records the status of a run and prints it, unless the batch is quiet.
     fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }

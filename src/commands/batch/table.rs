@@ -164,18 +164,18 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
                 anyhow!("{} is a part of the table", shown(name)).of_value(name).hint(format!("write [{known}]")),
             );
         };
-        parts.insert(known, TableSection { at: key.span().start, table });
+        parts.insert(known, (key.span().start, table));
     }
     let known = &syntax.options;
     let mut defaults = Settings::new();
-    if let Some(part) = parts.get(PARTS[0]) {
-        add(&mut defaults, part.table, known, &[])?;
+    if let Some((_, table)) = parts.get(PARTS[0]) {
+        add(&mut defaults, table, known, &[])?;
     }
     let models = entries(parts.get(PARTS[1]), MODEL, PARTS[1], known)?;
     let corpora = entries(parts.get(PARTS[2]), CORPUS, PARTS[2], known)?;
     let sets = match parts.get(PARTS[3]) {
         Some(part) => sets(part, known)?,
-        None => vec![(None, Settings::new())],
+        None => vec![(String::new(), Settings::new())],
     };
     let count = models.len() * corpora.len() * sets.len();
     if count > MOST_RUNS {
@@ -189,19 +189,17 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
                 for more in [of_model, of_corpus, of_set] {
                     settings.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
                 }
-                let names = [Some(model), Some(corpus), set.as_ref()];
-                let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
-                runs.push(run(name, &settings, syntax, offline)?);
+                // Without sets of options, the name of the set is empty.
+                let name = [model, corpus, set].map(String::as_str).join(".");
+                runs.push(run(name.trim_end_matches('.').to_owned(), &settings, syntax, offline)?);
             }
         }
     }
     Ok(runs)
 }
 
-struct TableSection<'a> {
-    at: usize,
-    table: &'a DeTable<'a>,
-}
+/// A section of the table: its byte position and its entries.
+type TableSection<'a> = (usize, &'a DeTable<'a>);
 
 fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
     let mut entries: Vec<_> = table.iter().collect();
@@ -222,12 +220,12 @@ fn entries(
     title: &str,
     known: &KnownOptions,
 ) -> Result<Vec<(String, Settings)>, TableError> {
-    let Some(part) = part.filter(|part| !part.table.is_empty()) else {
-        let at = part.map_or(0, |part| part.at);
+    let Some((_, table)) = part.filter(|(_, table)| !table.is_empty()) else {
+        let at = part.map_or(0, |(at, _)| *at);
         return wrong(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
     };
     let mut all = Vec::new();
-    for (name, value) in ordered(part.table) {
+    for (name, value) in ordered(table) {
         let mut settings = Settings::new();
         match value.get_ref().as_table() {
             Some(table) => {
@@ -240,14 +238,14 @@ fn entries(
                 settings.insert(key.to_owned(), (Some(texts(key, value, key == CORPUS)?), value.span()));
             }
         }
-        all.push((checked_name(name, all.iter().map(|(other, _): &(String, _)| other.as_str()))?, settings));
+        all.push((checked_name(name, &all)?, settings));
     }
     Ok(all)
 }
 
-fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<String>, Settings)>, TableError> {
+fn sets((at, table): &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(String, Settings)>, TableError> {
     let mut all = Vec::new();
-    for (name, value) in ordered(part.table) {
+    for (name, value) in ordered(table) {
         let Some(table) = value.get_ref().as_table() else {
             let why = anyhow!("{} is a set of options", shown(name.get_ref()))
                 .of_value(name.get_ref())
@@ -256,24 +254,18 @@ fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<Str
         };
         let mut settings = Settings::new();
         add(&mut settings, table, known, &[])?;
-        all.push((
-            Some(checked_name(name, all.iter().filter_map(|(other, _): &(Option<String>, _)| other.as_deref()))?),
-            settings,
-        ));
+        all.push((checked_name(name, &all)?, settings));
     }
     if all.is_empty() {
-        return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
+        return wrong(*at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
     }
     Ok(all)
 }
 
 /// A name that is valid in file names on every system, and distinct from `others`. It has the characters of bare TOML keys.
-fn checked_name<'a>(
-    name: &Spanned<DeString<'_>>,
-    mut others: impl Iterator<Item = &'a str>,
-) -> Result<String, TableError> {
+fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, Settings)]) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
-    if let Some(other) = others.find(|other| other.eq_ignore_ascii_case(text)) {
+    if let Some((other, _)) = others.iter().find(|(other, _)| other.eq_ignore_ascii_case(text)) {
         let why = anyhow!("{} and {} are one file's name on systems that know no case", shown(other), shown(text));
         return wrong(name.span().start, why.of_value(text).hint("use another name"));
     }

@@ -10,7 +10,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,7 +29,7 @@ use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::study::show::wording::{aligned_table, decimal, plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
@@ -39,19 +38,11 @@ use crate::system::terminal;
 /// False discovery rate if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
-/// Options of `headscope confirm`. The first report is the one whose labels are fixed.
-#[derive(Clone, Debug)]
-pub struct ConfirmOptions {
-    pub reports: Vec<PathBuf>,
-    pub outputs: OutcomeOutputs,
-    pub threads: NonZeroUsize,
-}
-
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
 /// Fails if a report cannot be read, models have different heads, a corpus comes twice, or an output cannot be written.
-pub fn confirm(options: &ConfirmOptions) -> Result<()> {
-    let outputs = options.outputs.open()?;
-    let outcome = confirmed(options).class(Class::Input)?;
+pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUsize) -> Result<()> {
+    let outputs = outputs.open()?;
+    let outcome = confirmed(reports, threads).class(Class::Input)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
@@ -61,8 +52,8 @@ pub fn confirm(options: &ConfirmOptions) -> Result<()> {
     reporting::write_each(outputs, render, summary)
 }
 
-fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
-    let sides = sides::read_sides_like_first(&options.reports, options.threads)?;
+fn confirmed(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
+    let sides = sides::read_sides_like_first(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
@@ -332,13 +323,10 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
             writeln!(out, "Weights that differ from the first report's: {}.", one_line(&other_weights.join(", ")))?;
         }
         out.blank();
-        let mut table = plain_table();
-        table.set_header(["corpus", "tested", "confirmed"]);
-        for CorpusOutcome { report, tested, confirmed, .. } in corpora {
-            table.add_row([one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]);
-        }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.table(table);
+        let row = |CorpusOutcome { report, tested, confirmed, .. }: &CorpusOutcome| {
+            [one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]
+        };
+        out.table(aligned_table(["corpus", "tested", "confirmed"], corpora.iter().map(row), 1..));
         let several = corpora.len() > 1;
         for CorpusOutcome { report, untested, .. } in corpora {
             let place = if several { format!("{}: ", one_line(&report.in_words())) } else { String::new() };

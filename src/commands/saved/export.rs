@@ -11,14 +11,6 @@ use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-#[derive(Clone, Debug)]
-pub struct ExportOptions {
-    pub reports: Vec<PathBuf>,
-    pub policy: Option<PolicyOptions>,
-    pub wanted: Exported,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     Report(Vec<Target>),
     SideBySide(Vec<PathBuf>),
@@ -26,7 +18,6 @@ pub enum Exported {
     Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
     pub name: String,
     pub rows: Vec<Condition>,
@@ -34,13 +25,11 @@ pub struct ExportedTable {
     pub columns: Vec<String>,
 }
 
-/// Writes a saved report, or a part of it, to the outputs.
+/// Writes a saved report, or a part of it, to the outputs; labelled by `policy` if there is one.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.
-pub fn export(options: &ExportOptions) -> Result<()> {
-    let ExportOptions { reports, policy, wanted } = options;
-    let policy = policy.as_ref();
+pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Exported) -> Result<()> {
     let one = &reports[0];
-    match wanted {
+    match exported {
         Exported::Report(targets) => {
             let outputs = reporting::open(targets)?;
             let (name, text) = (one.display().to_string(), json::read_text(one)?);
@@ -65,7 +54,7 @@ pub fn export(options: &ExportOptions) -> Result<()> {
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let (reports, table) = if let [report] = &reports[..] {
+            let (reports, table) = if let [report] = reports {
                 let report = read(report, policy, json::parse)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {

@@ -18,15 +18,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
-#[derive(Clone, Debug)]
-pub struct GateOptions {
-    pub sides: SidesOptions,
-    /// Label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
-    pub categories: Vec<String>,
-    pub printed: Printed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Printed {
     Line,
     Json,
@@ -72,12 +64,13 @@ pub struct GatedLabel {
     pub label: LabelComparison,
 }
 
-/// Prints whether a firm role of these categories was lost; returns true if none was.
+/// Prints whether a firm role was lost; returns true if none was.
+/// `categories`: label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
-pub fn gate(options: &GateOptions) -> Result<bool> {
-    let judged = GateOutcome::new(outcome(&options.sides, &Pairing::OneLineage)?, options.categories.clone())?;
-    match options.printed {
+pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
+    let judged = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories)?;
+    match printed {
         Printed::Line => print(&format!("{}\n", judged.in_words()))?,
         Printed::Json => to_stdout(&json::render(&judged, JsonForm::default())?)?,
         Printed::Nothing => {}

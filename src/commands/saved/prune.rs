@@ -1,7 +1,7 @@
 //! `headscope prune`: writes a model without some of its heads, as a folder that loads wherever the model does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -21,17 +21,7 @@ use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 
-#[derive(Clone, Debug)]
-pub struct PruneOptions {
-    pub model: ModelRef,
-    pub heads: Option<BTreeSet<HeadPlace>>,
-    /// Saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
-    pub report: Option<(PathBuf, Budget)>,
-    pub output: PathBuf,
-}
-
 /// Allowed cost of pruning, by which heads are chosen from a report.
-#[derive(Clone, Debug)]
 pub struct Budget {
     /// Allowed rise of the loss, or fall of the accuracy, as a share.
     pub rise: f64,
@@ -46,12 +36,18 @@ struct Chosen {
     cost: Option<String>,
 }
 
-/// Writes a model without the chosen heads, and prints which were removed.
+/// Writes a model without the named heads, or without the heads that `report` allows to go, and prints which were removed.
+/// `report`: a saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
 /// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
-pub fn prune(options: &PruneOptions) -> Result<()> {
-    let folder = OutputFolder::open(&options.output)?;
-    let files = options.model.resolve(&Downloads::default())?;
-    let chosen = choose(options, &files)?;
+pub fn prune(
+    model: &ModelRef,
+    named: Option<&BTreeSet<HeadPlace>>,
+    report: Option<&(PathBuf, Budget)>,
+    output: &Path,
+) -> Result<()> {
+    let folder = OutputFolder::open(output)?;
+    let files = model.resolve(&Downloads::default())?;
+    let chosen = choose(named, report, &files)?;
     let weights = PrunedWeights::new(&files, &chosen.heads)?;
     let within = files.folder().map(|(_, within)| within).unwrap_or_default();
     let names: Vec<PathBuf> = weights.names().iter().map(|name| within.join(name)).collect();
@@ -63,12 +59,16 @@ pub fn prune(options: &PruneOptions) -> Result<()> {
         folder.file(&within.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
     }
     folder.commit()?;
-    print(&summary(options, &files, &chosen, &left))
+    print(&summary(output, &files, &chosen, &left))
 }
 
-fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
-    let Some((path, budget)) = &options.report else {
-        let heads = options.heads.iter().flatten().map(|&head| (head, None)).collect();
+fn choose(
+    named: Option<&BTreeSet<HeadPlace>>,
+    report: Option<&(PathBuf, Budget)>,
+    files: &ModelFiles,
+) -> Result<Chosen> {
+    let Some((path, budget)) = report else {
+        let heads = named.into_iter().flatten().map(|&head| (head, None)).collect();
         return Ok(Chosen { heads, removal: Replacement::Zero, cost: None });
     };
     let name = path.display().to_string();
@@ -82,7 +82,7 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
             .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
             .class(Class::Input)
     );
-    let (heads, cost) = if let Some(named) = &options.heads {
+    let (heads, cost) = if let Some(named) = named {
         let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
         let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
@@ -209,7 +209,7 @@ fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -
     Ok(left)
 }
 
-fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
+fn summary(output: &Path, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
         by_layer.entry(*layer).or_default().push(head.to_string());
@@ -217,7 +217,7 @@ fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[
     let count = chosen.heads.len();
     let mut text = format!(
         "`{}` is `{}` without {} of {} heads, removed by {}:\n",
-        options.output.display(),
+        output.display(),
         files.id,
         count,
         files.grid().count() - files.architecture.config.absent.len(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -20,16 +20,6 @@ use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
-#[derive(Clone, Debug)]
-pub struct ShowOptions {
-    /// The saved report; `-` is standard input.
-    pub report: PathBuf,
-    pub policy: Option<PolicyOptions>,
-    pub shown: ShownPart,
-    pub json: bool,
-}
-
-#[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
     Changes,
@@ -39,40 +29,35 @@ pub enum ShownPart {
     Label(String),
 }
 
-/// Shows a saved report, or a part of it.
+/// Shows a saved report (`-`: standard input) or a part of it, labelled by `policy` if there is one.
 /// Fails if the report cannot be read, or has no such part.
-pub fn show(options: &ShowOptions) -> Result<()> {
-    let name = options.report.display().to_string();
-    let saved = json::read_text(&options.report)?;
-    let report = if options.json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
-    let report = labelled(report, options.policy.as_ref(), &name)?;
+pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json: bool) -> Result<()> {
+    let (name, saved) = (path.display().to_string(), json::read_text(path)?);
+    let report = if json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
+    let report = labelled(report, policy, &name)?;
     let width = terminal::width();
-    let text = match &options.shown {
-        ShownPart::Changes => match &options.policy {
-            Some(policy) => changed(&name, &saved, policy)?,
-            None => String::new(),
-        },
-        ShownPart::Summary(_) if options.json => json::indented(&report)?,
+    let text = match part {
+        ShownPart::Changes => policy.map(|policy| changed(&name, &saved, policy)).transpose()?.unwrap_or_default(),
+        ShownPart::Summary(_) if json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {
             let head = head(&report, *place)?;
             match detail {
-                _ if options.json => json::indented(&card::head_data(&report, head)?)?,
+                _ if json => json::indented(&card::head_data(&report, head)?)?,
                 Detail::Full => card::of_head_in_full(&report, head).fit(width),
                 Detail::Brief => {
-                    let file = options.report.display();
-                    let more = format!("\nEverything on {place}: headscope show {file} {place} --all\n");
+                    let more = format!("\nEverything on {place}: headscope show {name} {place} --all\n");
                     card::of_head(&report, head).fit(width) + &more
                 }
             }
         }
-        ShownPart::Heads if options.json => json::indented(&tables::heads_data(&report))?,
+        ShownPart::Heads if json => json::indented(&tables::heads_data(&report))?,
         ShownPart::Heads => tables::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
             match &parts[..] {
-                parts if !options.json => {
+                parts if !json => {
                     let cards: Vec<String> =
                         parts.iter().map(|tracked| card::of_relation(tracked, *top).fit(width)).collect();
                     cards.join("\n")
@@ -83,7 +68,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
         }
         ShownPart::Label(label) => {
             let found = heads_with_label(&report, label)?;
-            if options.json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
+            if json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
         }
     };
     print(&text)
@@ -110,18 +95,15 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
         anyhow!("the report has no relations")
             .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
-    let found: Vec<Tracked> = tracked.iter().filter(|tracked| tracked.relation == name).cloned().collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let (named, mut known): (Vec<Tracked>, Vec<Tracked>) =
+        tracked.into_iter().partition(|tracked| tracked.relation == name);
+    if !named.is_empty() {
+        return Ok(named);
     }
-    let mut known: Vec<&Tracked> = tracked.iter().collect();
     known.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
     let mut met = BTreeSet::new();
-    known.retain(|tracked| met.insert(&tracked.relation));
-    let mut names = String::new();
-    for (place, tracked) in known.iter().enumerate() {
-        let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);
-    }
+    known.retain(|tracked| met.insert(tracked.relation.clone()));
+    let names = known.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
     let closest = similar::closest(name, known.iter().map(|tracked| &*tracked.relation));
@@ -174,25 +156,17 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
     .class(Class::Usage)
 }
 
-#[derive(Clone)]
-pub struct RelabelOptions {
-    /// The saved report; `-` is standard input.
-    pub report: PathBuf,
-    pub policy: PolicyOptions,
-    pub outputs: Vec<Target>,
-}
-
-/// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
+/// Labels the heads of a saved report (`-`: standard input) by another policy, says what changes, and writes the new report.
 /// Fails if the report or the policy cannot be used, or an output cannot be written.
-pub fn relabel(options: &RelabelOptions) -> Result<()> {
-    let outputs = reporting::open(&options.outputs)?;
-    let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
+pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Result<()> {
+    let outputs = reporting::open(targets)?;
+    let (name, text) = (path.display().to_string(), json::read_text(path)?);
     let report = json::parse(&name, &text)?;
-    reporting::write(&options.policy.applied(report, &name)?, outputs)?;
-    if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
+    reporting::write(&policy.applied(report, &name)?, outputs)?;
+    if targets.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
-    print(&changed(&name, &text, &options.policy)?)
+    print(&changed(&name, &text, policy)?)
 }
 
 /// Describes the thresholds and labels that another policy changes in a saved report with this name and text.

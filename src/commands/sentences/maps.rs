@@ -23,7 +23,6 @@ use crate::system::files::output::Output;
 /// Maximum length in bytes of a header that the safetensors crate reads (`MAX_HEADER_SIZE`).
 const LONGEST_HEADER: usize = 100_000_000;
 
-#[derive(Clone, Debug)]
 pub struct MapsOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,

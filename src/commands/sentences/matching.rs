@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{SentenceOptions, attention, load};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
-use crate::commands::saved::compare::{self, share};
+use crate::commands::saved::compare::{self, share, share_by_chance};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, SCHEMA_VERSION};
 use crate::corpus::UnitHalf;
@@ -39,13 +39,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-#[derive(Clone, Debug)]
-pub struct MatchOptions {
-    pub models: [ModelRef; 2],
-    pub sentences: SentenceOptions,
-    pub outputs: OutcomeOutputs,
-}
-
 /// Heads that were matched, and how far their labels agree where that was asked for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(title = "headscope match")]
@@ -60,9 +53,14 @@ pub struct MatchOutcome {
 
 /// Matches the heads of two models and prints the partners; with `runs`, also labels both over the half not used for matching.
 /// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
-pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
-    let outputs = options.outputs.open()?;
-    let (matching, halves) = matched(options, runs.is_some())?;
+pub fn match_heads(
+    models: &[ModelRef; 2],
+    sentences: &SentenceOptions,
+    outputs: &OutcomeOutputs,
+    runs: Option<&LabelRuns>,
+) -> Result<()> {
+    let outputs = outputs.open()?;
+    let (matching, halves) = matched(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
     let labels = runs.map(|runs| both_ways(runs, names, &halves)).transpose()?;
     let outcome = MatchOutcome { matching, labels };
@@ -75,9 +73,12 @@ pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<(
 }
 
 /// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
-fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
-    let [a, b] = &options.models;
-    let tokenizer = options.sentences.tokenizer;
+fn matched(
+    [a, b]: &[ModelRef; 2],
+    sentences: &SentenceOptions,
+    by_unit: bool,
+) -> Result<(HeadMatching, [DistanceSums; 2])> {
+    let tokenizer = sentences.tokenizer;
     let ((a, of_a), (b, of_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
     let (grid, other) = (a.grid(), b.grid());
     ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
@@ -86,7 +87,7 @@ fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [Dist
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
         return Err(error.class(Class::Input));
     }
-    let (ours, theirs) = (options.sentences.read(&a, |_| true)?, options.sentences.read(&b, |_| true)?);
+    let (ours, theirs) = (sentences.read(&a, |_| true)?, sentences.read(&b, |_| true)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
     let heads: Vec<HeadPlace> = grid.places().collect();
@@ -318,10 +319,7 @@ fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
         for (name, MatchedAgreement { matched, in_place, permuted }) in
             [("first label", way.first_label), ("all firm labels", way.firm_labels)]
         {
-            let [mean, low, high] =
-                [permuted.mean, permuted.range95.low(), permuted.range95.high()].map(|share| decimal(100.0 * share, 0));
-            let permuted = format!("{mean} % [{low}, {high}]");
-            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &permuted]);
+            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &share_by_chance(permuted)]);
         }
     }
     writeln!(out)?;

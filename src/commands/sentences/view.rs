@@ -27,7 +27,6 @@ use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
 
-#[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
@@ -88,29 +87,30 @@ impl ShownArcs {
     /// Fails if no sentence has an arc of the wanted relation or link type; the hint names relations or types that occur.
     fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
-        let (option, name, there): (_, _, BTreeSet<&str>) = match self {
+        let (option, name, present): (_, _, BTreeSet<&str>) = match self {
             Self::Tree => return Ok(()),
             Self::Relation(name) => {
                 let relations = sequences().flat_map(|sequence| sequence.tree.iter().flatten());
                 ("relation", name, relations.map(|arc| &*arc.relation).collect())
             }
-            Self::Links(name) => (
-                "link",
-                name,
-                sequences().flat_map(|sequence| &sequence.links).map(|links| &*links.kind.name).collect(),
-            ),
+            Self::Links(name) => {
+                let links = sequences().flat_map(|sequence| &sequence.links);
+                ("link", name, links.map(|links| &*links.kind.name).collect())
+            }
         };
-        let is_there = sequences().any(|sequence| self.is_in(sequence));
-        let there: Vec<&str> = there.into_iter().collect();
-        let way_out = if there.is_empty() {
-            "name a corpus that has them with --corpus".to_owned()
-        } else {
-            format!("the first ones have {}", there.join(", "))
+        if sequences().any(|sequence| self.is_in(sequence)) {
+            return Ok(());
+        }
+        let present: Vec<&str> = present.into_iter().collect();
+        let way_out = match &present[..] {
+            [] => "name a corpus that has them with --corpus".to_owned(),
+            _ => format!("the first ones have {}", present.join(", ")),
         };
         let kind = if option == "link" { "links of the type" } else { "the relation" };
-        let missing = || anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name));
-        ensure!(is_there, missing().of_option(option).of_value(name).hint(one_line(&way_out)));
-        Ok(())
+        Err(anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name)))
+            .of_option(option)
+            .of_value(name)
+            .hint(one_line(&way_out))
     }
 }
 
@@ -172,12 +172,13 @@ pub fn view(options: &ViewOptions) -> Result<()> {
 
 fn ensure_short(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
-    let long = || {
-        let error =
-            anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most");
-        error.of_option("head").of_value("all").hint("choose a shorter one, or name heads: --head L0H0")
-    };
-    ensure!(tokens <= MOST_TOKENS, long());
+    ensure!(
+        tokens <= MOST_TOKENS,
+        anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most")
+            .of_option("head")
+            .of_value("all")
+            .hint("choose a shorter one, or name heads: --head L0H0")
+    );
     Ok(())
 }
 

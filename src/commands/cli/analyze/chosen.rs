@@ -51,20 +51,13 @@ pub(super) fn ablation(
     let (studies, of_task) = (selection.studies(), registry::with_option("task"));
     // `--effect-of` also holds for the study of tasks, which removes heads one by one.
     let chooses_for_task = effect_of.is_some() && selection.runs(of_task);
-    for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
-        let study = registry::with_option(option);
-        if given && !selection.runs(study) && !(option == "effect-of" && chooses_for_task) {
-            let (name, way_out) = match option {
-                "effect-of" => {
-                    (format!("the studies {study} and {of_task}"), format!("--with {study}, or --task FILE,"))
-                }
-                _ => (format!("the study {study}"), format!("--with {study}")),
-            };
-            return Err(anyhow!("--{option} is about {name}")
-                .of_option(option)
-                .hint(format!("give {way_out} as well")));
-        }
+    let of_effect = registry::with_option("effect-of");
+    if effect_of.is_some() && !selection.runs(of_effect) && !chooses_for_task {
+        return Err(anyhow!("--effect-of is about the studies {of_effect} and {of_task}")
+            .of_option("effect-of")
+            .hint(format!("give --with {of_effect}, or --task FILE, as well")));
     }
+    ensure_study_runs(selection, "gradient-steps", gradient_steps.is_some())?;
     if chooses_for_task && task == Some(TaskKind::Triple) {
         let error = anyhow!(
             "--effect-of chooses heads by the derivative of the loss, and that of items of kind triple has none"
@@ -72,7 +65,7 @@ pub(super) fn ablation(
         return Err(error.of_option("effect-of").hint("leave it out: without it every head is removed"));
     }
     if effect_of.is_some() {
-        let every = [registry::with_option("effect-of"), of_task];
+        let every = [of_effect, of_task];
         let asks = |study: &&&'static dyn AnyStudy| {
             study.card().needed(task.is_some()).iter().any(|needed| every.contains(needed))
         };
@@ -134,6 +127,15 @@ pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<St
     }
     of_study(selection, "probe", probes.first())?;
     Ok(probes)
+}
+
+/// Fails if an option that belongs to one study is given and the study does not run.
+pub(super) fn ensure_study_runs(selection: &Selection, option: &'static str, is_given: bool) -> Result<(), Usage> {
+    let study = registry::with_option(option);
+    if !is_given || selection.runs(study) {
+        return Ok(());
+    }
+    Err(anyhow!("--{option} is about the study {study}").of_option(option).hint(format!("give --with {study} as well")))
 }
 
 /// Returns the value of an option that belongs to one study. Fails if a value is given and the study does not run.

@@ -15,9 +15,9 @@ use crate::commands::cli::shared::{
     Command, DONE, Named, READING, Usage, has_extension, numbers, one_of, presets, refuse_overlap, statuses, unfit,
 };
 use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
-use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, Pairing, compare};
-use crate::commands::saved::confirm::{ConfirmOptions, confirm};
-use crate::commands::saved::gate::{GateOptions, Printed, category, gate};
+use crate::commands::saved::compare::{ComparedTable, FailOn, Pairing, compare};
+use crate::commands::saved::confirm::confirm;
+use crate::commands::saved::gate::{Printed, category, gate};
 use crate::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use crate::commands::saved::sides::SidesOptions;
 use crate::export::summary::Detail;
@@ -109,9 +109,8 @@ impl CompareArguments {
             }
             let outputs = outcome.outputs("what changed", &["json", "json.gz", "html"])?;
             let options = numbers.options(sides.named()?, outputs)?;
-            let fails = fail_on == [FailOn::Any];
-            let run = move || compare_numbers(&options).map(|same| u8::from(!same && fails));
-            return Ok(Command { run: Box::new(run), other: Class::Usage });
+            let never_fails = fail_on == [FailOn::Never];
+            return Ok(Command::judgement(move || Ok(compare_numbers(&options)? || never_fails)));
         }
         let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let pairing = match matching {
@@ -119,8 +118,8 @@ impl CompareArguments {
             None if matched => Pairing::OneLineage,
             None => Pairing::Unknown,
         };
-        let options = CompareOptions { sides: sides.named()?, pairing, fail_on, outputs, table };
-        Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
+        let sides = sides.named()?;
+        Ok(Command::judgement(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
     }
 }
 
@@ -237,8 +236,7 @@ impl ConfirmArguments {
             return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").of_value("-"));
         }
         let outputs = outcome.outputs("a confirmation", &["json", "json.gz", "csv"])?;
-        let options = ConfirmOptions { reports, outputs, threads: threads_or_all(threads) };
-        Ok(Command::new(move || confirm(&options)))
+        Ok(Command::new(move || confirm(&reports, &outputs, threads_or_all(threads))))
     }
 }
 
@@ -303,8 +301,8 @@ impl GateArguments {
             (_, true) => Printed::Nothing,
             _ => Printed::Line,
         };
-        let options = GateOptions { sides: sides.named()?, categories: families, printed };
-        Ok(Command { run: Box::new(move || gate(&options).map(|passed| u8::from(!passed))), other: Class::Usage })
+        let sides = sides.named()?;
+        Ok(Command::judgement(move || gate(&sides, families, printed)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
-use crate::commands::sentences::matching::{LabelRuns, MatchOptions, Observe, match_heads};
+use crate::commands::sentences::matching::{LabelRuns, Observe, match_heads};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::sequences::shard::Shard;
@@ -88,8 +88,7 @@ impl MatchArguments {
             Ok(LabelRuns { observe, threads })
         });
         let runs = runs.transpose()?;
-        let options = MatchOptions { models, sentences, outputs };
-        Ok(Command::new(move || match_heads(&options, runs.as_ref())))
+        Ok(Command::new(move || match_heads(&models, &sentences, &outputs, runs.as_ref())))
     }
 }
 

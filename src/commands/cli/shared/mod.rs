@@ -31,6 +31,11 @@ impl Command {
     pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
         Self { run: Box::new(|| run().map(|()| 0)), other: Class::Other }
     }
+
+    /// A command that ends with status 0 if `run` returns true, 1 if it returns false, and 2 if it fails without a class.
+    pub fn judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
+        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), other: Class::Usage }
+    }
 }
 
 /// An argument's value, its name on the command line, and its line of help.
@@ -110,9 +115,10 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
     Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
 }
 
-pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
-    match outputs.iter().find(|path| lower_extension(path) != "html") {
-        Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
+/// Fails if an output has another extension; `what` and `way_out` as for [`unfit`].
+pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), Usage> {
+    match outputs.iter().find(|path| lower_extension(path) != extension) {
+        Some(other) => Err(unfit(what, other, way_out)),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
-use crate::commands::saved::sides::described::{ComparisonPage, PageTable};
+use crate::commands::saved::sides::described::{PageTable, comparison_page};
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
@@ -80,13 +80,13 @@ fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
 pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     let agreements = text::agreements(outcome);
     let facts = outcome.not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = ComparisonPage {
-        title: "Are the labels of heads stable?",
-        facts: vec![("a", outcome.a.in_words()), ("b", outcome.b.in_words())],
-        verdict: outcome.verdict(),
-        findings: outcome.findings(usize::MAX),
-        how: text::INTERVALS.to_owned(),
-        parts: vec![
+    comparison_page(
+        "Are the labels of heads stable?",
+        [&outcome.a, &outcome.b],
+        &outcome.verdict(),
+        &outcome.findings(usize::MAX),
+        text::INTERVALS,
+        &[
             PageTable::new(
                 "Agreement",
                 &["on", "heads that agree", "expected by chance", "Cohen's kappa"],
@@ -109,9 +109,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
             ),
             PageTable::new("Not shared", &["fact", "a", "b"], facts.collect()),
         ],
-        footer: "Layers and heads are counted from 0.",
-    };
-    page.render()
+    )
 }
 
 fn agreement((name, of): &(&'static str, CategoryAgreement)) -> Vec<String> {

@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
-
 use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
@@ -15,7 +13,7 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, decimal, percent_of, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -39,10 +37,18 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
 }
 
 pub fn share(of: &CategoryAgreement) -> String {
-    let percent = |share: f64| decimal(100.0 * share, 0);
     let Some(share) = of.share else { return "-".to_owned() };
-    let ends = |ci95: Interval| format!(" [{}, {}]", percent(ci95.low()), percent(ci95.high()));
-    format!("{} %{}", percent(share), of.share_ci95.map_or_else(String::new, ends))
+    percent_of(share) + &of.share_ci95.map_or_else(String::new, ends_in_percent)
+}
+
+/// Share of heads that agree in random order, with its range.
+pub fn share_by_chance(of: ShareByChance) -> String {
+    percent_of(of.mean) + &ends_in_percent(of.range95)
+}
+
+fn ends_in_percent(shares: Interval) -> String {
+    let [low, high] = [shares.low(), shares.high()].map(|end| decimal(100.0 * end, 0));
+    format!(" [{low}, {high}]")
 }
 
 pub fn kappa(of: &CategoryAgreement) -> String {
@@ -57,11 +63,9 @@ pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreem
 }
 
 fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+    let rows = agreements(outcome).into_iter().map(|(name, of)| [name.to_owned(), share(&of), kappa(&of)]);
     let mut table = plain_table();
-    table.set_header(["agreement on", "heads", "Cohen's kappa"]);
-    for (name, of) in agreements(outcome) {
-        table.add_row([name.to_owned(), share(&of), kappa(&of)]);
-    }
+    table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
     out.table(table);
     writeln!(out, "{INTERVALS}")
 }
@@ -76,9 +80,7 @@ pub const FAMILY_COLUMNS: [&str; 8] =
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(move |family| {
         let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
-        let own =
-            outcome.heads.iter().flat_map(HeadComparison::all_labels).filter(|label| label.family == family.family);
-        let untold = UntoldCounts::of(own).firm();
+        let untold = UntoldCounts::of(outcome.all_labels().filter(|label| label.family == family.family)).firm();
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
@@ -95,18 +97,8 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
         "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart}); kappa: agreement on which heads have \
          one\n"
     )?;
-    let mut table = plain_table();
-    table.set_header(FAMILY_COLUMNS);
-    table.add_rows(family_rows(outcome));
-    align_numbers(&mut table, 1..7);
-    out.table_without(table, &[7]);
+    out.table_without(aligned_table(FAMILY_COLUMNS, family_rows(outcome), 1..7), &[7]);
     Ok(())
-}
-
-fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
 
 /// Lists every label of every head, with the head: lost, then gained, then undecided, then kept ones.
@@ -175,9 +167,9 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     }
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
+    let shown = rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full));
     let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]);
-    table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full)));
+    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
     out.table_without(table, &[5]);
     match rows.len().saturating_sub(most(LABELS, full)) {
         0 => Ok(()),
@@ -228,8 +220,7 @@ impl CompareOutcome {
     /// Why a finding about lost labels is undecided; `None` if it is decided.
     /// Either no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
-        let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
-        let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
+        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.firm()[0]).collect();
         let is_tested =
             |label: &&LabelComparison| matches!(label.doubt, None | Some(Doubt::Borderline | Doubt::WithinReach));
         match firm.first() {
@@ -294,17 +285,12 @@ impl CompareOutcome {
 
     fn matched_in_words(&self) -> Option<String> {
         let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
-        let chance = |of: ShareByChance| {
-            let [mean, low, high] =
-                [of.mean, of.range95.low(), of.range95.high()].map(|share| decimal(100.0 * share, 0));
-            format!("{mean} % [{low}, {high}]")
-        };
         Some(format!(
             "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
              the text. In random order within layers {} agree on the first label, {} on all firm ones.",
             self.heads.len(),
-            chance(first_label),
-            chance(firm_labels),
+            share_by_chance(first_label),
+            share_by_chance(firm_labels),
         ))
     }
 

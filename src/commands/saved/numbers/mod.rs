@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow};
 
 use super::sides::described::{self, LeftAside, Valued};
-use super::sides::standing::{self, Idleness, LabelStanding, same_rule};
+use super::sides::standing::{self, Idleness, LabelStanding, by_label, same_rule};
 use super::sides::{self, Side, SidesOptions};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
@@ -31,7 +31,6 @@ use outcome::{
 const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
-#[derive(Clone, Debug)]
 pub struct NumbersOptions {
     pub sides: SidesOptions,
     pub rate: f64,
@@ -216,10 +215,6 @@ fn not_compared((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
     (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
-}
-
-fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
-    assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.

@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use anyhow::Result;
-use comfy_table::Table;
-
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    ComparisonPage, LeftAside, PageTable, left_aside, most, sides, write_not_shared,
+    LeftAside, PageTable, comparison_page, left_aside, most, sides, write_not_shared,
 };
-use crate::study::metrics::number::Part;
+use crate::export::written;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
+use anyhow::Result;
 
 /// Maximum numbers of listed labels and of table rows without `--full`; with the lines around them they fill about sixty lines.
 const LABELS: usize = 16;
@@ -22,9 +20,7 @@ const DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
-    let mut text = String::new();
-    NumbersText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
-    printable(&text)
+    printable(&written(|out| NumbersText { outcome, full }.write(out)))
 }
 
 struct NumbersText<'a> {
@@ -38,8 +34,9 @@ impl NumbersText<'_> {
         self.labels(out)?;
         self.one_sided(out)?;
         self.heads(out)?;
-        self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
-        self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
+        let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
+        self.numbers(out, "Accuracies on relations", relations, compared.relations)?;
+        self.numbers(out, "Metrics of heads", metrics, compared.metrics)?;
         left_aside(out, &self.outcome.left_aside, self.full)?;
         write_not_shared(out, &self.outcome.not_shared, self.full)
     }
@@ -60,23 +57,16 @@ impl NumbersText<'_> {
     }
 
     fn labels(&self, out: &mut String) -> fmt::Result {
-        let changes = &self.outcome.labels;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nLabels: {} changed\n", changes.len())?;
-        let mut table = plain_table();
-        for change in changes.iter().take(most(LABELS, self.full)) {
+        let row = |change: &LabelChange| {
             let LabelChange { place, label, a, b, number, q } = change;
-            let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
-            let named = change.has_several_numbers();
-            if named {
-                write!(q, " of {}", one_line(number))?;
-            }
-            let [a, b] = [a, b].map(|side| side.in_words(named, DIGITS));
-            table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
-        }
-        self.table(out, &table, changes.len(), LABELS)
+            let is_named = change.has_several_numbers();
+            let of_number = if is_named { format!(" of {}", one_line(number)) } else { String::new() };
+            let q = format!("q {}{of_number}", significance(*q));
+            let [a, b] = [a, b].map(|side| side.in_words(is_named, DIGITS));
+            [place.to_string(), one_line(label), change.fate().to_owned(), a, "->".to_owned(), b, q]
+        };
+        let changes = &self.outcome.labels;
+        self.table(out, &format!("Labels: {} changed", changes.len()), changes, LABELS, row)
     }
 
     /// Writes the labels that are firm in one analysis only. They are no changes, but a reader who compares two grids sees them.
@@ -91,35 +81,18 @@ impl NumbersText<'_> {
 
     /// Writes a table with a row per changed head, the head with most changed numbers first.
     fn heads(&self, out: &mut String) -> fmt::Result {
-        let heads = &self.outcome.heads;
-        if heads.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nHeads: {} changed\n", heads.len())?;
-        let mut table = plain_table();
-        for HeadChanges { place, changed, compared, largest } in heads.iter().take(most(ROWS, self.full)) {
+        let row = |HeadChanges { place, changed, compared, largest }: &HeadChanges| {
             let LargestChange { number, difference, q, .. } = largest;
-            let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
-            table.add_row([
-                place.to_string(),
-                of,
-                format!("most {}", one_line(number)),
-                format!("{difference:+.3}"),
-                q,
-            ]);
-        }
-        self.table(out, &table, heads.len(), ROWS)
+            let counts = format!("{changed} of {compared} numbers");
+            let most = format!("most {}", one_line(number));
+            [place.to_string(), counts, most, format!("{difference:+.3}"), format!("q {}", significance(*q))]
+        };
+        let heads = &self.outcome.heads;
+        self.table(out, &format!("Heads: {} changed", heads.len()), heads, ROWS, row)
     }
 
     /// Writes a table with a row per changed number, at the head where it changed most. With `full`, a row per number and head.
-    fn numbers(&self, out: &mut String, part: Part, title: &str, changes: &[Change]) -> fmt::Result {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let compared = match part {
-            Part::Relations => self.outcome.compared.relations,
-            _ => self.outcome.compared.metrics,
-        };
+    fn numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);
         let mut largest: Vec<&Change> = Vec::new();
@@ -128,24 +101,34 @@ impl NumbersText<'_> {
                 largest.push(change);
             }
         }
-        writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
-        let mut table = plain_table();
-        for change in largest.iter().take(most(ROWS, self.full)) {
-            let Change { place, number, a, b, q, .. } = change;
+        let row = |Change { place, number, a, b, q, .. }: &&Change| {
             let heads = match counts[number.as_str()] {
                 count if count > 1 && !self.full => format!("{count} heads, most {place}"),
                 _ => place.to_string(),
             };
             let q = format!("q {}", significance(*q));
             let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
-            table.add_row([one_line(number), heads, a, "->".to_owned(), b, q]);
-        }
-        self.table(out, &table, largest.len(), ROWS)
+            [one_line(number), heads, a, "->".to_owned(), b, q]
+        };
+        self.table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, ROWS, row)
     }
 
-    fn table(&self, out: &mut String, table: &Table, count: usize, usual: usize) -> fmt::Result {
-        writeln!(out, "{table}")?;
-        match count.saturating_sub(most(usual, self.full)) {
+    /// Writes a title and a row per item, at most `usual` rows without `full`; nothing without items.
+    fn table<T, const COLUMNS: usize>(
+        &self,
+        out: &mut String,
+        title: &str,
+        items: &[T],
+        usual: usize,
+        row: impl Fn(&T) -> [String; COLUMNS],
+    ) -> fmt::Result {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let mut table = plain_table();
+        table.add_rows(items.iter().take(most(usual, self.full)).map(row));
+        writeln!(out, "\n{title}\n\n{table}")?;
+        match items.len().saturating_sub(most(usual, self.full)) {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }
@@ -157,21 +140,21 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
         outcome;
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = ComparisonPage {
-        title: "What changed between two analyses",
-        facts: vec![("a", a.in_words()), ("b", b.in_words())],
-        verdict: outcome.verdict(),
-        findings: {
-            let idle = outcome.idle_in_words(usize::MAX);
-            outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect()
-        },
-        how: format!(
-            "{} {} Intervals are of 95 %. {}",
-            outcome.numbers_in_words("q is at most"),
-            outcome.labels_in_words(),
-            outcome.pairing.as_deref().unwrap_or_default()
-        ),
-        parts: vec![
+    let idle = outcome.idle_in_words(usize::MAX);
+    let findings: Vec<String> = outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect();
+    let how = format!(
+        "{} {} Intervals are of 95 %. {}",
+        outcome.numbers_in_words("q is at most"),
+        outcome.labels_in_words(),
+        outcome.pairing.as_deref().unwrap_or_default()
+    );
+    comparison_page(
+        "What changed between two analyses",
+        [a, b],
+        &outcome.verdict(),
+        &findings,
+        &how,
+        &[
             PageTable::new(
                 format!("Labels lost or gained: {}", labels.len()),
                 &["head", "label", "outcome", "a", "b", "number", "q"],
@@ -200,9 +183,7 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
             PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(not_compared).collect()),
             PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
         ],
-        footer: "Layers and heads are counted from 0.",
-    };
-    page.render()
+    )
 }
 
 const PAGE_DIGITS: usize = 4;

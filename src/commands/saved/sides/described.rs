@@ -202,17 +202,6 @@ pub fn most(usual: usize, full: bool) -> usize {
 }
 
 #[derive(Serialize)]
-pub struct ComparisonPage {
-    pub title: &'static str,
-    pub facts: Vec<(&'static str, String)>,
-    pub verdict: String,
-    pub findings: Vec<String>,
-    pub how: String,
-    pub parts: Vec<PageTable>,
-    pub footer: &'static str,
-}
-
-#[derive(Serialize)]
 pub struct PageTable {
     title: String,
     columns: Vec<&'static str>,
@@ -233,10 +222,25 @@ impl PageTable {
     }
 }
 
-impl ComparisonPage {
-    pub fn render(&self) -> Result<Vec<u8>> {
-        page::filled("changes", self)
-    }
+/// Page of a comparison: verdict and findings, how the comparison was made, and the tables.
+pub fn comparison_page(
+    title: &str,
+    [a, b]: [&Described; 2],
+    verdict: &str,
+    findings: &[String],
+    how: &str,
+    tables: &[PageTable],
+) -> Result<Vec<u8>> {
+    let page = json!({
+        "title": title,
+        "facts": [("a", a.in_words()), ("b", b.in_words())],
+        "verdict": verdict,
+        "findings": findings,
+        "how": how,
+        "parts": tables,
+        "footer": "Layers and heads are counted from 0.",
+    });
+    page::filled("changes", &page)
 }
 
 #[cfg(test)]

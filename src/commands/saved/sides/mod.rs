@@ -30,7 +30,6 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
-#[derive(Clone, Debug)]
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
     /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
@@ -113,10 +112,7 @@ fn read_file(path: &Path) -> Result<SavedFile> {
 }
 
 fn policy_of(file: &SavedFile) -> Option<Policy> {
-    match file {
-        SavedFile::Report(report) => Some(report.settings.policy.clone()),
-        SavedFile::Partial(..) => None,
-    }
+    if let SavedFile::Report(report) = file { Some(report.settings.policy.clone()) } else { None }
 }
 
 impl Side {
@@ -138,10 +134,8 @@ impl Side {
 
     /// Whether the two corpora have a file in common.
     pub fn same_text(&self, other: &Self) -> bool {
-        let files =
-            |side: &Self| -> Vec<String> { side.context.corpus.files.iter().map(|file| file.sha256.clone()).collect() };
-        let ours = files(self);
-        files(other).iter().any(|file| ours.contains(file))
+        let [ours, theirs] = [self, other].map(|side| &side.context.corpus.files);
+        ours.iter().any(|file| theirs.iter().any(|other| other.sha256 == file.sha256))
     }
 
     pub fn same_weights(&self, other: &Self) -> bool {

@@ -1,5 +1,7 @@
 //! State of a head on one side of a comparison: its standing for a label, and why it may do nothing at all.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,14 +54,15 @@ impl LabelStanding {
     }
 }
 
+pub fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
+    assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
+}
+
 /// Whether two policies have the same thresholds for a label.
 pub fn same_rule(label: &str, policies: [&Policy; 2]) -> bool {
-    let own = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
-    let [ours, theirs] = policies;
-    own.iter()
-        .copied()
-        .chain([&MIN_QUERIES, &MIN_SENTENCES])
-        .all(|threshold| ours.get(threshold) == theirs.get(threshold))
+    let thresholds = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
+    let mut all = thresholds.iter().copied().chain([&MIN_QUERIES, &MIN_SENTENCES]);
+    all.all(|threshold| policies[0].get(threshold) == policies[1].get(threshold))
 }
 
 /// Reason why an attention head does nothing.
