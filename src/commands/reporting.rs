@@ -32,17 +32,6 @@ pub enum OpenOutput {
     Summary(Detail, Vec<&'static Preset>),
 }
 
-impl OpenOutput {
-    /// Whether the output holds the complete report, from which all other outputs can be made.
-    fn is_whole(&self) -> bool {
-        match self {
-            Self::File(_, writer) => writer.is_whole(),
-            Self::Stdout(_) => true,
-            Self::Summary(..) => false,
-        }
-    }
-}
-
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
 pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     let open = |target: &Target| match target {
@@ -58,8 +47,8 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 
 /// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
-    let has_others = outputs.iter().any(|output| !output.is_whole());
-    let to_show = if has_others { json::to_show(report)? } else { None };
+    let is_json = |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, Writer::Json(_)));
+    let to_show = if outputs.iter().all(is_json) { None } else { json::to_show(report)? };
     let shown = to_show.as_ref().unwrap_or(report);
     let summary = |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::width());
     write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
@@ -120,10 +109,7 @@ impl PolicyOptions {
     /// `policy` or, if there are any, the presets' policy, overridden by the policy file and the command line.
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
-        let policy = match &self.file {
-            Some(file) => policy.with_file(file)?,
-            None => policy,
-        };
+        let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
         Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
     }
 }
@@ -178,7 +164,7 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
     }
-    let no_run = |fault: Error| {
+    let error = |fault: Error| {
         if parts.is_empty() {
             return fault;
         }
@@ -188,7 +174,7 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
     let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.rounded(number)) };
-    json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
+    json::as_saved(&report, digits).map_err(error).class(Class::Input)
 }
 
 pub fn ensure_read(report: &Report) -> Result<()> {
@@ -230,22 +216,22 @@ pub fn measure(
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
-    let found = Results::new(&plan.observed(&passes, None), &context, policy);
-    let mut results = Results { is_read, ..found };
-    let alone = EstimationContext { leaves_out: false, ..context };
-    let of_control = |control: &Control| {
-        let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
-        (*control, Results { is_read, ..found })
+    let results_of = |control: Option<Control>, context: &EstimationContext| {
+        let results = Results::new(&plan.observed(&passes, control), context, policy);
+        Results { is_read, ..results }
     };
-    let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
-    results.control(&found);
-    let controlled = |(control, found): (Control, Results)| ControlVerdicts {
+    let mut results = results_of(None, &context);
+    let control_context = EstimationContext { leaves_out: false, ..context };
+    let of_controls: Vec<(Control, Results)> =
+        protocol.controls.iter().map(|&control| (control, results_of(Some(control), &control_context))).collect();
+    results.control(&of_controls);
+    let verdicts = |(control, results): (Control, Results)| ControlVerdicts {
         control,
-        studies: found.studies(),
-        verdicts: found.verdicts(policy),
-        choices: found.choices(policy),
+        studies: results.studies(),
+        verdicts: results.verdicts(policy),
+        choices: results.choices(policy),
     };
-    let controls = found.into_iter().map(controlled).collect();
+    let controls = of_controls.into_iter().map(verdicts).collect();
 
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, results))
 }
@@ -258,8 +244,7 @@ pub struct OutcomeOutputs {
 
 impl OutcomeOutputs {
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
-        let mut outputs = open(&self.targets)?;
-        outputs.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));
-        Ok(outputs)
+        let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
+        Ok(open(&self.targets)?.into_iter().chain(summary).collect())
     }
 }

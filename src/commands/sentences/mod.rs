@@ -100,26 +100,22 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Finge
 }
 
 pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
-    let grid = model.grid();
+    let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
         HeadChoice::All => grid.places().collect(),
         HeadChoice::Layers(layers) => {
-            let HeadGrid { layers: there, heads } = grid;
-            if let Some(layer) = layers.iter().find(|&&layer| layer >= there) {
-                let error = anyhow!("there is no layer {layer}: `{}` has {there}, counted from 0", model.id);
-                return Err(error.of_value(layer));
+            let HeadGrid { layers: count, heads } = grid;
+            if let Some(layer) = layers.iter().find(|&&layer| layer >= count) {
+                return Err(anyhow!("there is no layer {layer}: `{id}` has {count}, counted from 0").of_value(layer));
             }
             layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
         }
         HeadChoice::Heads(heads) => {
             if let Some(head) = heads.iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
-                let id = &model.id;
-                let error = anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0");
-                return Err(error.of_value(head));
+                return Err(anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0").of_value(head));
             }
             if let Some(head) = heads.iter().find(|head| model.absent().contains(head)) {
-                let error = anyhow!("{head} is absent: `{}` was saved without it (pruned_heads)", model.id);
-                return Err(error.of_value(head));
+                return Err(anyhow!("{head} is absent: `{id}` was saved without it (pruned_heads)").of_value(head));
             }
             heads.clone()
         }

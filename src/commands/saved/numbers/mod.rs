@@ -18,7 +18,7 @@ use crate::report::firm::is_role;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;
-use crate::study::labels::Assessment;
+use crate::study::labels::{Assessment, Label};
 use crate::study::metrics::number::{Number, Part, in_rules};
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
 use crate::system::counted::plural;
@@ -219,9 +219,8 @@ fn not_compared((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
 fn standing(assessment: &Assessment, number: String) -> Standing {
-    let label = &assessment.label;
-    let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
-    Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
+    let Label { score, ci95, threshold, .. } = assessment.label;
+    Standing { firm: LabelStanding::of(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
 
 struct NumberPairs<'a> {
@@ -330,8 +329,7 @@ impl<'a> NumberPairs<'a> {
         }
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
-        let aside = aside.into_iter();
-        let left_aside = aside.map(|(reason, (count, of))| LeftAside {
+        let left_aside = aside.into_iter().map(|(reason, (count, of))| LeftAside {
             why: reason.why(count),
             count,
             of: of.into_iter().collect(),
@@ -358,20 +356,15 @@ impl<'a> NumberPairs<'a> {
         for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
             by_head.entry(pair.a.head).or_default().push(pair);
         }
-        let of_head = |(head, pairs): (usize, Vec<&Pair<'_>>)| {
+        let summary = |pairs: &Vec<&Pair<'_>>| {
             let changed: Vec<&Pair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
             let largest = *changed.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?;
-            let Pair { a, test, q, .. } = largest;
-            let (number, difference) = (a.name.clone(), test.difference);
-            let summary = HeadChanges {
-                place: self.grid.place(head),
-                changed: changed.len(),
-                compared: pairs.len(),
-                largest: LargestChange { number, unit: a.unit, difference, q: *q },
-            };
-            Some((largest.size(), summary))
+            let Change { place, number, unit, difference, q, .. } = self.change(largest);
+            let largest_change = LargestChange { number, unit, difference, q };
+            let (changed, compared) = (changed.len(), pairs.len());
+            Some((largest.size(), HeadChanges { place, changed, compared, largest: largest_change }))
         };
-        let mut heads: Vec<(f64, HeadChanges)> = by_head.into_iter().filter_map(of_head).collect();
+        let mut heads: Vec<(f64, HeadChanges)> = by_head.values().filter_map(summary).collect();
         heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));
         heads.into_iter().map(|(_, summary)| summary).collect()
     }
