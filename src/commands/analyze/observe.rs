@@ -360,19 +360,16 @@ impl PreparedRun<'_> {
 
     /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
-        let chosen = || {
-            let found = self.typical(&report);
-            let why = match &found {
-                Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
-                Ok(Some(_)) => return found.unwrap_or_default(),
-                Err(error) => format!("{error:#}"),
-            };
-            say(&format!("--show-example: the report has no attention over an example: {why}"));
-            None
+        if self.options.show != Some(Shown::Example) {
+            return Report { attention_maps: shown, ..report };
+        }
+        let why = match self.typical(&report) {
+            Ok(Some(maps)) => return Report { attention_maps: Some(maps), ..report },
+            Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
+            Err(error) => format!("{error:#}"),
         };
-        let asked = self.options.show == Some(Shown::Example);
-        let attention_maps = if asked { chosen() } else { shown };
-        Report { attention_maps, ..report }
+        say(&format!("--show-example: the report has no attention over an example: {why}"));
+        Report { attention_maps: None, ..report }
     }
 
     /// Attention maps of the longest sentence, within the token limit, among the typical ones of the heads with the largest

@@ -99,6 +99,7 @@ enum Action {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 pub fn parse() -> Command {
     let mut all = Arguments::command();
+    let asks_for_more = || std::env::args_os().any(|argument| argument == "--verbose");
     let (arguments, is_diff) = arguments(&Arguments::command());
     let parsed = all.try_get_matches_from_mut(arguments);
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
@@ -186,10 +187,6 @@ fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
 fn is_model(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
-}
-
-fn asks_for_more() -> bool {
-    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 #[cfg(test)]

@@ -145,22 +145,21 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
 /// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
 fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
-    let found: Vec<Option<&Assessment>> = fixed
-        .iter()
-        .map(|(place, label)| {
-            let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
-            assessed[*place].iter().find(is_it).filter(|one| first.has_comparable_counts(side, &one.label.label))
-        })
-        .collect();
-    let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
+    let assessment = |(place, label): &(usize, Label)| {
+        let is_same = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
+        assessed[*place].iter().find(is_same).filter(|one| first.has_comparable_counts(side, &one.label.label))
+    };
+    let assessments: Vec<Option<&Assessment>> = fixed.iter().map(assessment).collect();
+    let p: Vec<f64> = assessments.iter().flatten().filter_map(|one| one.label.test.p).collect();
     let mut q = benjamini_hochberg(&p).into_iter();
-    let outcome = |found: Option<&Assessment>| {
-        let Some(Assessment { label, fires, .. }) = found else {
-            return InCorpus { corpus: side.described().corpus, ..InCorpus::default() };
+    let corpus = side.described().corpus;
+    let outcome = |assessment: Option<&Assessment>| {
+        let Some(Assessment { label, fires, .. }) = assessment else {
+            return InCorpus { corpus: corpus.clone(), ..InCorpus::default() };
         };
         let q = label.test.p.and_then(|_| q.next());
         InCorpus {
-            corpus: side.described().corpus,
+            corpus: corpus.clone(),
             score: Some(label.score),
             ci95: label.ci95,
             threshold: Some(label.threshold),
@@ -170,7 +169,7 @@ fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> 
             is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= most),
         }
     };
-    found.into_iter().map(outcome).collect()
+    assessments.into_iter().map(outcome).collect()
 }
 
 fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<InCorpus>) -> ConfirmedLabel {
@@ -342,21 +341,16 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     let nowhere = labels.iter().filter(|label| label.tested_in > 0 && label.confirmed_in == 0).count();
     let untested = labels.iter().filter(|label| label.tested_in == 0).count();
     let are = plural(&everywhere, "is", "are");
-    let corpora_in_words = match corpora {
-        1 => "the other corpus".to_owned(),
-        _ => format!("all {corpora} other corpora"),
-    };
-    let robust = if corpora >= FEWEST_CORPORA {
-        let robust =
-            labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
-        format!("; {robust} {} robust", plural(&robust, "is", "are"))
-    } else {
-        String::new()
+    let all = if corpora == 1 { "the other corpus".to_owned() } else { format!("all {corpora} other corpora") };
+    let is_robust = |label: &&ConfirmedLabel| label.prediction.is_some_and(|prediction| prediction.is_robust);
+    let robust = match labels.iter().filter(is_robust).count() {
+        _ if corpora < FEWEST_CORPORA => String::new(),
+        count => format!("; {count} {} robust", plural(&count, "is", "are")),
     };
     let nowhere = if corpora > 1 { format!(", {nowhere} in none") } else { format!(", {nowhere} not") };
     let untested = if untested > 0 { format!(", {untested} could not be tested") } else { String::new() };
     format!(
-        "{everywhere} of {} {are} confirmed in {corpora_in_words}{nowhere}{untested}{robust}.",
+        "{everywhere} of {} {are} confirmed in {all}{nowhere}{untested}{robust}.",
         counted(labels.len(), "firm label")
     )
 }
@@ -373,19 +367,14 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
     table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));
     for label in sorted.iter().take(most) {
-        let scores: Vec<String> = label
-            .corpora
-            .iter()
-            .map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2)))
-            .collect();
+        let score = |one: &InCorpus| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2));
+        let scores: Vec<String> = label.corpora.iter().map(score).collect();
         let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
-        let predicted = label.prediction.map_or_else(
-            || "-".to_owned(),
-            |prediction| {
-                let [low, high] = [prediction.ci95.low(), prediction.ci95.high()].map(|end| decimal(end, 2));
-                format!("[{low}, {high}]{}", if prediction.is_robust { ", robust" } else { "" })
-            },
-        );
+        let interval = |Prediction { ci95, is_robust, .. }| {
+            let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
+            format!("[{low}, {high}]{}", if is_robust { ", robust" } else { "" })
+        };
+        let predicted = label.prediction.map_or_else(|| "-".to_owned(), interval);
         let row = [
             label.place.to_string(),
             one_line(&label.label),

@@ -69,7 +69,7 @@ pub struct GatedLabel {
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
 pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
-    let judged = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories)?;
+    let judged = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
     match printed {
         Printed::Line => print(&format!("{}\n", judged.in_words()))?,
         Printed::Json => to_stdout(&json::render(&judged, JsonForm::default())?)?,
@@ -83,24 +83,22 @@ impl GateOutcome {
         let [before, after] = [&outcome.a.file, &outcome.b.file];
         if let Some(corpora) = &outcome.corpora {
             let corpora = corpora.trim_end_matches('.');
-            return Err(anyhow!(
-                "a gate needs two reports over the same text, and `{before}` and `{after}` are not: {corpora}"
-            )
-            .class(Class::Input)
-            .hint("analyse both models over the same text"));
+            let error =
+                anyhow!("a gate needs two reports over the same text, and `{before}` and `{after}` are not: {corpora}");
+            return Err(error.hint("analyse both models over the same text"));
         }
         if let Some(units) = &outcome.too_few_units {
-            return Err(anyhow!("no label can be tested: {units}").class(Class::Input).hint("analyse more text"));
+            return Err(anyhow!("no label can be tested: {units}").hint("analyse more text"));
         }
         if let Some(unread) = &outcome.unread {
-            return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')).class(Class::Input));
+            return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')));
         }
         let is_wanted = |label: &LabelComparison| {
             families.is_empty() || families.iter().any(|wanted| wanted == category(&label.label))
         };
-        let of_head =
+        let gated =
             |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
-        let labels = outcome.heads.into_iter().flat_map(of_head);
+        let labels = outcome.heads.into_iter().flat_map(gated);
         let firm: Vec<GatedLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
         let has = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
         let lacking = match families.iter().find(|family| !has(family)) {
@@ -109,7 +107,6 @@ impl GateOutcome {
         };
         if let Some(lacking) = lacking {
             return Err(anyhow!("`{before}` has no firm {lacking}, so that none can be lost")
-                .class(Class::Input)
                 .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels"));
         }
         let all = firm.len();
@@ -126,7 +123,6 @@ impl GateOutcome {
         {
             let label = one_line(label);
             return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
-                .class(Class::Input)
                 .hint("analyse both models by the same command"));
         }
         let (passed, kept) = (lost.is_empty(), all - lost.len() - could_not_tell.len());

@@ -97,11 +97,10 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = of_heads(a, b, partners);
     let idle = standing::one_sided(a, b, partners);
-    let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
-    let with_choices = by_choice().next().is_some();
-    let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
+    let has_choices = heads.iter().any(|head| head.choice.is_some());
+    let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
     let heads_by_outcome = OutcomeCounts::of(heads.iter().map(|head| head.outcome));
-    let choices_by_outcome = with_choices.then(|| OutcomeCounts::of(choice_of_all));
+    let choices_by_outcome = has_choices.then(|| OutcomeCounts::of(choice_fates));
     CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(b),
@@ -116,7 +115,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
         unread: sides::unread(a, b),
         too_few_units: sides::too_few_units(a, b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
-        agreement: agreement(&heads, with_choices),
+        agreement: agreement(&heads, has_choices),
         heads_by_outcome,
         choices_by_outcome,
         labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
@@ -144,15 +143,13 @@ fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)
     heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
 }
 
-fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
-    let choices: Vec<_> = heads
-        .iter()
-        .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
-        .collect();
+fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
+    let both = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
+    let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(both).unwrap_or_default()).collect();
     HeadAgreement {
         first_label: CategoryAgreement::of(&first_labels(heads)),
         firm_labels: CategoryAgreement::of(&firm_labels(heads)),
-        choice: with_choices.then(|| CategoryAgreement::of(&choices)),
+        choice: has_choices.then(|| CategoryAgreement::of(&choices)),
     }
 }
 

@@ -236,32 +236,26 @@ impl CompareOutcome {
     /// Sentences that follow the verdict of a comparison, with at most `most` labels named in each.
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
-        let of_fate = |title: &str, fate: Fate| {
-            let names = self.names(most, |label| label.outcome == fate);
-            names.map(|names| format!("{title}: {names}."))
+        let sentence = |title: String, holds: &dyn Fn(&LabelComparison) -> bool| {
+            self.names(most, holds).map(|names| format!("{title}: {names}."))
         };
+        let of_fate = |title: &str, fate: Fate| sentence(title.to_owned(), &|label| label.outcome == fate);
         let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
-            let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
-            Some(format!(
-                "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested: {names}."
-            ))
+            let title = format!(
+                "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested"
+            );
+            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.firm() == firm)
         };
-        let neither = (firm_in_neither > 0).then(|| {
-            let are = plural(&firm_in_neither, "is", "are");
-            format!("{} {are} firm in neither, but borderline in one or both.", counted(firm_in_neither, "label"))
-        });
-        let both = (firm_in_both > 0).then(|| {
-            let are = plural(&firm_in_both, "is", "are");
-            format!("{} {are} firm in both, under other thresholds or counts of words.", counted(firm_in_both, "label"))
-        });
+        let labels_are = |count: usize, predicate: &str| {
+            (count > 0).then(|| format!("{} {} {predicate}.", counted(count, "label"), plural(&count, "is", "are")))
+        };
         let beyond_one = |has: &str, is_beyond: [bool; 2]| {
-            let names = self.names(most, |label| {
+            sentence(format!("Kept, but shown to be beyond word classes only in {has}"), &|label| {
                 let reach = label.reach();
-                let is_told = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
-                is_told && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
-            });
-            names.map(|names| format!("Kept, but shown to be beyond word classes only in {has}: {names}."))
+                let is_known = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
+                is_known && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
+            })
         };
         let all = [
             self.unread.clone(),
@@ -275,8 +269,8 @@ impl CompareOutcome {
             beyond_one("b", [false, true]),
             one_sided(firm_in_a, ["a", "b"], [true, false]),
             one_sided(firm_in_b, ["b", "a"], [false, true]),
-            both,
-            neither,
+            labels_are(firm_in_both, "firm in both, under other thresholds or counts of words"),
+            labels_are(firm_in_neither, "firm in neither, but borderline in one or both"),
             Some(self.heads_in_words()),
             self.choices_in_words(),
         ];
