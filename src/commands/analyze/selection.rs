@@ -88,8 +88,8 @@ impl Selection {
     /// Fails if an option asks for a study that does not apply to the model, or no study is left.
     pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
         let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
-        match selection.absent.iter().find_map(|(_, why)| if let Absence::Beyond(why) = why { Some(why) } else { None })
-        {
+        let beyond = |(_, why): &(_, Absence)| if let Absence::Beyond(why) = why { Some(why.clone()) } else { None };
+        match selection.absent.iter().find_map(beyond) {
             Some(why) if selection.studies.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
             _ => Ok(selection),
         }

@@ -95,14 +95,11 @@ fn choose(
                 .class(Class::Input)
         );
         let count = order.can_go(budget.rise, budget.of).with_context(|| {
-            let others: BTreeSet<&str> = order.budgets.iter().map(|(of, ..)| of.words()).collect();
-            let others: Vec<&str> = others.into_iter().collect();
-            format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
+            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.words()).collect();
+            let measures = Vec::from_iter(measures).join(" and of ");
+            format!("`{name}` has no shares of {}: it has those of {measures}", budget.of.words())
         });
-        let count = count.map_err(|error| match order.right {
-            Some(_) => error.hint("give `--of right`"),
-            None => error,
-        });
+        let count = if order.right.is_some() { count.hint("give `--of right`") } else { count };
         let count = count.of_option("of").class(Class::Usage)?;
         ensure!(
             count > 0,
@@ -144,9 +141,8 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
 fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
-    let is_asked = |order: &PruningOrder| budget.by.as_ref().is_none_or(|by| *by == order.by);
-    let found = orders.into_iter().find(is_asked);
-    match (found, &budget.by) {
+    let is_named = |order: &PruningOrder| budget.by.as_ref().is_none_or(|name| *name == order.by);
+    match (orders.into_iter().find(is_named), &budget.by) {
         (Some(order), _) => Ok(order),
         (None, Some(by)) if !names.is_empty() => {
             let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").of_option("by").of_value(by);

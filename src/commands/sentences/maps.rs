@@ -44,14 +44,13 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let gates = Pass::PLAIN.without(&removed).gates();
     let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
-    let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
-    let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
+    let header = Header { options, model: &model, info: &info, heads: &heads, removed: &removed };
     output.write(&header.bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {
         let tokens = sequence.ids.len();
         let mut weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
-        if *rolls_out {
+        if options.rollout {
             let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
             let present = |layer| model.architecture.config.present_heads(layer).len();
             weights = rollout(&weights, model.grid(), present, tokens);
@@ -65,11 +64,10 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
 }
 
 struct Header<'a> {
+    options: &'a MapsOptions,
     model: &'a Model,
     info: &'a ModelInfo,
-    choice: &'a HeadChoice,
     heads: &'a [HeadPlace],
-    rolls_out: bool,
     removed: &'a [HeadPlace],
 }
 
@@ -81,7 +79,7 @@ impl Header<'_> {
     /// Names and shapes of a sentence's tensors, in order.
     fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
         let index = sentence.index;
-        if !self.rolls_out {
+        if !self.options.rollout {
             return vec![(format!("attentions.{index}"), self.shape(sentence))];
         }
         let shape = vec![self.model.grid().layers, sentence.ids.len(), sentence.ids.len()];
@@ -90,7 +88,7 @@ impl Header<'_> {
 
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
-        match self.choice {
+        match &self.options.heads {
             HeadChoice::Heads(_) => vec![heads, tokens, tokens],
             HeadChoice::All | HeadChoice::Layers(_) => {
                 let of_layer = self.model.grid().heads;
@@ -100,8 +98,8 @@ impl Header<'_> {
     }
 
     fn axes(&self) -> &'static [&'static str] {
-        match self.choice {
-            _ if self.rolls_out => &["layer", "from", "to"],
+        match &self.options.heads {
+            _ if self.options.rollout => &["layer", "from", "to"],
             HeadChoice::Heads(_) => &["head", "from", "to"],
             HeadChoice::All | HeadChoice::Layers(_) => &["layer", "head", "from", "to"],
         }
@@ -121,7 +119,7 @@ impl Header<'_> {
         if !self.removed.is_empty() {
             metadata.insert("removed".to_owned(), names(self.removed));
         }
-        match self.choice {
+        match &self.options.heads {
             HeadChoice::All => {}
             HeadChoice::Layers(layers) => drop(metadata.insert("layers".to_owned(), json!(layers).to_string())),
             HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), names(heads))),
@@ -141,10 +139,8 @@ impl Header<'_> {
             if sequence.shared_tokens() > 0 {
                 add("word_shares", json!(word_shares(sequence)).to_string());
             }
-            add(
-                "words",
-                json!((0..sequence.words.len()).map(|word| sequence.form(word)).collect::<Vec<_>>()).to_string(),
-            );
+            let words: Vec<&str> = (0..sequence.words.len()).map(|word| sequence.form(word)).collect();
+            add("words", json!(words).to_string());
             if let Some(tree) = &sequence.tree {
                 add("gold_heads", json!(tree.iter().map(|arc| arc.head.word()).collect::<Vec<_>>()).to_string());
                 let relations: Vec<&str> = tree.iter().map(|arc| arc.relation.as_str()).collect();
@@ -165,14 +161,15 @@ impl Header<'_> {
 
 /// Fails if the header is longer than readers of safetensors accept.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
-    let long = || {
-        let sentences = counted(sentences, "sentence");
+    let sentences = counted(sentences, "sentence");
+    ensure!(
+        header <= LONGEST_HEADER,
         anyhow!(
             "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
         )
         .hint("write fewer sentences to a file")
-    };
-    ensure!(header <= LONGEST_HEADER, long().class(Class::Output));
+        .class(Class::Output)
+    );
     Ok(())
 }
 

@@ -202,13 +202,11 @@ impl DistanceSums {
     /// Number of each head's partner within its layer: the assignment with the least sum of distances.
     pub fn partners(&self) -> Vec<usize> {
         let heads = self.grid.heads;
-        (0..self.grid.layers)
-            .flat_map(|layer| {
-                let costs: Vec<f64> =
-                    (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
-                least_cost(&costs, heads)
-            })
-            .collect()
+        let partners = |layer: usize| {
+            let costs: Vec<f64> = (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
+            least_cost(&costs, heads)
+        };
+        (0..self.grid.layers).flat_map(partners).collect()
     }
 
     /// Root mean square distance of a pair of heads (index of `[layers, heads of a, heads of b]`); 0 before a sentence is added.

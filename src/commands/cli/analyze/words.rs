@@ -1,6 +1,6 @@
 //! Parses arguments of `headscope analyze` that are not from the command line, as in a table of `headscope batch`.
 
-use anyhow::anyhow;
+use anyhow::{Error, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command, FromArgMatches};
 
@@ -35,14 +35,8 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
     let arguments = arguments.map_err(|error| {
         let error = error.format(&mut known);
         let usage = anyhow!(sentence(&error));
-        let usage = match option_of(&error, &known) {
-            Some(option) => usage.of_option(option),
-            None => usage,
-        };
-        match value(&error) {
-            Some(value) => usage.of_value(value),
-            None => usage,
-        }
+        let usage = option_of(&error, &known).into_iter().fold(usage, Error::of_option);
+        value(&error).into_iter().fold(usage, Error::of_value)
     });
     arguments?.validate()
 }

@@ -77,17 +77,15 @@ impl MatchArguments {
         refuse_corpus(&outcome.outputs, &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
         let threads = threads_or_all(threads);
-        let runs = analyzed.map(|asked| -> Result<LabelRuns, Usage> {
-            let options = read(asked)?;
+        let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
+        let runs = analyzed.map(read).transpose()?.map(|options| {
             let observe = models.clone().map(|model| -> Observe {
-                let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
                 let options =
                     AnalyzeOptions { model, max_tokens, tokenizer, truncate, threads, words, ..options.clone() };
                 Box::new(move |half| observe_half(&options, half))
             });
-            Ok(LabelRuns { observe, threads })
+            LabelRuns { observe, threads }
         });
-        let runs = runs.transpose()?;
         Ok(Command::new(move || match_heads(&models, &sentences, &outputs, runs.as_ref())))
     }
 }

@@ -128,6 +128,14 @@ fn choice(named: &[ViewedHeads]) -> HeadChoice {
     heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
 }
 
+/// Fails for the first option that is given; `purpose` is what the options are for.
+fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), Usage> {
+    match options.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").of_option(option).hint(hint)),
+        None => Ok(()),
+    }
+}
+
 impl ViewArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
@@ -176,14 +184,14 @@ impl ViewArguments {
             ("remove", !self.removed.is_empty()),
             ("strict", self.strict),
         ];
-        let instead = "write a file .safetensors: -o maps.safetensors";
-        match of_tensors.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(anyhow!("--{option} is for attention as tensors").of_option(option).hint(instead)),
-            None if self.heads.is_empty() => {
-                Err(anyhow!("no head is named").of_option("head").hint("name heads, as in --head L2H8, or --head all"))
-            }
-            None => Ok(()),
+        let hint = "write a file .safetensors: -o maps.safetensors";
+        refuse_first(of_tensors, "attention as tensors", hint)?;
+        if self.heads.is_empty() {
+            return Err(anyhow!("no head is named")
+                .of_option("head")
+                .hint("name heads, as in --head L2H8, or --head all"));
         }
+        Ok(())
     }
 
     fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
@@ -197,28 +205,17 @@ impl ViewArguments {
             ("link", self.link.is_some()),
             ("hide-special", self.hide_special),
         ];
-        if let Some((option, _)) = of_words.into_iter().find(|(_, is_given)| *is_given) {
-            let error = anyhow!("--{option} is for attention between words, and tensors are between tokens");
-            return Err(error.of_option(option).hint("leave it out"));
-        }
+        refuse_first(of_words, "attention between words, and tensors are between tokens", "leave it out")?;
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, self.limit)?;
         refuse_corpus(std::slice::from_ref(&output), &sentences)?;
-        let heads_of = if !self.heads.is_empty() {
-            choice(&self.heads)
-        } else if self.layers.is_empty() {
-            HeadChoice::All
-        } else {
-            HeadChoice::Layers(BTreeSet::from_iter(self.layers).into_iter().collect())
+        let heads = match (&self.heads[..], &self.layers[..]) {
+            ([], []) => HeadChoice::All,
+            ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
+            (heads, _) => choice(heads),
         };
-        let options = MapsOptions {
-            model,
-            sentences,
-            heads: heads_of,
-            rollout: self.rollout,
-            output,
-            removed: ascending(self.removed),
-        };
+        let removed = ascending(self.removed);
+        let options = MapsOptions { model, sentences, heads, rollout: self.rollout, output, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }
