@@ -374,28 +374,21 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
         return Err(refused(once.of_value("-").hint("name a file")));
     }
-    let files: Vec<(&'static str, PathBuf)> = match &options.outcome {
-        Outcome::Report { wanted, .. } => {
-            let task = options.task.as_ref().map(|task| PathBuf::from(&*task.path));
-            let links = options.links.file.as_ref().map(|file| PathBuf::from(&*file.path));
-            let rules = options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path));
-            let files = [
-                ("policy", wanted.policy.file.clone()),
-                ("counts", options.counts.clone()),
-                ("task", task),
-                ("links", links),
-                ("link-rules", rules),
-            ];
-            files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
-        }
-        Outcome::Partial(_) => Vec::new(),
-    };
+    let Outcome::Report { wanted, .. } = &options.outcome else { unreachable!("a table has no shards") };
+    let files = [
+        ("policy", wanted.policy.file.clone()),
+        ("counts", options.counts.clone()),
+        ("task", options.task.as_ref().map(|task| PathBuf::from(&*task.path))),
+        ("links", options.links.file.as_ref().map(|file| PathBuf::from(&*file.path))),
+        ("link-rules", options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path))),
+    ];
+    let files = files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
     let left_out: Vec<&str> =
         [&RUN_ONLY_OPTIONS[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
     let given = command_line(&left_out);
     let named = [model, values(CORPUS)].concat();
     let places = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();
-    Ok(TableRun { name, options, given, files: files.into_iter().collect(), named, places })
+    Ok(TableRun { name, options, given, files, named, places })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::commands::analyze::selection::Selection;
-use crate::commands::cli::shared::Usage;
+use crate::commands::cli::shared::{Usage, without_duplicates};
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -111,12 +111,7 @@ const MOST_PROBES: usize = 4;
 
 /// Columns to probe for, without duplicates. Fails if there are more than [`MOST_PROBES`], or any without the probing study.
 pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
-    let mut probes: Vec<String> = Vec::new();
-    for name in named {
-        if !probes.contains(&name) {
-            probes.push(name);
-        }
-    }
+    let probes = without_duplicates(named);
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
         return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe").of_value(always));
     }

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{SentenceArguments, once, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
-    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of,
+    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of, without_duplicates,
 };
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
@@ -125,7 +125,9 @@ impl FromStr for ViewedHeads {
 
 fn choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
-    heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
+    heads
+        .collect::<Option<Vec<HeadPlace>>>()
+        .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
 }
 
 /// Fails for the first option that is given; `purpose` is what the options are for.

@@ -133,6 +133,13 @@ pub fn ascending(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 
+/// Removes duplicates and keeps the order in which the values are given.
+pub fn without_duplicates<T: Ord + Clone>(mut values: Vec<T>) -> Vec<T> {
+    let mut earlier = BTreeSet::new();
+    values.retain(|value| earlier.insert(value.clone()));
+    values
+}
+
 pub fn lower_extension(path: &Path) -> String {
     extension(path).to_lowercase()
 }

@@ -128,7 +128,7 @@ impl Labels {
         let are_read = a.results.is_read && b.results.is_read;
         let policies = [a, b].map(|side| &side.context.settings.policy);
         let [ours, theirs] = [a, b].map(Side::assessments);
-        let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
+        let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
         for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
             let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
@@ -151,15 +151,15 @@ impl Labels {
                     continue;
                 }
                 let [Some(in_a), Some(in_b)] = sides else {
-                    missing.push(label);
+                    unassessed.push(label);
                     continue;
                 };
                 if !same_rule(label, policies) {
-                    unlike.push(label);
+                    other_rules.push(label);
                     continue;
                 }
                 if !have_like_counts(label) {
-                    uncounted.push(label);
+                    other_counts.push(label);
                     continue;
                 }
                 found.compared += counts;
@@ -184,7 +184,7 @@ impl Labels {
                     }
                     Some(_) => {}
                     None => {
-                        unfounded.push(in_a.label.label.as_str());
+                        untested.push(in_a.label.label.as_str());
                         continue;
                     }
                 }
@@ -194,14 +194,14 @@ impl Labels {
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
         found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let reasons = [
-            (unlike, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
+            (other_rules, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
             (
-                uncounted,
+                other_counts,
                 "of the firm labels rest on token counts of corpora of other sizes; --counts gives both the same",
             ),
-            (missing, "of the firm labels could not be assessed on the other side"),
+            (unassessed, "of the firm labels could not be assessed on the other side"),
             (
-                unfounded,
+                untested,
                 "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];

@@ -55,17 +55,15 @@ enum SavedFile {
 /// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
-    let files = [read_file(&paths[0])?, read_file(&paths[1])?];
-    let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
-    let [first, second] = files;
-    let [ours, theirs] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
-    let sides = [Side::new(first, &paths[0], ours?, *threads)?, Side::new(second, &paths[1], theirs?, *threads)?];
+    let [a, b] = [read_file(&paths[0])?, read_file(&paths[1])?];
+    let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(policy_of));
+    let [policy_a, policy_b] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
+    let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
         let measured = options.ensure_measured(&side.context.settings.protocol.studies);
         measured.cannot("label", &side.file)?;
     }
-    let [a, b] = &sides;
-    ensure_same_heads(a, b)?;
+    ensure_same_heads(&sides[0], &sides[1])?;
     Ok(sides)
 }
 
@@ -181,12 +179,12 @@ impl Side {
 
     /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
     fn same_corpus(&self, other: &Self) -> bool {
-        let corpus = |side: &Self| {
+        let [ours, theirs] = [self, other].map(|side| {
             let ReportContext { corpus, settings, .. } = &side.context;
-            let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
+            let files: Vec<_> = corpus.files.iter().map(|file| (file.format, &file.sha256)).collect();
             (files, settings.protocol.limit, settings.protocol.blocks)
-        };
-        corpus(self) == corpus(other)
+        });
+        ours == theirs
     }
 
     /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
@@ -281,16 +279,15 @@ impl Side {
 
 /// Analyses with too few sampling units for any test, in words such as `9 documents in a`; `None` if both have enough.
 pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
-    let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
-    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.too_few_units()?)));
+    words.into_iter().flatten().reduce(|first, second| format!("{first}, {second}"))
 }
 
 /// Sentence on why no label is firm, for each analysis whose model could not read the corpus; `None` if both could.
 pub fn unread(a: &Side, b: &Side) -> Option<String> {
-    let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
-    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
-    (!said.is_empty()).then(|| said.join(" "))
+    let sentences =
+        [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unread()?)));
+    sentences.into_iter().flatten().reduce(|first, second| format!("{first} {second}"))
 }
 
 /// Report sections without a known test that differ between two analyses or are missing in one; `None` if there are none.
