@@ -43,7 +43,7 @@ pub fn list() -> String {
 }
 
 /// Condition on which a study runs, in words.
-fn runs(study: &dyn AnyStudy) -> String {
+fn run_condition(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.by_default, card.runs_first(), card.joins) {
         (true, ..) => "by default".to_owned(),
@@ -70,9 +70,9 @@ pub fn one(name: &str) -> Result<String> {
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let runs_where_it_can = *by_default || (*decoders_only && *default_on_decoders);
         let switch = if runs_where_it_can { "--without" } else { "--with" };
-        let runs = runs(study);
+        let condition = run_condition(study);
         return Ok(format!(
-            "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {runs}; `analyze {switch} \
+            "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {condition}; `analyze {switch} \
              {name}` changes that\n",
             or_none(metrics),
             or_none(labels),
@@ -180,7 +180,7 @@ pub const STUDY_TABLE: &str = "studies";
 pub fn studies() -> String {
     let row = |study: &&dyn AnyStudy| {
         let Card { name, question, needs, .. } = study.card();
-        [format!("`{name}`"), (*question).to_owned(), runs(*study), (*needs).to_owned()]
+        [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
     };
     table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }
@@ -204,9 +204,9 @@ pub fn markdown() -> String {
     let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
-        let own: Vec<&str> =
+        let base_metrics: Vec<&str> =
             names.into_iter().filter(|name| CHANCE_SUFFIXES.iter().all(|end| !name.ends_with(end))).collect();
-        (!own.is_empty()).then(|| [code(&[study.card().name]), code(&own)])
+        (!base_metrics.is_empty()).then(|| [code(&[study.card().name]), code(&base_metrics)])
     };
     let policy = registry::default_policy();
     let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();

@@ -39,7 +39,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
             let output = Output::open(path)?;
             output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
         }
-        Merged::Missing(of) => name_missing(&options.parts, *of),
+        Merged::Missing(of) => print_missing(&options.parts, *of),
     }
 }
 
@@ -63,8 +63,8 @@ fn second_stage_is_missing() -> Error {
 
 /// Prints which of `of` shards are missing, as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
-fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
-    let files = files(named).class(Class::Input)?;
+fn print_missing(named: &[PathBuf], of: u32) -> Result<()> {
+    let files = partial_files(named).class(Class::Input)?;
     let missing = merge::missing(&files, of).class(Class::Input)?;
     missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
@@ -76,7 +76,7 @@ fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
 }
 
 /// Lists the named files. A folder stands for its partials, sorted by name.
-fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn partial_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
         if !path.is_dir() {
@@ -95,7 +95,7 @@ fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {
-    let files = files(&options.parts).class(Class::Input)?;
+    let files = partial_files(&options.parts).class(Class::Input)?;
     let mut observation = merge::all(&files, &Plan::restore).class(Class::Input)?;
     observation.run = observation.run.filter(|_| options.run_info);
     Ok(observation)

@@ -70,7 +70,7 @@ pub fn write_each(
     Ok(())
 }
 
-const MIN_COUNT: &str = "syntactic_min_count";
+const MIN_COUNT_KEY: &str = "syntactic_min_count";
 
 /// Sources of label thresholds, in rising precedence: presets, policy file, `--min-count`.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ impl PolicyOptions {
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
-        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
+        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT_KEY, Value::Count(count)))))
     }
 }
 
@@ -168,9 +168,9 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
         if parts.is_empty() {
             return fault;
         }
-        let named = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
-        let more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
-        anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
+        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
+        let and_more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
+        anyhow!("{names}{and_more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
     let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.rounded(number)) };
@@ -199,11 +199,11 @@ pub fn measure(
             .hint("`headscope merge -o FILE.headscope` makes one of all partials of both stages")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
-        let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
+        let error = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
             "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
                  first stage, with those of now",
         );
-        return Err(other).class(Class::Input);
+        return Err(error).class(Class::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;

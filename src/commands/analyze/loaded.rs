@@ -92,20 +92,20 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
-    let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
-    let mut too_near: BTreeMap<&str, usize> =
-        options.links.types.min_distance.iter().map(|(name, least)| (name.as_str(), *least)).collect();
-    for sentence in &mut whole {
+    let mut corpus = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
+    let mut types_without_far_link: BTreeMap<&str, usize> =
+        options.links.types.min_distance.iter().map(|(name, min_distance)| (name.as_str(), *min_distance)).collect();
+    for sentence in &mut corpus {
         for set in sentence?.links.iter().filter(|set| set.has_scored_link()) {
-            too_near.remove(&*set.kind.name);
+            types_without_far_link.remove(&*set.kind.name);
         }
     }
-    for kind in whole.idle_rules() {
+    for kind in corpus.idle_rules() {
         say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
     }
-    for (kind, least) in too_near {
+    for (kind, min_distance) in types_without_far_link {
         let kind = printable(kind);
-        say(&format!("note: --min-distance {kind}={least}: no link of `{kind}` is between words so far apart"));
+        say(&format!("note: --min-distance {kind}={min_distance}: no link of `{kind}` is between words so far apart"));
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ fn check_links(options: &AnalyzeOptions) -> Result<()> {
 /// Loads the model, with the output layer (prediction or classification) that the studies need.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let loading = progress::step("loading the model");
-    let model = load_for(files, options).class(Class::Model)?;
+    let model = load_with_output_layer(files, options).class(Class::Model)?;
     loading.finish_and_clear();
     Ok(model)
 }
@@ -144,7 +144,7 @@ impl RequiredParts {
     }
 }
 
-fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::of(options) {
         RequiredParts::Classifier(of) => {
@@ -286,33 +286,33 @@ pub(super) fn reading<'a>(
     model: &'a Model,
     unit: Unit,
 ) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
-    let own = tokenizer_of(model, options.tokenizer)?;
+    let tokenizer = tokenizer_of(model, options.tokenizer)?;
     if !model.is_decoder() {
-        let asked = [
+        let decoder_options = [
             ("context", "document", options.context == Some(Reads::Document)),
             ("bos", "always", options.bos == Bos::Always),
             ("bos", "never", options.bos == Bos::Never),
         ];
-        return match asked.into_iter().find(|(_, _, asked)| *asked) {
-            Some((option, value, _)) => Err(refusal(option, value, &model.id)),
-            None => Ok((None, own)),
+        return match decoder_options.into_iter().find(|(.., is_given)| *is_given) {
+            Some((option, value, _)) => Err(decoder_option_error(option, value, &model.id)),
+            None => Ok((None, tokenizer)),
         };
     }
-    let of_corpus = if unit == Unit::Documents { Reads::Document } else { Reads::Sentence };
-    let context = options.context.unwrap_or(of_corpus);
+    let default_context = if unit == Unit::Documents { Reads::Document } else { Reads::Sentence };
+    let context = options.context.unwrap_or(default_context);
     let tokenizer = match options.bos {
-        Bos::Auto => own,
+        Bos::Auto => tokenizer,
         Bos::Always => {
-            let with = own.into_owned().always_beginning().context("--bos always");
-            Cow::Owned(with.of_option("bos").of_value("always")?)
+            let beginning = tokenizer.into_owned().always_beginning().context("--bos always");
+            Cow::Owned(beginning.of_option("bos").of_value("always")?)
         }
-        Bos::Never => Cow::Owned(own.into_owned().never_beginning()),
+        Bos::Never => Cow::Owned(tokenizer.into_owned().never_beginning()),
     };
     let begins_with = tokenizer.begins_with()?;
     Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))
 }
 
-fn refusal(option: &str, value: &str, id: &str) -> anyhow::Error {
+fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {
     let why = if option == "context" {
         "reads each sentence by itself here: windows of documents are for decoders"
     } else {

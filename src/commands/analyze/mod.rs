@@ -29,7 +29,7 @@ use parts::Part;
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report { wanted, parts, partial } => report(options, wanted, parts.as_deref(), partial.as_deref()),
-        Outcome::Partial(wanted) => shard(options, wanted),
+        Outcome::Partial(wanted) => analyze_shard(options, wanted),
     }
 }
 
@@ -79,7 +79,7 @@ pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observat
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
-fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
+fn analyze_shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
     let shard = wanted.shard;
     interrupt::set_interrupt_message(
         format!("nothing of this run of shard {shard} is kept"),

@@ -88,13 +88,13 @@ impl<'a> Part<'a> {
 
 /// Number of parts into which each stage of a run is divided: an interruption loses at most a sixteenth of the work.
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
-const PARTS: u32 = 16;
+const PART_COUNT: u32 = 16;
 
 pub struct Parts<'a> {
     folder: &'a Path,
     identity: Identity,
-    taken: u32,
-    made: u32,
+    reused: u32,
+    computed: u32,
 }
 
 impl<'a> Parts<'a> {
@@ -102,66 +102,66 @@ impl<'a> Parts<'a> {
     /// Fails if the folder cannot be created, or the identity cannot be computed.
     pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
         make_folder(folder)?;
-        Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
+        Ok(Self { folder, identity: identity()?, reused: 0, computed: 0 })
     }
 
     pub fn report_taken(&self) {
-        let Self { folder, taken, made, .. } = self;
-        if *taken > 0 {
-            let (parts, were) = (counted(taken + made, "part"), plural(taken, "was", "were"));
-            say(&format!("{taken} of {parts} {were} in `{}` already", folder.display()));
+        let Self { folder, reused, computed, .. } = self;
+        if *reused > 0 {
+            let (parts, were) = (counted(reused + computed, "part"), plural(reused, "was", "were"));
+            say(&format!("{reused} of {parts} {were} in `{}` already", folder.display()));
         }
     }
 
     /// Returns the sums of a stage, added up over its parts: reads saved parts, and observes and saves missing ones.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
-        let mut whole: Option<Observation> = None;
-        let places = self.places(stage)?;
-        let mut kept = places.iter().filter(|(.., is_saved)| *is_saved).count();
+        let mut sum: Option<Observation> = None;
+        let places = self.list_parts(stage)?;
+        let mut saved_count = places.iter().filter(|(.., is_saved)| *is_saved).count();
         for (shard, path, is_saved) in places {
-            self.set_interrupt_message(kept, stage);
+            self.set_interrupt_message(saved_count, stage);
             let part = if is_saved {
-                self.taken += 1;
+                self.reused += 1;
                 self.read(&path, stage).class(Class::Input)?
             } else {
-                self.made += 1;
+                self.computed += 1;
                 let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
                 output.finish(&partial::render(shard, &part)?)?;
-                kept += 1;
+                saved_count += 1;
                 part
             };
-            match &mut whole {
-                Some(whole) => whole.merge(&part),
-                None => whole = Some(part),
+            match &mut sum {
+                Some(sum) => sum.merge(&part),
+                None => sum = Some(part),
             }
         }
-        self.set_interrupt_message(kept, stage);
-        whole.context("a run has parts")
+        self.set_interrupt_message(saved_count, stage);
+        sum.context("a run has parts")
     }
 
     /// Sets the message of an interrupted run: how many parts of the stage are saved.
-    fn set_interrupt_message(&self, kept: usize, stage: &Stage) {
-        let of_stage = match stage {
+    fn set_interrupt_message(&self, saved_count: usize, stage: &Stage) {
+        let stage_in_words = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
             Stage::First => " of the first stage",
             Stage::After { .. } => " of the second stage",
         };
-        let (folder, are) = (self.folder.display(), plural(&kept, "is", "are"));
+        let (folder, are) = (self.folder.display(), plural(&saved_count, "is", "are"));
         interrupt::set_interrupt_message(
-            format!("{kept} of {PARTS} parts{of_stage} {are} in `{folder}`"),
+            format!("{saved_count} of {PART_COUNT} parts{stage_in_words} {are} in `{folder}`"),
             "the same command goes on with the others",
         );
     }
 
     /// Lists every part of a stage: its shard, its path, and whether it is saved.
     /// Fails if the folder has a part of another run.
-    fn places(&self, stage: &Stage) -> Result<Vec<(Shard, PathBuf, bool)>> {
+    fn list_parts(&self, stage: &Stage) -> Result<Vec<(Shard, PathBuf, bool)>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
-        for number in 1..=PARTS {
-            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
+        for number in 1..=PART_COUNT {
+            let shard = Shard::try_from((number, PART_COUNT)).map_err(anyhow::Error::msg)?;
             let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;

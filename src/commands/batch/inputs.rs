@@ -54,7 +54,7 @@ impl From<&CorpusIdentity> for CorpusInputs {
 }
 
 /// Size limit in bytes of a file that an option names, such as token counts: 64 MiB. Policies have a smaller limit.
-const LONGEST: u64 = 1 << 26;
+const MAX_FILE_BYTES: u64 = 1 << 26;
 
 impl Inputs {
     /// Collects the inputs of a run. Fails if a file that an option names cannot be read.
@@ -67,7 +67,7 @@ impl Inputs {
             tokenizer_sha256: hashes.tokenizer.clone(),
         };
         let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
-            let bytes = input::read(path, LONGEST).cannot(&format!("read --{option}"), path.display());
+            let bytes = input::read(path, MAX_FILE_BYTES).cannot(&format!("read --{option}"), path.display());
             Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;

@@ -16,13 +16,13 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::{self, Output};
 use crate::system::json::problem_in_line;
 
-const FILE: &str = "batch.json";
+const FILE_NAME: &str = "batch.json";
 
 /// Version of the ledger's format, raised when a key changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
-const LONGEST: u64 = 1 << 26;
+const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -162,14 +162,14 @@ impl LedgerEntry {
 
     /// Whether a report file exists with the digest that was recorded when it was written.
     pub fn has_as_written(&self, path: &Path) -> bool {
-        let known = self.reports.get(&file_name(path));
-        known.is_some() && output::previous_sha256(path).as_ref() == known
+        let recorded = self.reports.get(&file_name(path));
+        recorded.is_some() && output::previous_sha256(path).as_ref() == recorded
     }
 }
 
 impl Ledger {
     pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
+        let path = folder.join(FILE_NAME);
         let known = read(&path).class(Class::Input)?;
         Ok(Self { path, known })
     }
@@ -252,7 +252,7 @@ pub fn file_name(path: &Path) -> String {
 fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
-    let text = output::read_previous_output(path, LONGEST).cannot("read", &shown)?;
+    let text = output::read_previous_output(path, MAX_LEDGER_BYTES).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));

@@ -69,22 +69,23 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failed: Vec::new(),
     };
-    let by_model: Vec<_> = by_model(&wanted).into_iter().map(|(model, runs)| (model, batch.fit(model, runs))).collect();
+    let by_model: Vec<_> =
+        group_by_model(&wanted).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
     for (model, runs) in by_model.into_iter().filter(|(_, runs)| !runs.is_empty()) {
-        if batch.stops() {
+        if batch.must_stop() {
             break;
         }
-        batch.of_model(model, &runs)?;
+        batch.run_model(model, &runs)?;
     }
     batch.finish(wanted.len())
 }
 
 fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
-        let any = all.iter().any(|run| matches(pattern, &run.name));
+        let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
         let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
-        let more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
-        ensure!(any, "--only {}: there is no such run, but {}{more}", pattern.escape_debug(), names());
+        let and_more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
+        ensure!(is_any_match, "--only {}: there is no such run, but {}{and_more}", pattern.escape_debug(), names());
     }
     let is_wanted = |run: &&TableRun| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
     Ok(all.iter().filter(is_wanted).collect())
@@ -101,7 +102,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Groups runs by model and classification layer, in the order of the table.
-fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
+fn group_by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
     let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
         // A model is loaded with one output head, so runs with different classification heads are separate groups.
@@ -126,13 +127,13 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn stops(&self) -> bool {
+    fn must_stop(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
     /// Returns the runs whose options fit a local model's `config.json`, so that others fail now and not after hours.
     /// Models on the Hub are not checked yet.
-    fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
+    fn fitting_runs<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
         }
@@ -145,7 +146,7 @@ impl Batch<'_> {
         };
         let mut fit = Vec::new();
         for run in runs {
-            match ensure_fit(&run.options, &files).class(Class::Usage) {
+            match ensure_options_fit(&run.options, &files).class(Class::Usage) {
                 Ok(()) => fit.push(run),
                 Err(error) => self.fail(&[run], error),
             }
@@ -155,14 +156,14 @@ impl Batch<'_> {
 
     /// Does the outstanding runs of one model, and records a run that fails.
     /// Fails if the ledger or standard output cannot be written.
-    fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
-        let dry = self.options.dry_run;
-        let found = if dry { model.clone().offline() } else { model.clone() };
-        let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
-            Ok(found) => found,
-            Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                let says = "to do: its model is not in the cache of the Hub yet";
-                return runs.iter().try_for_each(|run| self.done(run, Status::Missing, says));
+    fn run_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
+        let is_dry = self.options.dry_run;
+        let source = if is_dry { model.clone().offline() } else { model.clone() };
+        let (files, hashes) = match source.resolve(&Downloads::default()).and_then(with_hashes) {
+            Ok(resolved) => resolved,
+            Err(_) if is_dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
+                let message = "to do: its model is not in the cache of the Hub yet";
+                return runs.iter().try_for_each(|run| self.done(run, Status::Missing, message));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -173,12 +174,12 @@ impl Batch<'_> {
         for run in runs {
             let inputs = self.corpora.identity(&run.options);
             match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
-                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
+                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(outstanding) if dry => self.done(run, Status::Missing, &outstanding.in_words())?,
+                    Some(outstanding) if is_dry => self.done(run, Status::Missing, &outstanding.in_words())?,
                     Some(Outstanding { saved: Some((report, targets)), .. }) => {
                         match self.export(run, &report, &targets) {
-                            Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
+                            Ok(Some(message)) => self.done(run, Status::FromSavedReport, &message)?,
                             Ok(None) => pending.push((*run, inputs)),
                             Err(error) => self.fail(&[run], error),
                         }
@@ -187,7 +188,7 @@ impl Batch<'_> {
                 },
                 Err(error) => self.fail(&[run], error),
             }
-            if self.stops() {
+            if self.must_stop() {
                 return Ok(());
             }
         }
@@ -199,10 +200,10 @@ impl Batch<'_> {
                 Ok(loaded) => {
                     for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
-                            Ok(says) => self.done(run, Status::Done, &says)?,
+                            Ok(message) => self.done(run, Status::Done, &message)?,
                             Err(error) => self.fail(&[run], error),
                         }
-                        if self.stops() {
+                        if self.must_stop() {
                             break;
                         }
                     }
@@ -210,14 +211,14 @@ impl Batch<'_> {
                 }
                 Err(error) => self.fail(&[pending.remove(first).0], error),
             }
-            if self.stops() {
+            if self.must_stop() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
+    fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
     }
@@ -242,8 +243,10 @@ impl Batch<'_> {
     }
 
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
-        let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let mut files = self.asked(run);
+        let Outcome::Report { wanted: options, .. } = &run.options.outcome else {
+            unreachable!("a table has no shards")
+        };
+        let mut files = self.requested_files(run);
         let (kept, changed) = self.ledger.other_formats(&run.name, &files);
         for path in changed {
             say(&format!(
@@ -255,27 +258,28 @@ impl Batch<'_> {
         files.extend(kept);
         let target = |(path, format): &(PathBuf, RunFormat)| Some(Target::File(path.clone(), format.writer()?));
         let targets = files.iter().filter_map(target).collect();
-        let wanted = ReportOptions { outputs: targets, summary: None, ..wanted.clone() };
-        let outputs = wanted.open()?;
+        let options = ReportOptions { outputs: targets, summary: None, ..options.clone() };
+        let outputs = options.open()?;
         let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
         let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
-        let policy = wanted.policy.policy()?;
+        let policy = options.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
         let ensure_same = |corpus: &_| inputs.ensure_same(corpus).class(Class::Input);
-        let report = finished_report(&mut ready, &wanted, policy, None, sums, ensure_same)?;
+        let report = finished_report(&mut ready, &options, policy, None, sums, ensure_same)?;
         reporting::write(&report, outputs)?;
-        let found = ReportSummary::of(&report);
-        let says = format!("done: {}", found.labelled());
+        let summary = ReportSummary::of(&report);
+        let message = format!("done: {}", summary.labelled());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, before, files.iter().map(|(path, _)| path))?)?;
-        Ok(says)
+        self.ledger
+            .record(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
+        Ok(message)
     }
 
     /// Records the status of a run and prints it, unless the batch is quiet.
-    fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
+    fn done(&mut self, run: &TableRun, status: Status, message: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
-        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
+        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(message))) }
     }
 
     /// Prints an error, and records it as the failure of each of these runs.
@@ -293,7 +297,7 @@ impl Batch<'_> {
     }
 
     /// Records failed runs and writes the overview of the batch. Fails if a requested run failed.
-    fn finish(mut self, asked: usize) -> Result<()> {
+    fn finish(mut self, run_count: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
@@ -315,12 +319,12 @@ impl Batch<'_> {
         let Some((_, first)) = self.failed.first() else { return Ok(()) };
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-        Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
+        Err(anyhow!("{} of {} failed: {}", names.len(), counted(run_count, "run"), names.join(", ")).class(class))
     }
 }
 
 /// Fails if options contradict a model's `config.json`.
-fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
+fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     let config = &files.architecture.config;
     heads_of(files.grid(), &options.removed)?;
     token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
@@ -330,7 +334,7 @@ fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     options.selection.of_model(&files.id, askable).map(drop)
 }
 
-fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
+fn with_hashes(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
     let hashes = Fingerprint::start(&files).finish()?;
     Ok((files, hashes))
 }

@@ -58,7 +58,7 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-fn in_words(changes: Vec<(&str, i64)>) -> String {
+fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();
     }
@@ -84,7 +84,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
             "status": status.name(),
             "message": status.message(),
             "found": entry.map(|entry| &entry.found),
-            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
+            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, changes_in_words),
             "reports": reports.iter().map(link).collect::<Vec<_>>(),
         })
     };

@@ -31,7 +31,7 @@ which each model is run with over each corpus. More: docs/BATCH.md
 ";
 
 /// Exit statuses that concern the batch as a whole.
-const EACH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
+const DONE_BATCH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
 ///
@@ -39,7 +39,7 @@ const EACH: &str = "0 every run that was asked for is done, or with --dry-run wa
 /// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
 /// an option names, or the version of the program.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(EACH, &RUNNING[1..])))]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE_BATCH, &RUNNING[1..])))]
 pub struct BatchArguments {
     /// The table: a TOML file
     table: PathBuf,

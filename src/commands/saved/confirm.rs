@@ -42,7 +42,7 @@ const DEFAULT_Q: f64 = 0.05;
 /// Fails if a report cannot be read, models have different heads, a corpus comes twice, or an output cannot be written.
 pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUsize) -> Result<()> {
     let outputs = outputs.open()?;
-    let outcome = confirmed(reports, threads).class(Class::Input)?;
+    let outcome = confirm_labels(reports, threads).class(Class::Input)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
@@ -52,40 +52,41 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
     reporting::write_each(outputs, render, summary)
 }
 
-fn confirmed(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
+fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
     let sides = sides::read_sides_like_first(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
-        let twin = sides[..place].iter().find(|other| other.same_text(side));
-        if let Some(other) = twin {
+        let same_text = sides[..place].iter().find(|other| other.same_text(side));
+        if let Some(other) = same_text {
             return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
                 .hint("name reports over other corpora"));
         }
     }
     let policy = &first.context.settings.policy;
-    let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
+    let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
     let grid = first.context.model.grid();
     let roles = firm_roles(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
-    let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
+    let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
-    let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
+    let reason = first.unread().map_or_else(String::new, |reason| format!(": {reason}"));
     let random = match of_random_tokens.len() {
         0 => String::new(),
         count => format!(" but {count} from random tokens, which no corpus changes"),
     };
-    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file);
-    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
-    let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
-        let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
-        confirmed_label(grid, (*place, label), own)
+    ensure!(!fixed_labels.is_empty(), "`{}` has no firm label to confirm{random}{reason}", first.file);
+    let results: Vec<Vec<InCorpus>> =
+        others.iter().map(|side| test_in_corpus(first, side, &fixed_labels, max_q)).collect();
+    let labels = fixed_labels.iter().enumerate().map(|(number, (place, label))| {
+        let results_of_label: Vec<InCorpus> = results.iter().map(|results| results[number].clone()).collect();
+        confirmed_label(grid, (*place, label), results_of_label)
     });
-    let corpus = |(side, found): (&Side, &Vec<InCorpus>)| CorpusOutcome {
+    let corpus = |(side, results): (&Side, &Vec<InCorpus>)| CorpusOutcome {
         report: side.described(),
-        tested: found.iter().filter(|one| one.q.is_some()).count(),
-        confirmed: found.iter().filter(|one| one.is_confirmed).count(),
-        untested: why_untested(first, side, &fixed, found),
+        tested: results.iter().filter(|one| one.q.is_some()).count(),
+        confirmed: results.iter().filter(|one| one.is_confirmed).count(),
+        untested: why_untested(first, side, &fixed_labels, results),
     };
     Ok(ConfirmOutcome {
         schema_version: SCHEMA_VERSION,
@@ -93,10 +94,10 @@ fn confirmed(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcom
             report: first.described(),
             policy_sha256: policy.digest(),
             started_at: first.context.run.as_ref().map(|run| run.started_at.clone()),
-            label_q: most,
+            label_q: max_q,
         },
         of_random_tokens: of_random_tokens.len(),
-        corpora: others.iter().zip(&found).map(corpus).collect(),
+        corpora: others.iter().zip(&results).map(corpus).collect(),
         labels: labels.collect(),
         other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file.clone()).collect(),
     })
@@ -115,7 +116,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
 }
 
 /// Reasons why labels could not be tested in another corpus, in words with counts, the most frequent reason first.
-fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
+fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
         if one.q.is_some() {
@@ -133,7 +134,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
         })
     };
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for why in fixed.iter().zip(found).filter_map(reason) {
+    for why in fixed_labels.iter().zip(results).filter_map(reason) {
         *reasons.entry(why).or_default() += 1;
     }
     let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
@@ -143,13 +144,13 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
 
 /// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
 /// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
-fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
+fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {
         let is_same = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
         assessed[*place].iter().find(is_same).filter(|one| first.has_comparable_counts(side, &one.label.label))
     };
-    let assessments: Vec<Option<&Assessment>> = fixed.iter().map(assessment).collect();
+    let assessments: Vec<Option<&Assessment>> = fixed_labels.iter().map(assessment).collect();
     let p: Vec<f64> = assessments.iter().flatten().filter_map(|one| one.label.test.p).collect();
     let mut q = benjamini_hochberg(&p).into_iter();
     let corpus = side.described().corpus;
@@ -166,15 +167,15 @@ fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> 
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= most),
+            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= max_q),
         }
     };
     assessments.into_iter().map(outcome).collect()
 }
 
-fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<InCorpus>) -> ConfirmedLabel {
+fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
-    let excesses: Vec<(f64, f64)> = found.iter().filter_map(excess).collect();
+    let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();
     let prediction = RandomEffects::new(&excesses).and_then(|effects| {
         let ci95 = effects.prediction()?;
         Some(Prediction { mean: effects.mean, tau: effects.tau, ci95, is_robust: ci95.low() > 0.0 })
@@ -184,10 +185,10 @@ fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<I
         label: label.label.clone(),
         direction: label.direction,
         score: label.score,
-        tested_in: found.iter().filter(|one| one.q.is_some()).count(),
-        confirmed_in: found.iter().filter(|one| one.is_confirmed).count(),
+        tested_in: results.iter().filter(|one| one.q.is_some()).count(),
+        confirmed_in: results.iter().filter(|one| one.is_confirmed).count(),
         prediction,
-        corpora: found,
+        corpora: results,
     }
 }
 
@@ -298,7 +299,7 @@ pub struct Prediction {
 }
 
 /// Maximum number of listed labels without `--full`.
-const LABELS: usize = 30;
+const MAX_LABELS: usize = 30;
 
 /// Renders the outcome as text. With `full` it lists every label.
 fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
@@ -332,7 +333,7 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
             untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
         }
         out.blank();
-        list(out, labels, full)
+        write_labels(out, labels, full)
     })
 }
 
@@ -356,8 +357,8 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
 }
 
 /// Writes a table of the labels, most often confirmed ones first. Labels that no corpus could test are counted after it.
-fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
-    let most = most(LABELS, full);
+fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
+    let max_rows = most(MAX_LABELS, full);
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
@@ -366,7 +367,7 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     // A prediction needs five corpora.
     let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
     table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));
-    for label in sorted.iter().take(most) {
+    for label in sorted.iter().take(max_rows) {
         let score = |one: &InCorpus| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2));
         let scores: Vec<String> = label.corpora.iter().map(score).collect();
         let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
@@ -388,7 +389,7 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     if !sorted.is_empty() {
         out.table(table);
     }
-    let more = sorted.len().saturating_sub(most);
+    let more = sorted.len().saturating_sub(max_rows);
     if more > 0 {
         writeln!(out, "\nand {} (--full)", counted(more, "more label"))?;
     }
@@ -396,6 +397,6 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
         return Ok(());
     }
     let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
-    let named = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
-    writeln!(out, "\nNot tested in any other corpus: {} ({named}).", counted(untested.len(), "label"))
+    let names_in_words = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", counted(untested.len(), "label"))
 }

@@ -28,11 +28,11 @@ pub struct ExportedTable {
 /// Writes a saved report, or a part of it, to the outputs; labelled by `policy` if there is one.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.
 pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Exported) -> Result<()> {
-    let one = &reports[0];
+    let first = &reports[0];
     match exported {
         Exported::Report(targets) => {
             let outputs = reporting::open(targets)?;
-            let (name, text) = (one.display().to_string(), json::read_text(one)?);
+            let (name, text) = (first.display().to_string(), json::read_text(first)?);
             let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
             reporting::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
@@ -48,7 +48,7 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
         }
         Exported::Figure(name, paths) => {
             let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read(one, policy, json::parse_to_show)?, name, svg::Medium::Alone)
+            let figure = figures::named(&read(first, policy, json::parse_to_show)?, name, svg::Medium::Alone)
                 .class(Class::Usage)?;
             write(outputs, |()| Ok(figure.clone().into_bytes()))
         }

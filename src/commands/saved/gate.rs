@@ -69,13 +69,13 @@ pub struct GatedLabel {
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
 pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
-    let judged = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
+    let outcome = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
     match printed {
-        Printed::Line => print(&format!("{}\n", judged.in_words()))?,
-        Printed::Json => to_stdout(&json::render(&judged, JsonForm::default())?)?,
+        Printed::Line => print(&format!("{}\n", outcome.in_words()))?,
+        Printed::Json => to_stdout(&json::render(&outcome, JsonForm::default())?)?,
         Printed::Nothing => {}
     }
-    Ok(judged.passed)
+    Ok(outcome.passed)
 }
 
 impl GateOutcome {
@@ -131,7 +131,7 @@ impl GateOutcome {
 
     fn in_words(&self) -> String {
         let Self { firm, kept, could_not_tell, lost, .. } = self;
-        let named = named(&self.families);
+        let named = label_noun(&self.families);
         let untold = match could_not_tell.len() {
             0 => String::new(),
             untold => format!(", {untold} could not tell"),
@@ -150,8 +150,8 @@ impl GateOutcome {
 }
 
 /// Noun phrase for a label that counts: `label`, or with named categories `syntactic label`.
-fn named(families: &[String]) -> String {
-    if families.is_empty() { "label".to_owned() } else { format!("{} label", families.join(" or ")) }
+fn label_noun(categories: &[String]) -> String {
+    if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) }
 }
 
 impl GatedLabel {

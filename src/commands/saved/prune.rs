@@ -30,7 +30,7 @@ pub struct Budget {
     pub by: Option<String>,
 }
 
-struct Chosen {
+struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
     cost: Option<String>,
@@ -47,29 +47,29 @@ pub fn prune(
 ) -> Result<()> {
     let folder = OutputFolder::open(output)?;
     let files = model.resolve(&Downloads::default())?;
-    let chosen = choose(named, report, &files)?;
+    let chosen = choose_heads(named, report, &files)?;
     let weights = PrunedWeights::new(&files, &chosen.heads)?;
-    let within = files.folder().map(|(_, within)| within).unwrap_or_default();
-    let names: Vec<PathBuf> = weights.names().iter().map(|name| within.join(name)).collect();
-    let left = copy_others(&files, &folder, &names)?;
+    let subfolder = files.folder().map(|(_, subfolder)| subfolder).unwrap_or_default();
+    let names: Vec<PathBuf> = weights.names().iter().map(|name| subfolder.join(name)).collect();
+    let not_copied = copy_other_files(&files, &folder, &names)?;
     for (number, name) in names.iter().enumerate() {
         folder.file(name, |file| weights.write(number, file))?;
     }
     if let Some((name, index)) = weights.index().class(Class::Model)? {
-        folder.file(&within.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
+        folder.file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
     }
     folder.commit()?;
-    print(&summary(output, &files, &chosen, &left))
+    print(&summary(output, &files, &chosen, &not_copied))
 }
 
-fn choose(
+fn choose_heads(
     named: Option<&BTreeSet<HeadPlace>>,
     report: Option<&(PathBuf, Budget)>,
     files: &ModelFiles,
-) -> Result<Chosen> {
+) -> Result<ChosenHeads> {
     let Some((path, budget)) = report else {
         let heads = named.into_iter().flatten().map(|&head| (head, None)).collect();
-        return Ok(Chosen { heads, removal: Replacement::Zero, cost: None });
+        return Ok(ChosenHeads { heads, removal: Replacement::Zero, cost: None });
     };
     let name = path.display().to_string();
     let report = json::parse_to_show(&name, &json::read_text(path)?)?;
@@ -123,14 +123,14 @@ fn choose(
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
-    Ok(Chosen { heads, removal: order.removal, cost })
+    Ok(ChosenHeads { heads, removal: order.removal, cost })
 }
 
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
     let hashes = Fingerprint::start(files).finish()?;
-    let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
+    let report_hashes = (&report.model.config_sha256, &report.model.weights_sha256);
     ensure!(
-        of_report == (&hashes.config, &hashes.weights),
+        report_hashes == (&hashes.config, &hashes.weights),
         anyhow!("`{name}` reports on `{}`, whose weights differ from those of `{}`", report.model.id, files.id)
             .about(name)
             .hint("analyse this model with `--with pruning`, and give that report")
@@ -183,29 +183,29 @@ fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
 }
 
 /// Copies all files of a model except weights. Returns the names of other weight files, left out since they are not pruned.
-fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
-    let Some((root, within)) = files.folder() else {
+fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
+    let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
             let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
             folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(Class::Output))?;
         }
         return Ok(Vec::new());
     };
-    let mut left = Vec::new();
+    let mut not_copied = Vec::new();
     for name in files_below(&root)? {
         // Modules of sentence encoders, such as `2_Dense`, have weights of their own.
-        let of_module =
-            name.parent() != Some(&within) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
-        if !is_weights(&name) || of_module {
+        let is_module_file =
+            name.parent() != Some(&subfolder) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
+        if !is_weights(&name) || is_module_file {
             folder.copy(&root.join(&name), &name)?;
         } else if !written.contains(&name) {
-            left.push(one_line(&name.display().to_string()));
+            not_copied.push(one_line(&name.display().to_string()));
         }
     }
-    Ok(left)
+    Ok(not_copied)
 }
 
-fn summary(output: &Path, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
+fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, left: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
         by_layer.entry(*layer).or_default().push(head.to_string());

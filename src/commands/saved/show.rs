@@ -37,7 +37,9 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
     let report = labelled(report, policy, &name)?;
     let width = terminal::width();
     let text = match part {
-        ShownPart::Changes => policy.map(|policy| changed(&name, &saved, policy)).transpose()?.unwrap_or_default(),
+        ShownPart::Changes => {
+            policy.map(|policy| policy_changes(&name, &saved, policy)).transpose()?.unwrap_or_default()
+        }
         ShownPart::Summary(_) if json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {
@@ -79,9 +81,8 @@ const NO_PRESETS: [&Preset; 0] = [];
 
 fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let grid = report.model.grid();
-    let found = report.heads.iter().find(|head| head.place == place);
-    found
-        .with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
+    let head = report.heads.iter().find(|head| head.place == place);
+    head.with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
         .of_value(place)
         .class(Class::Usage)
 }
@@ -95,25 +96,25 @@ fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
         anyhow!("the report has no relations")
             .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
-    let (named, mut known): (Vec<Tracked>, Vec<Tracked>) =
+    let (named, mut others): (Vec<Tracked>, Vec<Tracked>) =
         tracked.into_iter().partition(|tracked| tracked.relation == name);
     if !named.is_empty() {
         return Ok(named);
     }
-    known.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
-    let mut met = BTreeSet::new();
-    known.retain(|tracked| met.insert(tracked.relation.clone()));
-    let names = known.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
+    others.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
+    let mut listed = BTreeSet::new();
+    others.retain(|tracked| listed.insert(tracked.relation.clone()));
+    let names = others.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
-    let closest = similar::closest(name, known.iter().map(|tracked| &*tracked.relation));
+    let closest = similar::closest(name, others.iter().map(|tracked| &*tracked.relation));
     Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
 fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
-    const LONGEST: usize = 240;
-    match names.char_indices().nth(LONGEST) {
+    const MAX_LENGTH: usize = 240;
+    match names.char_indices().nth(MAX_LENGTH) {
         Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
         None => names.to_owned(),
     }
@@ -124,27 +125,27 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
     let is_meant = |label: &str| label == name || registry::detector_of(label).is_some_and(|of| of.calls(label, name));
-    let found: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let matching: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
+    if !matching.is_empty() {
+        return Ok(matching);
     }
     let labels_in_words = || {
-        let known: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
-        if known.is_empty() {
+        let names: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
+        if names.is_empty() {
             return "no head has a label".to_owned();
         }
-        format!("heads of this report have {}", shortened_list(&known.into_iter().collect::<Vec<_>>().join(", ")))
+        format!("heads of this report have {}", shortened_list(&names.into_iter().collect::<Vec<_>>().join(", ")))
     };
     let shown = shortened(&name.escape_debug().to_string());
     if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
     {
         let none = anyhow!("no head has the label `{shown}` in this report").of_value(name);
-        let asks = study.card().name;
-        let was_run = report.sections.0.iter().any(|(known, _)| known.card().name == asks);
+        let study_name = study.card().name;
+        let was_run = report.sections.0.iter().any(|(study, _)| study.card().name == study_name);
         bail!(if was_run {
             none.hint(labels_in_words())
         } else {
-            none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`"))
+            none.hint(format!("the study `{study_name}` gives it, and was not run: `--with {study_name}`"))
         });
     }
     let meant = anyhow!("there is no label `{shown}`").of_value(name);
@@ -166,19 +167,19 @@ pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Resul
     if targets.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
-    print(&changed(&name, &text, policy)?)
+    print(&policy_changes(&name, &text, policy)?)
 }
 
 /// Describes the thresholds and labels that another policy changes in a saved report with this name and text.
-pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
+pub fn policy_changes(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
     // Both reports are parsed for display, because the result goes to a terminal.
     let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
     let preset = summary::of_presets(&policy.presets, &relabelled.heads);
-    Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))
+    Ok(format!("{}{preset}", differences(&json::parse_to_show(name, text)?, &relabelled)))
 }
 
 /// Describes the thresholds and labels in which two reports over the same evidence differ.
-fn changes(before: &Report, after: &Report) -> String {
+fn differences(before: &Report, after: &Report) -> String {
     written(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
             writeln!(out, "{name}: {old} -> {new}")?;
@@ -187,7 +188,7 @@ fn changes(before: &Report, after: &Report) -> String {
             writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
         }
         let heads = before.heads.iter().zip(&after.heads);
-        let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+        let changed: Vec<String> = heads.filter_map(|(before, after)| head_difference(before, after)).collect();
         if changed.is_empty() {
             return writeln!(out, "No label changes.");
         }
@@ -198,7 +199,7 @@ fn changes(before: &Report, after: &Report) -> String {
     })
 }
 
-fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
+fn head_difference(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
         |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };
     let (old, new) = (labels(before), labels(after));

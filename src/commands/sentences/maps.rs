@@ -54,7 +54,7 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
             let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
             let present = |layer| model.architecture.config.present_heads(layer).len();
             weights = rollout(&weights, model.grid(), present, tokens);
-            weights.extend(even_rollout((0..model.grid().layers).map(visibility), tokens));
+            weights.extend(uniform_rollout((0..model.grid().layers).map(visibility), tokens));
         }
         for weights in weights.chunks(tokens * tokens) {
             output.write(&weights.iter().flat_map(|weight| weight.to_le_bytes()).collect::<Vec<u8>>())?;
@@ -71,7 +71,7 @@ struct Header<'a> {
     removed: &'a [HeadPlace],
 }
 
-fn names(heads: &[HeadPlace]) -> String {
+fn head_names(heads: &[HeadPlace]) -> String {
     json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
 }
 
@@ -117,12 +117,12 @@ impl Header<'_> {
             ("model".to_owned(), serde_json::to_string(self.info)?),
         ]);
         if !self.removed.is_empty() {
-            metadata.insert("removed".to_owned(), names(self.removed));
+            metadata.insert("removed".to_owned(), head_names(self.removed));
         }
         match &self.options.heads {
             HeadChoice::All => {}
             HeadChoice::Layers(layers) => drop(metadata.insert("layers".to_owned(), json!(layers).to_string())),
-            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), names(heads))),
+            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), head_names(heads))),
         }
         let mut entries = BTreeMap::new();
         let mut start = 0;
@@ -194,11 +194,11 @@ fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, 
         let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
         (0..tokens * tokens).map(|cell| sum(cell) / present(layer) as f32).collect()
     };
-    product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
+    cumulative_products(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
 /// Attention rollout of uniform attention over the keys that each query sees, `[layers, tokens, tokens]`.
-fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
+fn uniform_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
         for (query, row) in attention.chunks_exact_mut(tokens).enumerate() {
@@ -208,11 +208,11 @@ fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<
         }
         attention
     };
-    product(layers.map(even), tokens)
+    cumulative_products(layers.map(even), tokens)
 }
 
 /// Cumulative matrix products over `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
-fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
+fn cumulative_products(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
     let mut products: Vec<f32> = Vec::new();
     let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();
     for mut mixed in layers {
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn even_attention_halves_what_stays_with_each_layer() {
-        let found = even_rollout([Visibility::ALL; 3].into_iter(), 4);
+        let found = uniform_rollout([Visibility::ALL; 3].into_iter(), 4);
         for layer in 0..3_u8 {
             let stays = 0.5_f32.powi(i32::from(layer) + 1);
             for (cell, weight) in found[usize::from(layer) * 16..][..16].iter().enumerate() {

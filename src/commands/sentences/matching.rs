@@ -62,7 +62,7 @@ pub fn match_heads(
     let outputs = outputs.open()?;
     let (matching, halves) = matched(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
-    let labels = runs.map(|runs| both_ways(runs, names, &halves)).transpose()?;
+    let labels = runs.map(|runs| compare_labels_both_ways(runs, names, &halves)).transpose()?;
     let outcome = MatchOutcome { matching, labels };
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
@@ -91,9 +91,9 @@ fn matched(
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
     let heads: Vec<HeadPlace> = grid.places().collect();
-    ensure!(ours.len() == theirs.len(), other_tokens(ours.len().min(theirs.len()) as u64));
+    ensure!(ours.len() == theirs.len(), different_tokens_error(ours.len().min(theirs.len()) as u64));
     for (own, other) in ours.iter().zip(&theirs) {
-        ensure!(own.sequence.ids == other.sequence.ids, other_tokens(own.sequence.index));
+        ensure!(own.sequence.ids == other.sequence.ids, different_tokens_error(own.sequence.index));
         let gates = Pass::PLAIN.gates();
         let weights = attention(&a, &own.sequence, &heads, &gates, &mut scratch)?;
         let of_other = attention(&b, &other.sequence, &heads, &gates, &mut scratch)?;
@@ -113,7 +113,7 @@ fn matched(
     Ok((matching, sums))
 }
 
-fn other_tokens(sentence: u64) -> anyhow::Error {
+fn different_tokens_error(sentence: u64) -> anyhow::Error {
     anyhow!("the models read sentence {sentence} as other tokens, between which attention cannot be compared")
         .hint("match models with the same tokenizer")
         .class(Class::Input)
@@ -152,7 +152,7 @@ fn text(outcome: &MatchOutcome) -> Summary {
             table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
         }
         out.table(table);
-        outcome.labels.as_deref().map_or(Ok(()), |ways| labels_text(out, ways))
+        outcome.labels.as_deref().map_or(Ok(()), |ways| write_labels(out, ways))
     })
 }
 
@@ -194,7 +194,7 @@ impl DistanceSums {
     }
 
     /// Index in the grid of each head's partner, `[layers * heads]`.
-    pub fn partners_in_grid(&self) -> Vec<usize> {
+    pub fn partner_indices(&self) -> Vec<usize> {
         let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
         self.partners().into_iter().enumerate().map(of_head).collect()
     }
@@ -260,7 +260,11 @@ pub struct MatchedAgreement {
 
 /// Compares labels with heads matched over even-numbered, then over odd-numbered units. `halves`: their distances in this order.
 /// Fails if a model cannot be analysed over one of the halves.
-fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
+fn compare_labels_both_ways(
+    runs: &LabelRuns,
+    names: [&str; 2],
+    halves: &[DistanceSums; 2],
+) -> Result<Vec<LabelsOneWay>> {
     UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
 }
 
@@ -272,7 +276,7 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
         Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(within)
     };
     let sides = [side(0)?, side(1)?];
-    let (sides, partners) = (sides.each_ref(), distances.partners_in_grid());
+    let (sides, partners) = (sides.each_ref(), distances.partner_indices());
     let in_place = compare::compared(sides, None, false);
     let matched = compare::compared(sides, Some((partners, 0)), false);
     let both = |of: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
@@ -294,7 +298,7 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
     })
 }
 
-fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
+fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     writeln!(out)?;
     let mut table = plain_table();
     table.set_header(["matched over", "agreement on", "partners", "in place", "partners in random order"]);

@@ -140,7 +140,7 @@ pub fn attention(
         .class(Class::Input)?;
     let present = heads.iter().enumerate().filter(|(_, head)| !model.absent().contains(head));
     let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
-    let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
+    let mut recorder = AttentionRecorder { places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sentences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
     Ok(recorder.weights)
@@ -155,33 +155,33 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
 /// Attention maps of a sentence: `weights`, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
 pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
-    let found = Units::new(sequence);
-    let texts = found.texts(sequence, token);
+    let units = Units::new(sequence);
+    let texts = units.texts(sequence, token);
     let unit = |(unit, text): (usize, String)| {
-        let span = &found.spans[unit];
-        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: found.words[unit].is_some() }
+        let span = &units.spans[unit];
+        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: units.words[unit].is_some() }
     };
     let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
     let arc = |(unit, word): (usize, &Option<usize>)| {
         let gold = &sequence.tree.as_ref()?[(*word)?];
-        let head = found.of_word[gold.head.word()?];
+        let head = units.of_word[gold.head.word()?];
         let [from, to] = if is_causal { [unit.max(head), unit.min(head)] } else { [unit, head] };
         Some(SentenceArc { from, to, relation: gold.relation.clone() })
     };
     AttentionMaps {
         units: texts.into_iter().enumerate().map(unit).collect(),
-        arcs: found.words.iter().enumerate().filter_map(arc).collect(),
+        arcs: units.words.iter().enumerate().filter_map(arc).collect(),
         ..AttentionMaps::new((0..sequence.ids.len()).map(token).collect(), weights)
     }
 }
 
 /// Visitor that copies the attention of chosen heads.
-struct Recorder {
+struct AttentionRecorder {
     places: BTreeMap<(usize, usize), usize>,
     weights: Vec<f32>,
 }
 
-impl Visitor for Recorder {
+impl Visitor for AttentionRecorder {
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
@@ -220,43 +220,43 @@ pub fn chosen(
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
         }
-        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder, is_wanted).class(Class::Input),
+        SentenceChoice::Corpus { .. } => sentences_of_corpus(choice, encoder, is_wanted).class(Class::Input),
     }
 }
 
 /// Maximum number of skipped sentences that are printed one by one; further ones are counted.
-const NAMED_SKIPS: usize = 10;
+const MAX_PRINTED_SKIPS: usize = 10;
 
-fn of_corpus(
+fn sentences_of_corpus(
     choice: &SentenceChoice,
     encoder: &mut SentenceTokenizer<'_>,
     is_wanted: impl Fn(&Sequence) -> bool,
 ) -> Result<Vec<NamedSentence>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
+    let (mut sentences, mut unwanted): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
-    let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let mut read = 0;
-    let (mut named_skips, mut more_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
-    while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
+    let max_sentences = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let mut read_count = 0;
+    let (mut named_skips, mut further_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
+    while let Some(sentence) = (sentences.len() < max_sentences && (indices.is_empty() || !missing.is_empty()))
         .then(|| corpus.next())
         .flatten()
         .transpose()?
     {
-        read += 1;
+        read_count += 1;
         let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
-        let is_found = find.as_ref().is_none_or(|word| may_have(&sentence.content, word));
+        let is_found = find.as_ref().is_none_or(|word| may_contain(&sentence.content, word));
         if !is_found || !shard.takes(index) || (!indices.is_empty() && !named) {
             continue;
         }
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
                 if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    let of_kind = if named || is_wanted(&sequence) { &mut sentences } else { &mut others };
-                    if of_kind.len() < most {
-                        of_kind.push(NamedSentence { sequence: *sequence, id });
+                    let target = if named || is_wanted(&sequence) { &mut sentences } else { &mut unwanted };
+                    if target.len() < max_sentences {
+                        target.push(NamedSentence { sequence: *sequence, id });
                     }
                 }
             }
@@ -264,54 +264,56 @@ fn of_corpus(
                 let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
                 return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
-            Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
+            Tokenized::Skipped(reason) if named_skips < MAX_PRINTED_SKIPS => {
                 named_skips += 1;
                 first_skip.get_or_insert(reason);
-                let at = one_line(&origin.to_string());
-                say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
+                let place = one_line(&origin.to_string());
+                say(&format!("skipped sentence {index} at {place}: it is one {}", reason.describe()));
             }
-            Tokenized::Skipped(reason) => *more_skips.entry(reason).or_default() += 1,
+            Tokenized::Skipped(reason) => *further_skips.entry(reason).or_default() += 1,
         }
     }
-    for (reason, count) in more_skips {
+    for (reason, count) in further_skips {
         say(&format!("skipped {count} more {}", reason.describe()));
     }
-    if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
-        let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+    if let Some(index) = missing.first().filter(|_| sentences.len() < max_sentences) {
+        let missing =
+            anyhow!("there is no sentence {index} in `{}`: it has {read_count}, counted from 0", corpus.name());
         return Err(missing.about(corpus.name()).of_value(index));
     }
     if sentences.is_empty() {
-        sentences = others;
+        sentences = unwanted;
     }
     if let Some(word) = find {
         let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
-        let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
-        ensure!(!sentences.is_empty(), without());
+        let none_with_word =
+            || anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word);
+        ensure!(!sentences.is_empty(), none_with_word());
     }
-    let none = || {
-        let error = anyhow!("no sentence of `{}`, which has {read}, can go through the model", corpus.name());
+    let none_readable = || {
+        let error = anyhow!("no sentence of `{}`, which has {read_count}, can go through the model", corpus.name());
         match first_skip {
             Some(reason) => SkipReason::with_way_out(reason, error),
             None => error,
         }
     };
-    ensure!(!sentences.is_empty(), none());
+    ensure!(!sentences.is_empty(), none_readable());
     Ok(sentences)
 }
 
 /// Whether a sentence may have a word, tested before the sentence is encoded.
-fn may_have(content: &Content, word: &str) -> bool {
+fn may_contain(content: &Content, word: &str) -> bool {
     match content {
-        Content::Words(words) => words.iter().any(|other| is_same(&other.form, word)),
+        Content::Words(words) => words.iter().any(|other| is_same_word(&other.form, word)),
         Content::Text(text) => text.to_lowercase().contains(&word.to_lowercase()),
     }
 }
 
 fn has(sequence: &Sequence, word: &str) -> bool {
-    (0..sequence.words.len()).any(|other| is_same(sequence.form(other), word))
+    (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }
 
-fn is_same(form: &str, word: &str) -> bool {
+fn is_same_word(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }
 

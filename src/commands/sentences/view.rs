@@ -129,14 +129,14 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
-    let is_of_all = options.heads == HeadChoice::All;
+    let shows_all_heads = options.heads == HeadChoice::All;
     let mut scratch = Scratch::default();
-    let mut seen: Vec<SentenceAttention> = Vec::new();
-    let mut shown: Vec<ShownSentence> = Vec::new();
+    let mut drawn: Vec<SentenceAttention> = Vec::new();
+    let mut page_sentences: Vec<ShownSentence> = Vec::new();
     for sentence in &sentences {
         let sequence = &sentence.sequence;
-        if draws_page && is_of_all {
-            ensure_short(sequence).class(Class::Usage)?;
+        if draws_page && shows_all_heads {
+            ensure_thumbnails_fit(sequence).class(Class::Usage)?;
         }
         let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
@@ -145,32 +145,32 @@ pub fn view(options: &ViewOptions) -> Result<()> {
             if options.gold != ShownArcs::Tree {
                 maps.arcs = arcs(options, &model, sequence);
             }
-            shown.push(if is_of_all {
+            page_sentences.push(if shows_all_heads {
                 ShownSentence::of_all(&maps, model.grid())
             } else {
                 ShownSentence::of_chosen(&maps, &heads)
             });
         }
         for (place, head) in heads.iter().enumerate() {
-            seen.push(viewed(options, &model, sentence, &weights, (place, *head)));
+            drawn.push(sentence_attention(options, &model, sentence, &weights, (place, *head)));
         }
     }
     if outputs.is_empty() {
         let width = terminal::width();
-        let grids: Vec<String> = seen.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
+        let grids: Vec<String> = drawn.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
         return print(&grids.join("\n"));
     }
     for (output, drawing) in outputs {
         let bytes = match drawing {
-            Drawing::Svg => figure(&seen).into_bytes(),
-            Drawing::Html => page(&model.id, &shown, if is_of_all { &[] } else { &heads }, &seen)?,
+            Drawing::Svg => figure(&drawn).into_bytes(),
+            Drawing::Html => page(&model.id, &page_sentences, if shows_all_heads { &[] } else { &heads }, &drawn)?,
         };
         output.finish(&bytes)?;
     }
     Ok(())
 }
 
-fn ensure_short(sequence: &Sequence) -> Result<()> {
+fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     ensure!(
         tokens <= MOST_TOKENS,
@@ -196,7 +196,7 @@ fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<Senten
 }
 
 /// Folds the attention of one head over a sentence to its words and special tokens. `place` is the head's index in `weights`.
-fn viewed(
+fn sentence_attention(
     options: &ViewOptions,
     model: &Model,
     NamedSentence { sequence, id }: &NamedSentence,

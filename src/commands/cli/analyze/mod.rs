@@ -51,7 +51,7 @@ Sentences that cannot be analysed whole are skipped, counted and reported with t
 ";
 
 /// End of the short help, which points to the long help.
-const MORE: &str = "\
+const MORE_HELP: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
 ";
@@ -61,7 +61,7 @@ What a study, a label or a number is: headscope explain NAME
 /// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
 /// these metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
-#[command(after_help = MORE, after_long_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = MORE_HELP, after_long_help = help(EXAMPLES, RUNNING))]
 pub struct AnalyzeArguments {
     /// A Hub id, a folder, or a model in the binary [default: box:small]
     ///
@@ -356,7 +356,7 @@ impl AnalyzeArguments {
         ensure_study_runs(&selection, "show-example", self.show_example)?;
         let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
         let controls = controls(&self.controls, self.control_seeds);
-        if let Some(after) = self.after.as_ref().filter(|_| !follow(studies)) {
+        if let Some(after) = self.after.as_ref().filter(|_| !have_second_stage(studies)) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
@@ -368,7 +368,7 @@ impl AnalyzeArguments {
             },
             Some(shard) => {
                 let shard = shard.shard(|name| std::env::var(name).ok())?;
-                of_shard(self.report, shard, self.after, &self.presets)?
+                shard_outcome(self.report, shard, self.after, &self.presets)?
             }
         };
         Ok(AnalyzeOptions {
@@ -406,13 +406,18 @@ impl AnalyzeArguments {
 }
 
 /// Whether a study has a second stage, which looks at the corpus again with the results of the first.
-fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
+fn have_second_stage(studies: &[&'static dyn AnyStudy]) -> bool {
     studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
 /// The outcome of a shard (a partial). Without `--after` it has no labels yet, so labelling options are refused.
-fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-    let wanted = || {
+fn shard_outcome(
+    report: ReportArguments,
+    shard: Shard,
+    after: Option<PathBuf>,
+    named: &[String],
+) -> Result<Outcome, Usage> {
+    let no_partial_error = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
@@ -421,12 +426,12 @@ fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
-    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted())?;
-    let of_folder = shard::in_folder(&path, shard, after.is_some());
-    if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-        return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
+    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| no_partial_error())?;
+    let path_in_folder = shard::in_folder(&path, shard, after.is_some());
+    if path_in_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
+        return Err(no_partial_error().context(format!("`{}` is no partial", path.display())).about(path.display()));
     }
-    let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
+    let (in_folder, path) = (path_in_folder.is_some(), path_in_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
     Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
 }

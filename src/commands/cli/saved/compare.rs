@@ -27,7 +27,7 @@ use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::{Class, Facts};
 
 /// Exit statuses that have another meaning for `compare` than for other commands.
-const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
+const COMPARE_STATUSES: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
     --numbers a number changed), 2 wrong usage or trouble";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -52,7 +52,7 @@ block, anything else by the intervals of both.
 /// Takes reports and partials of two halves of a corpus, two corpora, two checkpoints or two seeds. Models must have the same
 /// layers and heads; heads are compared by place unless they were matched.
 #[derive(Args)]
-#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
+#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(COMPARE_STATUSES, &[Class::Input, Class::Output])))]
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
@@ -241,7 +241,7 @@ impl ConfirmArguments {
 }
 
 /// Exit statuses that have another meaning for `gate` than for other commands.
-const PASSED: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
+const GATE_STATUSES: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
 
 const GATE_EXAMPLES: &str = "\
 Examples:
@@ -257,7 +257,7 @@ nothing. Both reports must be over the same text. \
 
 /// Say in one line whether a changed model has lost a firm role of its heads, for CI
 #[derive(Args)]
-#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(PASSED, &[Class::Input])))]
+#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(GATE_STATUSES, &[Class::Input])))]
 pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,

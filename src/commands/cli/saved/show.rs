@@ -216,8 +216,9 @@ impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let table = |name| -> Result<Exported, Usage> {
-            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
-            let writer = |path: &PathBuf| match known(path) {
+            let writer_of =
+                |path: &PathBuf| TableWriter::ALL.iter().find(|(extension, _)| *extension == lower_extension(path));
+            let writer = |path: &PathBuf| match writer_of(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
                 None if lower_extension(path) == "parquet" => {
                     Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
@@ -229,7 +230,7 @@ impl ExportArguments {
             let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
             Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
-        let wanted = match (self.figure, self.table) {
+        let exported = match (self.figure, self.table) {
             (Some(name), _) => {
                 let way_out = "name a file .svg; any browser or drawing program makes a PDF or a PNG of it";
                 ensure_extension(&self.outputs, "svg", "draw", way_out)?;
@@ -242,11 +243,11 @@ impl ExportArguments {
             }
             (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
         };
-        if self.reports.len() > 1 && matches!(wanted, Exported::Figure(..)) {
+        if self.reports.len() > 1 && matches!(exported, Exported::Figure(..)) {
             return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
         }
         let policy = self.policy.options()?;
-        Ok(Command::new(move || export(&self.reports, policy.as_ref(), &wanted)))
+        Ok(Command::new(move || export(&self.reports, policy.as_ref(), &exported)))
     }
 }
 

@@ -103,8 +103,8 @@ pub struct ViewArguments {
     outputs: Vec<PathBuf>,
 }
 
-const TENSORS: &str = "safetensors";
-const SHOWN: u64 = 3;
+const TENSOR_EXTENSION: &str = "safetensors";
+const DEFAULT_LIMIT: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
@@ -140,7 +140,7 @@ fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result
 
 impl ViewArguments {
     pub fn command(self) -> Result<Command, Usage> {
-        let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
+        let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSOR_EXTENSION).cloned();
         if let Some(output) = tensors {
             return self.tensors(output);
         }
@@ -153,11 +153,11 @@ impl ViewArguments {
             }
         };
         let outputs = self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?;
-        self.ensure_shown()?;
+        self.refuse_tensor_options()?;
         let model = self.network.model(self.model.as_deref())?;
         // The limit never cuts off sentences that the user names.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
-        let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT).max(named as u64);
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
@@ -179,7 +179,7 @@ impl ViewArguments {
     }
 
     /// Fails if an option for tensors is given, or `--head` is missing, although attention is drawn or printed.
-    fn ensure_shown(&self) -> Result<(), Usage> {
+    fn refuse_tensor_options(&self) -> Result<(), Usage> {
         let of_tensors = [
             ("layer", !self.layers.is_empty()),
             ("rollout", self.rollout),

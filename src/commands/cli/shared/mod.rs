@@ -66,7 +66,7 @@ pub const RUNNING: &[Class] =
 pub const DONE: &str = "0 done";
 
 /// Exit statuses after a signal: 128 plus the number of the signal.
-const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
+const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// Exit statuses for the end of a help text: `first`, then each error class, then signals.
 pub fn statuses(first: &str, classes: &[Class]) -> String {
@@ -74,7 +74,7 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
     }
-    format!("{text}; {SIGNALS}.\n")
+    format!("{text}; {SIGNAL_STATUSES}.\n")
 }
 
 /// A help text that ends with the exit statuses: [`DONE`], then these classes.

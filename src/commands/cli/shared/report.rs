@@ -99,20 +99,22 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout(JsonForm { compact, packed: false }));
     }
-    let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    let extensions =
+        || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if lower_extension(path) == partial::EXTENSION {
         let shown = path.display();
-        return Err(anyhow!("`{shown}` would be a partial")
-            .about(shown)
-            .hint(format!("give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}", all())));
+        return Err(anyhow!("`{shown}` would be a partial").about(shown).hint(format!(
+            "give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}",
+            extensions()
+        )));
     }
-    let known = Writer::ALL.iter().find(|(known, _)| has_extension(path, known));
-    let known = known.ok_or_else(|| {
+    let entry = Writer::ALL.iter().find(|(name, _)| has_extension(path, name));
+    let entry = entry.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", all()))
+        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", extensions()))
     })?;
-    let writer = match known.1 {
+    let writer = match entry.1 {
         Writer::Json(form) => Writer::Json(JsonForm { compact, ..form }),
         other => other,
     };

@@ -95,7 +95,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
     let grid = a.context.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
-    let heads = of_heads(a, b, partners);
+    let heads = compare_heads(a, b, partners);
     let idle = standing::one_sided(a, b, partners);
     let has_choices = heads.iter().any(|head| head.choice.is_some());
     let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
@@ -156,17 +156,17 @@ fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
 /// Compares the two analyses per label family that some head has, in the order of the detectors.
 fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
-    let order: BTreeMap<&str, usize> =
+    let order_of: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
-    let met: BTreeSet<(usize, &str)> = (labels.iter().flatten())
-        .map(|label| (order.get(&*label.family).copied().unwrap_or(order.len()), &*label.family))
+    let present: BTreeSet<(usize, &str)> = (labels.iter().flatten())
+        .map(|label| (order_of.get(&*label.family).copied().unwrap_or(order_of.len()), &*label.family))
         .collect();
     let family = |(_, family): (usize, &str)| {
-        let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
-            let own = || labels.iter().filter(|label| label.family == family);
-            (own().any(|label| label.firm()[0]), own().any(|label| label.firm()[1]))
+        let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
+            let own_labels = || labels.iter().filter(|label| label.family == family);
+            (own_labels().any(|label| label.firm()[0]), own_labels().any(|label| label.firm()[1]))
         };
-        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
+        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
         let all = labels.iter().flatten().filter(|label| label.family == family);
         FamilyComparison {
@@ -178,7 +178,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
             agreement: CategoryAgreement::of(&firm),
         }
     };
-    met.into_iter().map(family).collect()
+    present.into_iter().map(family).collect()
 }
 
 /// Entry in place of the first label of a head that writes a constant in this analysis and not in the other.
@@ -195,7 +195,7 @@ fn primary(assessed: &[Assessment], idle: Option<Idleness>) -> String {
 }
 
 /// Compares every head of `a`, unless both models lack it, with its partner in `b`. `partners`: indices, `[layers * heads]`.
-fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
+fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.context.model.grid();
     let policies = [a, b].map(|side| &side.context.settings.policy);
     let roles = [a.results.assessments(policies[0]), b.results.assessments(policies[1])];
@@ -204,7 +204,7 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
         let assessed = [&roles[0][place], &roles[1][partners[place]]];
         let choices = [&*choices[0][place], &*choices[1][partners[place]]];
         let idle = standing::idleness([(a, place), (b, partners[place])]);
-        let roles = assessed.map(|all| roles_of(all));
+        let roles = assessed.map(|all| role_assessments(all));
         let labels = compare_labels([a, b], idle, roles.each_ref().map(|roles| &**roles));
         let choice_labels = compare_labels([a, b], idle, choices);
         let [primary_a, primary_b] = [0, 1].map(|side| primary(assessed[side], idle[side]));
@@ -231,7 +231,7 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
 }
 
 /// Keeps the assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
-fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
+fn role_assessments(assessed: &[Assessment]) -> Vec<Assessment> {
     assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
@@ -247,7 +247,7 @@ fn compare_labels(
     let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
     let by_label = assessed.map(by_label);
     let comparison = |label: &str| {
-        let own = by_label.each_ref().map(|by_label| by_label.get(label).copied());
+        let assessments = by_label.each_ref().map(|by_label| by_label.get(label).copied());
         let fate = if !sides.iter().all(|side| side.has_study_of(label)) {
             Err(Doubt::NotMeasured)
         } else if sides.iter().any(|side| !side.results.is_read) {
@@ -255,11 +255,11 @@ fn compare_labels(
         } else if !sides[0].has_comparable_counts(sides[1], label) {
             Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| &side.context.settings.policy)) {
-            label_fate([0, 1].map(|side| standing(own[side], idle[side])))
+            label_fate([0, 1].map(|side| standing(assessments[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
         };
-        let [a, b] = [0, 1].map(|side| own[side].map(|one| evidence(one, idle[side])));
+        let [a, b] = [0, 1].map(|side| assessments[side].map(|one| evidence(one, idle[side])));
         LabelComparison {
             label: label.to_owned(),
             family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),

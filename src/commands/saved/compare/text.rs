@@ -18,16 +18,17 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// Maximum number of listed labels without `--full`.
-const LABELS: usize = 30;
+const MAX_LABELS: usize = 30;
 
 /// Maximum number of labels named in a sentence without `--full`.
-const NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 
 /// Renders a comparison as text. With `full` it lists every label, including kept ones.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
-        outcome.findings(most(NAMES, full)).iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
+        let findings = outcome.findings(most(MAX_NAMES, full));
+        findings.iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
         sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;
         families(out, outcome)?;
@@ -122,7 +123,7 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };
-    let named = differ(a.as_ref(), b.as_ref());
+    let named = have_different_metrics(a.as_ref(), b.as_ref());
     let number = |side: &LabelEvidence| if named { format!("{} ", one_line(&side.number)) } else { String::new() };
     let in_words = |side: &LabelEvidence| number(side) + &side.in_words();
     let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), in_words));
@@ -130,14 +131,14 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
 }
 
 /// Whether two analyses compare different metrics with the threshold, such as different directions of one relation.
-fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
+fn have_different_metrics(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
 
 /// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
-    let named = differ(a.as_ref(), b.as_ref());
+    let named = have_different_metrics(a.as_ref(), b.as_ref());
     // Equal scores can differ in standing, because the q-value depends on all tests of a report.
     let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
     let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
@@ -167,11 +168,11 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     }
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
-    let shown = rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full));
+    let shown = rows.iter().take(most(MAX_LABELS, full)).map(|row| brief_row(*row, full));
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
     out.table_without(table, &[5]);
-    match rows.len().saturating_sub(most(LABELS, full)) {
+    match rows.len().saturating_sub(most(MAX_LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", counted(more, "more label")),
     }
@@ -301,8 +302,8 @@ impl CompareOutcome {
                 format!("{} no firm label, or only labels that could not be told", have(could_not_tell + none)),
             ),
         ];
-        let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
+        let clauses = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+        format!("Heads: {}.", clauses.collect::<Vec<_>>().join("; "))
     }
 
     /// Sentence on how the heads' choices compare; `None` if neither analysis has any.

@@ -28,7 +28,7 @@ use outcome::{
     SCHEMA_VERSION, Standing,
 };
 
-const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
+const PAIRING_HINT: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
 pub struct NumbersOptions {
@@ -58,7 +58,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let [a, b] = sides::read(&options.sides).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
-    let labels = Labels::new(&a, &b, &pairs, options.rate);
+    let labels = ComparedLabels::new(&a, &b, &pairs, options.rate);
     let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
     let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
     let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
@@ -76,7 +76,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         changed,
         method,
         rate: options.rate,
-        pairing: a.could_be_paired(&b).then(|| PAIRING.to_owned()),
+        pairing: a.could_be_paired(&b).then(|| PAIRING_HINT.to_owned()),
         tolerances: options.tolerances,
         only: options.only.clone(),
         compared: Compared {
@@ -100,7 +100,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 }
 
 #[derive(Default)]
-struct Labels {
+struct ComparedLabels {
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -112,7 +112,7 @@ struct Labels {
     pub left_aside: Vec<LeftAside>,
 }
 
-impl Labels {
+impl ComparedLabels {
     /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
@@ -167,9 +167,11 @@ impl Labels {
                     continue;
                 }
                 // For a score that also depends on rates of the corpus, the head's part of the score is compared.
-                let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
+                let of_head =
+                    |rule: &str| pairs.corpus_dependent.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
-                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
+                let name_of = |side: &Assessment| match (pairs.corpus_dependent.get(&side.label.number), pair_of(side))
+                {
                     (Some([name, _]), _) => name.clone(),
                     (None, Some(pair)) => pair.a.name.clone(),
                     (None, None) => side.label.number.clone(),
@@ -205,13 +207,13 @@ impl Labels {
                 "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];
-        found.left_aside = reasons.into_iter().filter_map(not_compared).collect();
+        found.left_aside = reasons.into_iter().filter_map(left_aside_labels).collect();
         found
     }
 }
 
 /// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
-fn not_compared((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
+fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
     let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
     (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
@@ -228,7 +230,7 @@ struct NumberPairs<'a> {
     pub left_aside: Vec<LeftAside>,
     /// Numbers that also depend on rates of the corpus. Key: the number's name in rules.
     /// Value: its name in reports, and the name in rules of the part that depends on the head alone.
-    pub of_corpus: BTreeMap<String, [String; 2]>,
+    pub corpus_dependent: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
 
@@ -247,7 +249,7 @@ impl Pair<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum Obstacle {
     Differing,
     Idle,
     OneSided,
@@ -256,7 +258,7 @@ enum Reason {
     OfCorpus,
 }
 
-impl Reason {
+impl Obstacle {
     /// The reason in words that follow the count of numbers.
     fn why(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
@@ -285,8 +287,8 @@ impl<'a> NumberPairs<'a> {
     /// Tests numbers that both analyses have and that depend on heads alone. Differences up to the tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.context.model.grid();
-        let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
-        let mut leave = |number: &Number<'_>, reason: Reason| {
+        let mut aside: BTreeMap<Obstacle, (usize, BTreeSet<String>)> = BTreeMap::new();
+        let mut leave = |number: &Number<'_>, reason: Obstacle| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
             of.insert(number.of.clone());
@@ -294,7 +296,7 @@ impl<'a> NumberPairs<'a> {
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
         let mut others: BTreeMap<_, Number<'a>> =
             b.numbers().into_iter().map(|number| (key(&number), number)).collect();
-        let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
+        let (mut tested, mut corpus_dependent) = (Vec::new(), BTreeMap::new());
         // A head that writes a constant is not missing: its attention is compared.
         let runs_without = |head: usize| {
             let idle = standing::idleness([(a, head), (b, head)]);
@@ -305,17 +307,17 @@ impl<'a> NumberPairs<'a> {
         for number in a.numbers() {
             if missing[number.head] {
                 others.remove(&key(&number));
-                leave(&number, Reason::Idle);
+                leave(&number, Obstacle::Idle);
                 continue;
             }
             if let Some(of_head) = number.made_of.as_ref() {
                 others.remove(&key(&number));
-                leave(&number, Reason::OfCorpus);
-                of_corpus.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
+                leave(&number, Obstacle::OfCorpus);
+                corpus_dependent.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
                 continue;
             }
             let Some(other) = others.remove(&key(&number)) else {
-                leave(&number, Reason::OneSided);
+                leave(&number, Obstacle::OneSided);
                 continue;
             };
             match test(&number, &other, method, tolerances.of(number.unit)) {
@@ -325,7 +327,7 @@ impl<'a> NumberPairs<'a> {
             }
         }
         for number in others.values() {
-            leave(number, if missing[number.head] { Reason::Idle } else { Reason::OneSided });
+            leave(number, if missing[number.head] { Obstacle::Idle } else { Obstacle::OneSided });
         }
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
@@ -334,7 +336,7 @@ impl<'a> NumberPairs<'a> {
             count,
             of: of.into_iter().collect(),
         });
-        Self { tested, left_aside: left_aside.collect(), of_corpus, grid }
+        Self { tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
     pub fn count(&self, part: Part) -> usize {
@@ -386,14 +388,14 @@ impl<'a> NumberPairs<'a> {
 }
 
 /// Tests the difference of a number; `None` if neither analysis has it. Fails with the reason if it cannot be tested.
-fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
+fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Obstacle> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],
         (None, None) => return Ok(None),
-        _ => return Err(Reason::OneSided),
+        _ => return Err(Obstacle::OneSided),
     };
     if !(a.enough && b.enough) {
-        return Err(Reason::Rare);
+        return Err(Obstacle::Rare);
     }
     let test = match method {
         Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
@@ -406,6 +408,6 @@ fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Resul
             reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
         }
     };
-    let untested = if (values[0] - values[1]).abs() <= tolerance { Reason::Equal } else { Reason::Differing };
+    let untested = if (values[0] - values[1]).abs() <= tolerance { Obstacle::Equal } else { Obstacle::Differing };
     test.map(Some).ok_or(untested)
 }

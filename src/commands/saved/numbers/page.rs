@@ -14,8 +14,8 @@ use crate::system::printable::{one_line, printable};
 use anyhow::Result;
 
 /// Maximum numbers of listed labels and of table rows without `--full`; with the lines around them they fill about sixty lines.
-const LABELS: usize = 16;
-const ROWS: usize = 10;
+const MAX_LABELS: usize = 16;
+const MAX_ROWS: usize = 10;
 const DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
@@ -45,7 +45,7 @@ impl NumbersText<'_> {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(most(ROWS, self.full));
+        let idle = self.outcome.idle_in_words(most(MAX_ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
@@ -66,7 +66,7 @@ impl NumbersText<'_> {
             [place.to_string(), one_line(label), change.fate().to_owned(), a, "->".to_owned(), b, q]
         };
         let changes = &self.outcome.labels;
-        self.table(out, &format!("Labels: {} changed", changes.len()), changes, LABELS, row)
+        self.table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
     /// Writes the labels that are firm in one analysis only. They are no changes, but a reader who compares two grids sees them.
@@ -74,7 +74,7 @@ impl NumbersText<'_> {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
-        let shown = labels.iter().take(most(LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let shown = labels.iter().take(most(MAX_LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
         let more = if labels.len() > shown.len() { ", ..." } else { "" };
         writeln!(out, "  {}{more}", shown.join(", "))
     }
@@ -88,7 +88,7 @@ impl NumbersText<'_> {
             [place.to_string(), counts, most, format!("{difference:+.3}"), format!("q {}", significance(*q))]
         };
         let heads = &self.outcome.heads;
-        self.table(out, &format!("Heads: {} changed", heads.len()), heads, ROWS, row)
+        self.table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
     /// Writes a table with a row per changed number, at the head where it changed most. With `full`, a row per number and head.
@@ -110,7 +110,7 @@ impl NumbersText<'_> {
             let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
             [one_line(number), heads, a, "->".to_owned(), b, q]
         };
-        self.table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, ROWS, row)
+        self.table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, MAX_ROWS, row)
     }
 
     /// Writes a title and a row per item, at most `usual` rows without `full`; nothing without items.

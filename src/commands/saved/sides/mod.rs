@@ -56,7 +56,7 @@ enum SavedFile {
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
     let [a, b] = [read_file(&paths[0])?, read_file(&paths[1])?];
-    let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(policy_of));
+    let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(saved_policy));
     let [policy_a, policy_b] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
     let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
@@ -75,7 +75,7 @@ pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result
         let file = read_file(path)?;
         let policy = match sides.first() {
             Some(first) => first.context.settings.policy.clone(),
-            None => policy_of(&file).ok_or_else(|| {
+            None => saved_policy(&file).ok_or_else(|| {
                 anyhow!("`{}` is a partial, whose labels no policy has fixed", path.display())
                     .hint("make a report of it: `headscope merge PARTIAL -o REPORT.json`")
             })?,
@@ -109,7 +109,7 @@ fn read_file(path: &Path) -> Result<SavedFile> {
     json::parse_lenient(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
 }
 
-fn policy_of(file: &SavedFile) -> Option<Policy> {
+fn saved_policy(file: &SavedFile) -> Option<Policy> {
     if let SavedFile::Report(report) = file { Some(report.settings.policy.clone()) } else { None }
 }
 
@@ -145,9 +145,9 @@ impl Side {
     /// counts.
     pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
-        let given = [self, other].map(|side| &side.context.settings.protocol.counts);
+        let counts_files = [self, other].map(|side| &side.context.settings.protocol.counts);
         let [a, b] = [self, other].map(|side| side.context.corpus.tokens as f64);
-        !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
+        !is_counted || counts_files[0] == counts_files[1] && (counts_files[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
     pub fn has_study_of(&self, label: &str) -> bool {
@@ -162,8 +162,8 @@ impl Side {
     /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.context.settings.policy;
-        let both = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
-        both.map(|(roles, choices)| [roles, choices].concat()).collect()
+        let by_head = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
+        by_head.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
     /// Whether both files are partials of one shard of equal corpus files, and so have equal sentences in equal blocks.
@@ -212,7 +212,7 @@ impl Side {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),
             model: model.id.clone(),
-            corpus: self.task_alone().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
+            corpus: self.only_task().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
             sentences: if self.is_of_corpus() { corpus.sentences } else { 0 },
         }
     }
@@ -221,13 +221,13 @@ impl Side {
         is_of_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
-    fn task_alone(&self) -> Option<&TaskInfo> {
+    fn only_task(&self) -> Option<&TaskInfo> {
         self.context.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
 
     /// Fails for an analysis of a task alone, whose heads were not labelled.
     pub fn ensure_labelled(&self) -> Result<()> {
-        let Some(TaskInfo { name, .. }) = self.task_alone() else { return Ok(()) };
+        let Some(TaskInfo { name, .. }) = self.only_task() else { return Ok(()) };
         let (file, name) = (&self.file, one_line(name));
         let error =
             anyhow!("`{file}` is of the task `{name}` alone: no corpus was asked about, so no head has a label");
