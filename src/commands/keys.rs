@@ -37,12 +37,12 @@ pub fn schema_of(name: &str) -> Option<Value> {
 pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let root = schema_of(segments.next()?)?;
-    let mut at = &root;
+    let mut schema = &root;
     for segment in segments {
-        at = keys(object_schema(at, &root)?)?.get(segment)?;
+        schema = keys(object_schema(schema, &root)?)?.get(segment)?;
     }
-    let text = meaning(at, &root);
-    let Some(keys) = object_schema(at, &root).and_then(keys) else {
+    let text = meaning(schema, &root);
+    let Some(keys) = object_schema(schema, &root).and_then(keys) else {
         return Some(format!("{path}\n\n{text}\n"));
     };
     let entries: Vec<(String, String)> = keys.iter().map(|(key, value)| (key.clone(), meaning(value, &root))).collect();
@@ -91,31 +91,31 @@ impl Document {
 /// `above` holds the schemas that enclose `at`, and ends recursion.
 fn add_places<'a>(
     path: &str,
-    at: &'a Value,
+    schema_at_path: &'a Value,
     (root, word): (&'a Value, &str),
-    above: &mut Vec<&'a Value>,
+    enclosing: &mut Vec<&'a Value>,
     places: &mut Vec<(String, String)>,
 ) {
-    let Some(object) =
-        object_schema(at, root).filter(|object| !above.iter().any(|other| std::ptr::eq(*other, *object)))
+    let Some(object) = object_schema(schema_at_path, root)
+        .filter(|object| !enclosing.iter().any(|other| std::ptr::eq(*other, *object)))
     else {
         return;
     };
-    above.push(object);
+    enclosing.push(object);
     for (key, schema) in keys(object).into_iter().flatten() {
         let path = format!("{path}.{key}");
         if key == word {
             places.push((path.clone(), meaning(schema, root)));
         }
         if object_schema(schema, root).is_some() {
-            add_places(&path, schema, (root, word), above, places);
+            add_places(&path, schema, (root, word), enclosing, places);
         } else {
             let mut types = successors(Some(schema), |&schema| target_schema(schema, root));
             let text = types.find_map(|schema| value_meaning(schema, word));
             places.extend(text.map(|text| (format!("{path} = {word}"), text)));
         }
     }
-    above.pop();
+    enclosing.pop();
 }
 
 /// Meaning of an enumerated value, searched at every depth of a schema; `None` if the schema does not list it.

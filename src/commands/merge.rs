@@ -43,13 +43,14 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
     }
 }
 
-fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
-    let outputs = wanted.open()?;
-    let policy = wanted.policy.policy()?;
+fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
+    let outputs = report_options.open()?;
+    let policy = report_options.policy.policy()?;
     let observation = merge_parts(options)?;
     ensure!(observation.stage.is_whole(), second_stage_is_missing());
-    wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
+    report_options.policy.ensure_measured(&observation.identity.protocol.studies)?;
+    let report =
+        finished(reported(observation, policy, report_options.threads)?, report_options.digits, &options.parts)?;
     reporting::write(&report, outputs)
 }
 
@@ -63,22 +64,22 @@ fn second_stage_is_missing() -> Error {
 
 /// Prints which of `of` shards are missing, as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
-fn print_missing(named: &[PathBuf], of: u32) -> Result<()> {
-    let files = partial_files(named).class(Class::Input)?;
-    let missing = merge::missing(&files, of).class(Class::Input)?;
+fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
+    let files = partial_files(paths).class(Class::Input)?;
+    let missing = merge::missing(&files, shard_count).class(Class::Input)?;
     missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
         return if missing.is_of_first { Err(second_stage_is_missing()) } else { Ok(()) };
     }
     print(&format!("{}\n", ranges(&missing.numbers)))?;
-    let (shards, are) = (counted(of, "shard"), plural(&missing.numbers.len(), "is", "are"));
+    let (shards, are) = (counted(shard_count, "shard"), plural(&missing.numbers.len(), "is", "are"));
     Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
 /// Lists the named files. A folder stands for its partials, sorted by name.
-fn partial_files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in named {
+    for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;

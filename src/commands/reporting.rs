@@ -178,8 +178,8 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
 }
 
 pub fn ensure_read(report: &Report) -> Result<()> {
-    let unread = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
-    let Some([why, way_out]) = unread else { return Ok(()) };
+    let obstacle = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
+    let Some([why, way_out]) = obstacle else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
     Err(error.hint(way_out)).class(Class::Input)
 }

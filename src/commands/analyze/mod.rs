@@ -79,22 +79,22 @@ pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observat
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
-fn analyze_shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
-    let shard = wanted.shard;
+fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<()> {
+    let shard = request.shard;
     interrupt::set_interrupt_message(
         format!("nothing of this run of shard {shard} is kept"),
         format!("run it again, from its beginning; in more shards than {} each takes less time", shard.of()),
     );
-    let part = Part::open(wanted)?;
+    let part = Part::open(request)?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
-    let first = wanted.after.as_deref().map(|path| FirstStage::read(path, &ready, &wanted.policy)).transpose()?;
+    let first = request.after.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;
     let stage = ready.stage(first.as_ref());
     if part.is_there(&stage, || ready.identity())? {
-        say(&format!("shard {} of this analysis is in `{}` already", shard, wanted.path.display()));
+        say(&format!("shard {} of this analysis is in `{}` already", shard, request.path.display()));
         return Ok(());
     }
     let observation = ready.shard(shard, first.as_ref())?;
     part.output.finish(&partial::render(shard, &observation)?)?;
-    if wanted.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
+    if request.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
 }

@@ -329,9 +329,9 @@ fn read_task(
             continue;
         }
         let lacks_label = skipped.iter().any(|item| item.reason == ItemSkip::UnknownLabel);
-        let known =
+        let label_names =
             labels.filter(|_| lacks_label).map_or_else(String::new, |labels| format!("; {}", known_labels(labels)));
-        say(&format!("note: --task: of {items} {} cannot be {what}: {}{known}", skipped.len(), reasons(skipped)));
+        say(&format!("note: --task: of {items} {} cannot be {what}: {}{label_names}", skipped.len(), reasons(skipped)));
     }
     Ok(task)
 }

@@ -37,7 +37,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
         return Some(format!("is of another analysis: {difference} (now)"));
     }
     match (&part.stage, stage) {
-        (found, wanted) if found == wanted => None,
+        (stage_of_part, wanted) if stage_of_part == wanted => None,
         (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
             Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
         }

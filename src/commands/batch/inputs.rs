@@ -106,11 +106,11 @@ pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
-        if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
-            return Ok(known.clone());
+        if let Some((_, identity)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
+            return Ok(identity.clone());
         }
-        if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
-            let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
+        if let Some(single_read) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
+            let shown = single_read.path().map(|path| path.display().to_string()).unwrap_or_default();
             let error =
                 anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
             return Err(error.about(shown).hint("name a file").class(Class::Usage));

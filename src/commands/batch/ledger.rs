@@ -308,7 +308,7 @@ pub struct Outstanding {
 
 impl Outstanding {
     /// Returns the work that brings the files `asked` of a run up to date with `inputs`; `None` if there is none.
-    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
+    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
             let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
@@ -317,7 +317,7 @@ impl Outstanding {
         if let Some(reason) = inputs.changed(&entry.inputs) {
             return Some(Self { reason, saved: None });
         }
-        let missing: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        let missing: Vec<_> = files.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
         if missing.is_empty() {
             return None;
         }

@@ -53,7 +53,7 @@ pub struct BatchOptions {
 /// Fails if a run failed: at once, or with `keep_going` after all other runs.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
-    let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
+    let selected = chosen(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         make_folder(&options.folder)?;
         interrupt::set_interrupt_message(
@@ -69,15 +69,15 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failed: Vec::new(),
     };
-    let by_model: Vec<_> =
-        group_by_model(&wanted).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
-    for (model, runs) in by_model.into_iter().filter(|(_, runs)| !runs.is_empty()) {
+    let groups: Vec<_> =
+        group_by_model(&selected).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
+    for (model, runs) in groups.into_iter().filter(|(_, runs)| !runs.is_empty()) {
         if batch.must_stop() {
             break;
         }
         batch.run_model(model, &runs)?;
     }
-    batch.finish(wanted.len())
+    batch.finish(selected.len())
 }
 
 fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {

@@ -106,21 +106,23 @@ impl Table {
     /// The error stays as it is if it has a line already, or the table does not name what is at fault.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
-        let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
+        let culprit = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
         // A model on the Hub is named with its revision.
-        let names = |name: &str, about| name == about || name.split('@').any(|part| part == about);
-        let named = about.and_then(|about| run.named.iter().find(|named| names(named.get_ref(), about)));
-        let Some(named) = named else {
+        let names = |name: &str, culprit| name == culprit || name.split('@').any(|part| part == culprit);
+        let input = culprit.and_then(|culprit| run.named.iter().find(|input| names(input.get_ref(), culprit)));
+        let Some(input) = input else {
             let option = errors::option(error.as_ref()).filter(|_| file.is_none());
-            let at = option.and_then(|option| run.option_positions.get(option)).map(|&at| line(&self.text, at));
-            return match at {
-                Some(at) => error.at(self.file.display(), at),
+            let line_number = option
+                .and_then(|option| run.option_positions.get(option))
+                .map(|&line_number| line(&self.text, line_number));
+            return match line_number {
+                Some(line_number) => error.at(self.file.display(), line_number),
                 None => error,
             };
         };
-        let (name, at) = (named.get_ref(), line(&self.text, named.span().start));
+        let (name, line_number) = (input.get_ref(), line(&self.text, input.span().start));
         let is_path = file.is_some();
-        let error = error.of_value(name).at(self.file.display(), at);
+        let error = error.of_value(name).at(self.file.display(), line_number);
         if is_path { with_path_hint(error, Path::new(name), &self.file) } else { error }
     }
 }
@@ -243,7 +245,7 @@ fn entries(
     Ok(all)
 }
 
-fn sets((at, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec<(String, Settings)>, TableError> {
+fn sets((start, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec<(String, Settings)>, TableError> {
     let mut all = Vec::new();
     for (name, value) in in_file_order(table) {
         let Some(table) = value.get_ref().as_table() else {
@@ -257,7 +259,7 @@ fn sets((at, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec<(S
         all.push((checked_name(name, &all)?, settings));
     }
     if all.is_empty() {
-        return fail(*at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
+        return fail(*start, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
     }
     Ok(all)
 }

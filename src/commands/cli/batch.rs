@@ -86,10 +86,10 @@ fn formats() -> PossibleValuesParser {
 impl BatchArguments {
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
-        let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
-        let named = |name: &str| wanted.iter().any(|format| format == name);
-        let is_whole = RunFormat::all().any(|(name, format)| named(name) && format.is_whole());
-        let formats = RunFormat::all().filter(|(name, _)| named(name) || (*name == JSON && !is_whole));
+        let names = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
+        let is_named = |name: &str| names.iter().any(|format| format == name);
+        let has_complete_report = RunFormat::all().any(|(name, format)| is_named(name) && format.is_whole());
+        let formats = RunFormat::all().filter(|(name, _)| is_named(name) || (*name == JSON && !has_complete_report));
         let options = BatchOptions {
             table,
             folder: output,

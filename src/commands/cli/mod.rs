@@ -172,16 +172,17 @@ fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
 /// Index of the first argument that is neither an option nor an option's value.
 fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
     let takes_value = |option: &str| {
-        let mut own = all.get_arguments().filter(|argument| argument.get_action().takes_values());
-        own.any(|argument| argument.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
+        let mut options_with_value = all.get_arguments().filter(|argument| argument.get_action().takes_values());
+        options_with_value
+            .any(|argument| argument.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
     };
-    let mut place = 1;
+    let mut index = 1;
     loop {
-        let text = arguments.get(place)?.to_string_lossy();
+        let text = arguments.get(index)?.to_string_lossy();
         if !text.starts_with('-') {
-            return Some(place);
+            return Some(index);
         }
-        place += 1 + usize::from(takes_value(&text));
+        index += 1 + usize::from(takes_value(&text));
     }
 }
 

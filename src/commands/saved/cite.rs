@@ -145,9 +145,9 @@ fn program_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 
         ("url", url.to_owned()),
         ("note", license.to_owned()),
     ];
-    let given = fields.iter().filter(|(_, value)| !value.is_empty());
-    let given: Vec<String> = given.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
-    format!("@software{{headscope,\n{}\n}}\n", given.join(",\n"))
+    let filled = fields.iter().filter(|(_, value)| !value.is_empty());
+    let filled: Vec<String> = filled.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
+    format!("@software{{headscope,\n{}\n}}\n", filled.join(",\n"))
 }
 
 /// BibTeX entry of a paper.

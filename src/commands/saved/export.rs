@@ -87,8 +87,8 @@ fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Re
 fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {
-        let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
-        stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
+        let is_unique = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+        stem(path).filter(|_| is_unique).unwrap_or_else(|| path.display().to_string())
     };
     paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
 }

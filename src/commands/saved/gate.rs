@@ -100,20 +100,20 @@ impl GateOutcome {
             |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
         let labels = outcome.heads.into_iter().flat_map(gated);
         let firm: Vec<GatedLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
-        let has = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
-        let lacking = match families.iter().find(|family| !has(family)) {
+        let has_label = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
+        let missing_label = match families.iter().find(|family| !has_label(family)) {
             Some(family) => Some(format!("{family} label")),
             None => firm.is_empty().then(|| "label".to_owned()),
         };
-        if let Some(lacking) = lacking {
-            return Err(anyhow!("`{before}` has no firm {lacking}, so that none can be lost")
+        if let Some(missing_label) = missing_label {
+            return Err(anyhow!("`{before}` has no firm {missing_label}, so that none can be lost")
                 .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels"));
         }
-        let all = firm.len();
-        let (lost, others): (Vec<GatedLabel>, Vec<_>) =
+        let count = firm.len();
+        let (lost, not_lost): (Vec<GatedLabel>, Vec<_>) =
             firm.into_iter().partition(|one| one.label.outcome == Fate::Lost);
         let could_not_tell: Vec<GatedLabel> =
-            others.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
+            not_lost.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
         let unmeasured = |doubt| {
             matches!(doubt, Some(Doubt::NotMeasured | Doubt::OtherThresholds | Doubt::TooLittle | Doubt::Untested))
         };
@@ -125,8 +125,8 @@ impl GateOutcome {
             return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
                 .hint("analyse both models by the same command"));
         }
-        let (passed, kept) = (lost.is_empty(), all - lost.len() - could_not_tell.len());
-        Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: all, kept, could_not_tell, lost })
+        let (passed, kept) = (lost.is_empty(), count - lost.len() - could_not_tell.len());
+        Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: count, kept, could_not_tell, lost })
     }
 
     fn in_words(&self) -> String {

@@ -161,8 +161,8 @@ impl Budget {
 }
 
 /// Cost, in words, of removing the first head of an order, by the measure of the budget.
-fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
-    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (of, &order.right, order.heads.first())
+fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
+    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.right, order.heads.first())
         && let Some(without) = without.first()
     {
         let [right, without] = [right, without].map(|share| format!("{:.1} %", 100.0 * share));
@@ -205,7 +205,7 @@ fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBu
     Ok(not_copied)
 }
 
-fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, left: &[String]) -> String {
+fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, not_copied: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
         by_layer.entry(*layer).or_default().push(head.to_string());
@@ -222,10 +222,10 @@ fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, left: &[Stri
     let line = |(layer, heads): (usize, Vec<String>)| {
         format!("  layer {layer}: {} {}\n", plural(&heads.len(), "head", "heads"), heads.join(" "))
     };
-    let not_copied = (!left.is_empty()).then(|| {
-        let (verb, left) = (plural(&left.len(), "is", "are"), left.join(", "));
-        format!("Not copied {verb} {left}, with the weights of the whole model.\n")
+    let note = (!not_copied.is_empty()).then(|| {
+        let (verb, not_copied) = (plural(&not_copied.len(), "is", "are"), not_copied.join(", "));
+        format!("Not copied {verb} {not_copied}, with the weights of the whole model.\n")
     });
-    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(not_copied));
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(note));
     text
 }

@@ -115,7 +115,9 @@ fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
     const MAX_LENGTH: usize = 240;
     match names.char_indices().nth(MAX_LENGTH) {
-        Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
+        Some((cut, _)) => {
+            format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(complete, _)| complete))
+        }
         None => names.to_owned(),
     }
 }

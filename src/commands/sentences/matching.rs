@@ -79,34 +79,37 @@ fn matched(
     by_unit: bool,
 ) -> Result<(HeadMatching, [DistanceSums; 2])> {
     let tokenizer = sentences.tokenizer;
-    let ((a, of_a), (b, of_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
-    let (grid, other) = (a.grid(), b.grid());
-    ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
+    let ((a, fingerprint_a), (b, fingerprint_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
+    let (grid, grid_b) = (a.grid(), b.grid());
+    ensure!(grid == grid_b, anyhow!("the models do not have the same heads: {grid} and {grid_b}").class(Class::Input));
     if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
         let error =
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
         return Err(error.class(Class::Input));
     }
-    let (ours, theirs) = (sentences.read(&a, |_| true)?, sentences.read(&b, |_| true)?);
+    let (sentences_a, sentences_b) = (sentences.read(&a, |_| true)?, sentences.read(&b, |_| true)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
     let heads: Vec<HeadPlace> = grid.places().collect();
-    ensure!(ours.len() == theirs.len(), different_tokens_error(ours.len().min(theirs.len()) as u64));
-    for (own, other) in ours.iter().zip(&theirs) {
-        ensure!(own.sequence.ids == other.sequence.ids, different_tokens_error(own.sequence.index));
+    ensure!(
+        sentences_a.len() == sentences_b.len(),
+        different_tokens_error(sentences_a.len().min(sentences_b.len()) as u64)
+    );
+    for (sentence_a, sentence_b) in sentences_a.iter().zip(&sentences_b) {
+        ensure!(sentence_a.sequence.ids == sentence_b.sequence.ids, different_tokens_error(sentence_a.sequence.index));
         let gates = Pass::PLAIN.gates();
-        let weights = attention(&a, &own.sequence, &heads, &gates, &mut scratch)?;
-        let of_other = attention(&b, &other.sequence, &heads, &gates, &mut scratch)?;
-        let number = if by_unit { own.sequence.family.number } else { own.sequence.index };
-        sums[usize::from(number % 2 == 1)].add(&own.sequence, weights, of_other);
+        let weights_a = attention(&a, &sentence_a.sequence, &heads, &gates, &mut scratch)?;
+        let weights_b = attention(&b, &sentence_b.sequence, &heads, &gates, &mut scratch)?;
+        let number = if by_unit { sentence_a.sequence.family.number } else { sentence_a.sequence.index };
+        sums[usize::from(number % 2 == 1)].add(&sentence_a.sequence, weights_a, weights_b);
     }
-    let [a, b] = [ModelInfo::new(&a, of_a.finish()?), ModelInfo::new(&b, of_b.finish()?)];
+    let [a, b] = [ModelInfo::new(&a, fingerprint_a.finish()?), ModelInfo::new(&b, fingerprint_b.finish()?)];
     let heads = partners(&sums, grid);
     let matching = HeadMatching {
         schema_version: SCHEMA_VERSION,
         a: (&a).into(),
         b: (&b).into(),
-        sentences: ours.len() as u64,
+        sentences: sentences_a.len() as u64,
         halves_agree: heads.iter().filter(|head| head.halves_agree).count(),
         heads,
     };
@@ -271,17 +274,17 @@ fn compare_labels_both_ways(
 fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: UnitHalf) -> Result<LabelsOneWay> {
     let other = half.other();
     let side = |model: usize| -> Result<Side> {
-        let within = || format!("{} over the sampling units of {} number", names[model], other.name());
-        let observation = (runs.observe[model])(other).with_context(within)?;
-        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(within)
+        let context = || format!("{} over the sampling units of {} number", names[model], other.name());
+        let observation = (runs.observe[model])(other).with_context(context)?;
+        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(context)
     };
     let sides = [side(0)?, side(1)?];
     let (sides, partners) = (sides.each_ref(), distances.partner_indices());
     let in_place = compare::compared(sides, None, false);
     let matched = compare::compared(sides, Some((partners, 0)), false);
-    let both = |of: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
-        matched: of(&matched.agreement),
-        in_place: of(&in_place.agreement),
+    let agreement = |get: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
+        matched: get(&matched.agreement),
+        in_place: get(&in_place.agreement),
         permuted,
     };
     let chance = matched.matched.context("heads were matched")?;
@@ -292,8 +295,8 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
         moved: chance.moved,
         labels: matched.labels_by_outcome,
         labels_in_place: in_place.labels_by_outcome,
-        first_label: both(|of| of.first_label, chance.first_label),
-        firm_labels: both(|of| of.firm_labels, chance.firm_labels),
+        first_label: agreement(|heads| heads.first_label, chance.first_label),
+        firm_labels: agreement(|heads| heads.firm_labels, chance.firm_labels),
         too_few_units: matched.too_few_units,
     })
 }
@@ -305,18 +308,18 @@ fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     for way in ways {
         let LabelsOneWay { matched_over, matched_sentences, labelled_sentences, labels, labels_in_place, .. } = way;
         let [read, labelled] = [matched_sentences, labelled_sentences].map(|count| counted(*count, "sentence"));
-        let other = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
+        let labelled_half = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
         let counts = |OutcomeCounts { kept, lost, gained, .. }: OutcomeCounts| {
             format!("{kept} kept, {lost} lost, {gained} gained")
         };
-        let found = match &way.too_few_units {
+        let counts_in_words = match &way.too_few_units {
             Some(units) => format!("could not tell: {units}"),
             None => format!("{}; in place {}", counts(*labels), counts(*labels_in_place)),
         };
         writeln!(
             out,
-            "Matched over the {matched_over} units ({read}), labelled over the {} ones ({labelled}): {found}.",
-            other.name()
+            "Matched over the {matched_over} units ({read}), labelled over the {} ones ({labelled}): {counts_in_words}.",
+            labelled_half.name()
         )?;
         for (name, MatchedAgreement { matched, in_place, permuted }) in
             [("first label", way.first_label), ("all firm labels", way.firm_labels)]

@@ -78,10 +78,10 @@ pub(super) fn ablation(
     }
     let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
-        let given = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
+        let options = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
-        return match given.into_iter().find(|(_, given)| *given) {
+        return match options.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
                 .of_option(option)
                 .hint(format!("give --with {names}, or several of these"))),

@@ -42,12 +42,12 @@ pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
 }
 
 fn long_name(error: &clap::Error, command: &Command) -> Option<String> {
-    let about = match error.get(ContextKind::InvalidArg)? {
-        ContextValue::String(about) => about,
+    let argument = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(argument) => argument,
         ContextValue::Strings(all) => all.first()?,
         _ => return None,
     };
-    command.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
+    command.get_arguments().find(|option| option.to_string() == *argument)?.get_long().map(str::to_owned)
 }
 
 /// Text of a clap error on one line, without advice on usage.

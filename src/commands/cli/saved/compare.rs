@@ -158,13 +158,13 @@ impl FromStr for ToleranceArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let (unit, value) = text.split_once('=').map_or((None, text), |(unit, value)| (Some(unit), value));
         let units = [("shares", Unit::Shares), ("nats", Unit::Nats), ("tokens", Unit::Tokens)];
-        let named = |name: &str| {
-            let known = units.iter().find(|(known, _)| *known == name);
-            known.map(|(_, unit)| *unit).ok_or_else(|| "shares=T, nats=T, tokens=T or T is expected".to_owned())
+        let parse_unit = |name: &str| {
+            let entry = units.iter().find(|(word, _)| *word == name);
+            entry.map(|(_, unit)| *unit).ok_or_else(|| "shares=T, nats=T, tokens=T or T is expected".to_owned())
         };
         let value = value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
         let value = value.ok_or_else(|| "a number of 0 or more is expected".to_owned())?;
-        Ok(Self { unit: unit.map(named).transpose()?, value })
+        Ok(Self { unit: unit.map(parse_unit).transpose()?, value })
     }
 }
 

@@ -93,14 +93,14 @@ pub const OUTPUT: &str = "Output";
 
 /// Refuses outputs that would overwrite one another or a corpus, even if the paths are spelt differently.
 pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
-    let mut seen = BTreeSet::new();
+    let mut destinations = BTreeSet::new();
     for output in outputs {
         let destination = output::destination(output);
         if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
             let error = anyhow!("output `{}` is also a corpus: it would be overwritten", output.display());
             return Err(error.about(output.display()));
         }
-        if !seen.insert(destination) {
+        if !destinations.insert(destination) {
             return Err(anyhow!("the same output is given twice: `{}`", output.display()).about(output.display()));
         }
     }

@@ -144,8 +144,8 @@ fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)
 }
 
 fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
-    let both = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
-    let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(both).unwrap_or_default()).collect();
+    let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
+    let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
         first_label: CategoryAgreement::of(&first_labels(heads)),
         firm_labels: CategoryAgreement::of(&firm_labels(heads)),

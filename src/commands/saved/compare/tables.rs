@@ -113,9 +113,9 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     )
 }
 
-fn agreement((name, of): &(&'static str, CategoryAgreement)) -> Vec<String> {
-    let expected = of.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    vec![(*name).to_owned(), text::share(of), expected, text::kappa(of)]
+fn agreement((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
+    let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+    vec![(*name).to_owned(), text::share(agreement), expected, text::kappa(agreement)]
 }
 
 const HEAD_COLUMNS: [&str; 11] = [

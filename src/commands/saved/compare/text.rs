@@ -37,14 +37,14 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     })
 }
 
-pub fn share(of: &CategoryAgreement) -> String {
-    let Some(share) = of.share else { return "-".to_owned() };
-    percent_of(share) + &of.share_ci95.map_or_else(String::new, ends_in_percent)
+pub fn share(agreement: &CategoryAgreement) -> String {
+    let Some(share) = agreement.share else { return "-".to_owned() };
+    percent_of(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
 }
 
 /// Share of heads that agree in random order, with its range.
-pub fn share_by_chance(of: ShareByChance) -> String {
-    percent_of(of.mean) + &ends_in_percent(of.range95)
+pub fn share_by_chance(share: ShareByChance) -> String {
+    percent_of(share.mean) + &ends_in_percent(share.range95)
 }
 
 fn ends_in_percent(shares: Interval) -> String {
@@ -52,19 +52,21 @@ fn ends_in_percent(shares: Interval) -> String {
     format!(" [{low}, {high}]")
 }
 
-pub fn kappa(of: &CategoryAgreement) -> String {
-    let valued = of.kappa.map(|value| Valued { value, ci95: of.kappa_ci95 }.in_words(2));
+pub fn kappa(agreement: &CategoryAgreement) -> String {
+    let valued = agreement.kappa.map(|value| Valued { value, ci95: agreement.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
 pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
-    let of = &outcome.agreement;
-    let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
-    always.into_iter().chain(of.choice.map(|choice| ("how the head chooses", choice))).collect()
+    let agreement = &outcome.agreement;
+    let of_labels = [("first label", agreement.first_label), ("all firm labels", agreement.firm_labels)];
+    of_labels.into_iter().chain(agreement.choice.map(|choice| ("how the head chooses", choice))).collect()
 }
 
 fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
-    let rows = agreements(outcome).into_iter().map(|(name, of)| [name.to_owned(), share(&of), kappa(&of)]);
+    let rows = agreements(outcome)
+        .into_iter()
+        .map(|(name, agreement)| [name.to_owned(), share(&agreement), kappa(&agreement)]);
     let mut table = plain_table();
     table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
     out.table(table);

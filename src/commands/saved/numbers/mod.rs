@@ -59,12 +59,12 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = ComparedLabels::new(&a, &b, &pairs, options.rate);
-    let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
-    let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
-    let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
+    let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let changes_of = |part: Part| if is_wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
+    let (relations, metrics) = (changes_of(Part::Relations), changes_of(Part::Metrics));
     let (changes, one_sided, mut idle) = (labels.changes, labels.one_sided, labels.idle);
-    let (changes, one_sided) = if wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
-    idle.iter_mut().filter(|_| !wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
+    let (changes, one_sided) = if is_wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
+    idle.iter_mut().filter(|_| !is_wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
     let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
     let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(NumbersOutcome {
@@ -89,7 +89,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         labels: changes,
         one_sided,
         idle,
-        heads: pairs.heads(wanted, options.rate),
+        heads: pairs.heads(is_wanted, options.rate),
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
@@ -117,7 +117,7 @@ impl ComparedLabels {
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
         let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
-        let mut found = Self { idle: idle.collect(), ..Self::default() };
+        let mut result = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.context.model.grid();
         let have_like_counts = |label: &str| a.has_comparable_counts(b, label);
         // Rules name a number either as policies do or as the report does.
@@ -127,13 +127,13 @@ impl ComparedLabels {
         // A score over a text that the model could not read says nothing about a label.
         let are_read = a.results.is_read && b.results.is_read;
         let policies = [a, b].map(|side| &side.context.settings.policy);
-        let [ours, theirs] = [a, b].map(Side::assessments);
+        let [of_a, of_b] = [a, b].map(Side::assessments);
         let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
-        for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
+        for (place, (of_a, of_b)) in of_a.iter().zip(&of_b).enumerate() {
+            let [of_a, of_b] = [of_a, of_b].map(|all| by_label(all));
             let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
-            for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
-                let sides = [ours.get(label).copied(), theirs.get(label).copied()];
+            for label in of_a.keys().chain(of_b.keys()).copied().collect::<BTreeSet<&str>>() {
+                let sides = [of_a.get(label).copied(), of_b.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::of));
                 let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
@@ -143,10 +143,10 @@ impl ComparedLabels {
                     continue;
                 }
                 let counts = usize::from(!is_choice);
-                found.firm += counts;
+                result.firm += counts;
                 if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
-                    found.compared += counts;
-                    let head = found.idle.iter_mut().find(|head| head.head.place == grid.place(place));
+                    result.compared += counts;
+                    let head = result.idle.iter_mut().find(|head| head.head.place == grid.place(place));
                     head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
                     continue;
                 }
@@ -162,7 +162,7 @@ impl ComparedLabels {
                     other_counts.push(label);
                     continue;
                 }
-                found.compared += counts;
+                result.compared += counts;
                 if is_firm[1 - firm] {
                     continue;
                 }
@@ -181,7 +181,7 @@ impl ComparedLabels {
                 match pair_of([in_a, in_b][firm]) {
                     _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
                     Some(Pair { a: number, q, .. }) if *q <= rate => {
-                        found.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
+                        result.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
                         continue;
                     }
                     Some(_) => {}
@@ -190,11 +190,11 @@ impl ComparedLabels {
                         continue;
                     }
                 }
-                found.one_sided.push(OneSidedLabel { place, label, a, b });
+                result.one_sided.push(OneSidedLabel { place, label, a, b });
             }
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
-        found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        result.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let reasons = [
             (other_rules, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
             (
@@ -207,16 +207,16 @@ impl ComparedLabels {
                 "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];
-        found.left_aside = reasons.into_iter().filter_map(left_aside_labels).collect();
-        found
+        result.left_aside = reasons.into_iter().filter_map(left_aside_labels).collect();
+        result
     }
 }
 
 /// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
 fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
-    let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
-    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
+    let names: BTreeSet<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: Vec::from_iter(names) })
 }
 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
@@ -402,8 +402,9 @@ fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Resul
         Method::ByIntervals => {
             let reported = |number: &Number<'_>, place: usize| {
                 let Number { blocks, effective_blocks, trials, .. } = *number;
-                let of = |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
-                number.ci95.map(of)
+                let number_with_interval =
+                    |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
+                number.ci95.map(number_with_interval)
             };
             reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
         }

@@ -193,17 +193,17 @@ impl Side {
             let task = |side: &Self| side.context.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
             return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
         }
-        let [ours, theirs] = [self, other].map(|side| side.context.corpus.sentences);
-        if ours != theirs {
-            let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
+        let [size_a, size_b] = [self, other].map(|side| side.context.corpus.sentences);
+        if size_a != size_b {
+            let [size_a, size_b] = [size_a, size_b].map(|sentences| counted(sentences, "sentence"));
             return Some(format!(
-                "The corpora differ in size: {ours} in a, {theirs} in b; how many labels are firm depends on the size."
+                "The corpora differ in size: {size_a} in a, {size_b} in b; how many labels are firm depends on the size."
             ));
         }
         // A report covers all shards.
-        let [ours, theirs] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
-        let same = self.same_corpus(other) && ours == theirs;
-        (!same).then(|| "The corpora are not the same.".to_owned())
+        let [shard_a, shard_b] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
+        let is_same = self.same_corpus(other) && shard_a == shard_b;
+        (!is_same).then(|| "The corpora are not the same.".to_owned())
     }
 
     pub fn described(&self) -> Described {
@@ -296,10 +296,10 @@ pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
         !others.iter().any(|(other, theirs)| other == key && described::are_same(value, theirs))
     };
-    let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
-    of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
-    let count = of.len();
+    let mut keys: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
+    keys.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
+    let count = keys.len();
     let (parts, them) = plural(&count, ("part of the report differs", "it"), ("parts of the report differ", "them"));
     let why = format!("{parts}, and no test is known for {them}");
-    (count > 0).then_some(LeftAside { why, count, of })
+    (count > 0).then_some(LeftAside { why, count, of: keys })
 }

@@ -136,14 +136,14 @@ pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
     let kinds = ["a", "b"]
         .into_iter()
         .flat_map(|side| [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant].map(|why| (side, why)));
-    let of_kind = |(side, why): (&str, Idleness)| {
-        let own = idle.iter().filter(|head| head.side == side && head.why == why);
-        let names: Vec<String> = own.map(|head| head.place.to_string()).collect();
+    let heads_of_kind = |(side, why): (&str, Idleness)| {
+        let heads = idle.iter().filter(|head| head.side == side && head.why == why);
+        let names: Vec<String> = heads.map(|head| head.place.to_string()).collect();
         let more = names.len().saturating_sub(most);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let shown = names[..names.len().min(most)].join(", ");
-        (!names.is_empty()).then(|| format!("{shown}{more} ({} in {side})", why.words()))
+        (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.words()))
     };
-    let told: Vec<String> = kinds.filter_map(of_kind).collect();
-    (!told.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", told.join("; ")))
+    let parts: Vec<String> = kinds.filter_map(heads_of_kind).collect();
+    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", parts.join("; ")))
 }
