@@ -87,8 +87,8 @@ impl Document {
     }
 }
 
-/// Adds to `places` each key below `path` that is named `word` or can have it as value, with its meaning.
-/// `above` holds the schemas that enclose `at`, and ends recursion.
+/// Adds to `places` each key below `path` that is named `word` or has `word` as a possible value, with its meaning.
+/// `enclosing` holds the schemas around `schema_at_path`, and ends recursion.
 fn add_places<'a>(
     path: &str,
     schema_at_path: &'a Value,

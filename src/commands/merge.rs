@@ -62,7 +62,7 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints which of `of` shards are missing, as job arrays take them: `3,7-9`.
+/// Prints the numbers of the missing shards as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
 fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
     let files = partial_files(paths).class(Class::Input)?;

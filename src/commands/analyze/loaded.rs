@@ -32,7 +32,7 @@ pub struct Loaded {
     /// Background computation of the hashes of the model's files; `None` if they are known.
     fingerprint: Cell<Option<Fingerprint>>,
     info: OnceCell<ModelInfo>,
-    /// Time at which loading began; `None` once the first run has taken it, to include loading in its duration.
+    /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
     pub(super) began: Cell<Option<(SystemTime, Instant)>>,
 }
 

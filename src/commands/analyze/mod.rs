@@ -48,7 +48,7 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
 }
 
 /// Runs a prepared analysis and returns its report; writes the sums if they have an output, and saves parts in `folder`.
-/// Fails if `check` does for the corpus that was read, or with `strict` if the model could not read it.
+/// Fails if `check` fails for the corpus of the run. With `--strict`, fails also if the model could not read the corpus.
 pub fn finished_report(
     ready: &mut PreparedRun<'_>,
     wanted: &ReportOptions,

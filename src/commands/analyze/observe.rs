@@ -167,8 +167,8 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Runs all stages over the corpus; the second depends on labels by `policy`. Saves parts in `folder`, if given, and reuses
-    /// them.
+    /// Runs all stages over the corpus; the second depends on labels by `policy`.
+    /// With a folder, saves the parts of the run there, and reuses saved parts.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
@@ -372,8 +372,7 @@ impl PreparedRun<'_> {
         Report { attention_maps: None, ..report }
     }
 
-    /// Attention maps of the longest sentence, within the token limit, among the typical ones of the heads with the largest
-    /// margins.
+    /// Attention maps of an example: the longest typical sentence of the heads with the largest margins, within the token limit.
     fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();

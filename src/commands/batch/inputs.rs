@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -76,11 +76,9 @@ impl Inputs {
 
     /// Fails if `corpus`, as it was analysed, differs from the corpus in these inputs.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        let changed = || {
-            anyhow!("corpus `{}` changed while it was analysed", corpus.name)
-                .hint("run again when nothing writes to it")
-        };
-        if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
+        let error = || anyhow!("corpus `{}` changed while it was analysed", corpus.name).class(Class::Input);
+        ensure!(self.corpus == corpus.into(), error().hint("run again when nothing writes to it"));
+        Ok(())
     }
 
     /// First input that changed since an earlier report with the inputs `before`, as a sentence; `None` if none did.

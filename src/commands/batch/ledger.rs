@@ -55,10 +55,6 @@ impl Status {
             _ => None,
         }
     }
-
-    pub fn message(&self) -> &str {
-        self.failure().unwrap_or_default()
-    }
 }
 
 pub struct Ledger {

@@ -265,8 +265,7 @@ impl Batch<'_> {
         let policy = options.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
-        let ensure_same = |corpus: &_| inputs.ensure_same(corpus).class(Class::Input);
-        let report = finished_report(&mut ready, &options, policy, None, sums, ensure_same)?;
+        let report = finished_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same(corpus))?;
         reporting::write(&report, outputs)?;
         let summary = ReportSummary::of(&report);
         let message = format!("done: {}", summary.labelled());

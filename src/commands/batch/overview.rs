@@ -38,7 +38,8 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
     let header = [COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
-        let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
+        let mut cells =
+            vec![row.run.to_owned(), row.status.name().to_owned(), row.status.failure().unwrap_or_default().to_owned()];
         if let Some(LedgerEntry { found, before, .. }) = row.entry {
             cells.push(row.reports.join(" "));
             cells.push(found.model.clone());
@@ -82,7 +83,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         json!({
             "run": run,
             "status": status.name(),
-            "message": status.message(),
+            "message": status.failure().unwrap_or_default(),
             "found": entry.map(|entry| &entry.found),
             "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, changes_in_words),
             "reports": reports.iter().map(link).collect::<Vec<_>>(),

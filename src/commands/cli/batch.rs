@@ -65,7 +65,7 @@ pub struct BatchArguments {
     dry_run: bool,
     /// Write each run in these formats; json comes with them unless json.gz is named, which then stands for it. `headscope` are the
     /// sums, a partial [default: html]
-    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
+    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension)))]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
     #[arg(long)]
@@ -78,10 +78,6 @@ pub struct BatchArguments {
 /// Format of the complete report, which is written unless another such format (`json.gz`) is named.
 const JSON: &str = "json";
 const PAGE: &str = "html";
-
-fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension))
-}
 
 impl BatchArguments {
     pub fn command(self) -> Command {

@@ -149,7 +149,7 @@ impl GateOutcome {
     }
 }
 
-/// Noun phrase for a label that counts: `label`, or with named categories `syntactic label`.
+/// Noun phrase for the labels that count: `label`, or with categories such as `syntactic label`.
 fn label_noun(categories: &[String]) -> String {
     if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) }
 }

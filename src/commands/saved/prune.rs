@@ -182,7 +182,7 @@ fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model except weights. Returns the names of other weight files, left out since they are not pruned.
+/// Copies all files of a model except weights. Returns the names of unpruned weight files, which are not copied.
 fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
     let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {

@@ -1,9 +1,8 @@
 //! `headscope match`: pairs the heads of two models by their attention over equal sentences (docs/methodology/comparing.md).
 //! Heads of a layer have no order, so the pairing within each layer is the one with the least total distance.
 //!
-//! Partners that were chosen over the labelled text agree on labels too well. `--labels` therefore halves the sampling units:
-//! heads
-//! are matched over one half, and both models are labelled over the other half; then the halves change roles.
+//! Partners that were chosen over the labelled text agree on labels too well. `--labels` therefore halves the sampling units.
+//! Heads are matched over one half, and both models are labelled over the other half; then the halves change roles.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
@@ -17,13 +16,14 @@ use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
 use crate::commands::saved::compare::{self, share, share_by_chance};
 use crate::commands::saved::sides::Side;
-use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, SCHEMA_VERSION};
+use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, MatchedModel, SCHEMA_VERSION};
 use crate::corpus::UnitHalf;
 use crate::export::tables::csv;
 use crate::export::{Writer, json};
 use crate::model::forward::Scratch;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
+use crate::model::{Hashes, Model};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
@@ -103,12 +103,15 @@ fn matched(
         let number = if by_unit { sentence_a.sequence.family.number } else { sentence_a.sequence.index };
         sums[usize::from(number % 2 == 1)].add(&sentence_a.sequence, weights_a, weights_b);
     }
-    let [a, b] = [ModelInfo::new(&a, fingerprint_a.finish()?), ModelInfo::new(&b, fingerprint_b.finish()?)];
+    let matched_model = |model: &Model, hashes: Hashes| {
+        let ModelInfo { id, weights_sha256, .. } = ModelInfo::new(model, hashes);
+        MatchedModel { id, weights_sha256 }
+    };
     let heads = partners(&sums, grid);
     let matching = HeadMatching {
         schema_version: SCHEMA_VERSION,
-        a: (&a).into(),
-        b: (&b).into(),
+        a: matched_model(&a, fingerprint_a.finish()?),
+        b: matched_model(&b, fingerprint_b.finish()?),
         sentences: sentences_a.len() as u64,
         halves_agree: heads.iter().filter(|head| head.halves_agree).count(),
         heads,

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 
 use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
@@ -284,21 +284,19 @@ fn sentences_of_corpus(
     if sentences.is_empty() {
         sentences = unwanted;
     }
-    if let Some(word) = find {
-        let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
-        let none_with_word =
-            || anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word);
-        ensure!(!sentences.is_empty(), none_with_word());
+    if !sentences.is_empty() {
+        return Ok(sentences);
     }
-    let none_readable = || {
-        let error = anyhow!("no sentence of `{}`, which has {read_count}, can go through the model", corpus.name());
-        match first_skip {
-            Some(reason) => SkipReason::with_way_out(reason, error),
-            None => error,
-        }
-    };
-    ensure!(!sentences.is_empty(), none_readable());
-    Ok(sentences)
+    let name = corpus.name();
+    if let Some(word) = find {
+        let shown = shortened(&word.escape_debug().to_string());
+        return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word));
+    }
+    let error = anyhow!("no sentence of `{name}`, which has {read_count}, can go through the model");
+    Err(match first_skip {
+        Some(reason) => SkipReason::with_way_out(reason, error),
+        None => error,
+    })
 }
 
 /// Whether a sentence may have a word, tested before the sentence is encoded.

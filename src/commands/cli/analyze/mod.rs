@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
-use super::shared::report::ReportArguments;
+use super::shared::report::{ReportArguments, threads_or_all};
 use super::shared::{
     CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ascending, ensure_extension,
     ensure_truncatable, help, lower_extension, numbers, one_of, presets, refuse_overlap,
@@ -354,7 +354,7 @@ impl AnalyzeArguments {
         )?;
         let classes = of_study(&selection, "classes", self.classes)?;
         ensure_study_runs(&selection, "show-example", self.show_example)?;
-        let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
+        let (run_info, threads) = (!self.report.no_run_info, threads_or_all(self.report.threads));
         let controls = controls(&self.controls, self.control_seeds);
         if let Some(after) = self.after.as_ref().filter(|_| !have_second_stage(studies)) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())

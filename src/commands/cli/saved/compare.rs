@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue};
 
 use crate::commands::cli::errors::value;
@@ -262,7 +262,7 @@ pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,
     /// Labels that count; several, with commas [default: all roles]
-    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
+    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(categories()), hide_possible_values = true)]
     families: Vec<String>,
     /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
     #[arg(long)]
@@ -272,13 +272,10 @@ pub struct GateArguments {
     quiet: bool,
 }
 
+/// Categories of all labels that are roles.
 fn categories() -> BTreeSet<&'static str> {
     let roles = registry::detectors().filter(|detector| detector.is_role);
     roles.map(|detector| category(detector.explanation.name)).collect()
-}
-
-fn roles() -> PossibleValuesParser {
-    PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
 }
 
 /// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.

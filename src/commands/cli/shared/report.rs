@@ -57,17 +57,13 @@ pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
-    pub fn threads(&self) -> NonZeroUsize {
-        threads_or_all(self.threads)
-    }
-
     /// Options of the requested reports. `also` names other outputs of the command, for the error on an unknown extension.
     pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, Usage> {
         let target = |path: &PathBuf| target(path, self.compact, also);
         let outputs: Vec<Target> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
         let to_stdout = outputs.iter().any(|target| matches!(target, Target::Stdout(_)));
         Ok(ReportOptions {
-            threads: self.threads(),
+            threads: threads_or_all(self.threads),
             digits: self.digits,
             summary: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
             outputs,

@@ -181,7 +181,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     present.into_iter().map(family).collect()
 }
 
-/// Entry in place of the first label of a head that writes a constant in this analysis and not in the other.
+/// Stands for the first label of a head that writes a constant in this analysis only.
 const CONSTANT: &str = "constant";
 
 /// First label of a head from its assessments. For a head that does nothing, the reason in its place.
@@ -204,7 +204,8 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
         let assessed = [&roles[0][place], &roles[1][partners[place]]];
         let choices = [&*choices[0][place], &*choices[1][partners[place]]];
         let idle = standing::idleness([(a, place), (b, partners[place])]);
-        let roles = assessed.map(|all| role_assessments(all));
+        // Labels that are no roles hold for untrained heads as well, so they cannot be lost.
+        let roles = assessed.map(|all| all.iter().filter(|one| is_role(&one.label)).cloned().collect::<Vec<_>>());
         let labels = compare_labels([a, b], idle, roles.each_ref().map(|roles| &**roles));
         let choice_labels = compare_labels([a, b], idle, choices);
         let [primary_a, primary_b] = [0, 1].map(|side| primary(assessed[side], idle[side]));
@@ -228,11 +229,6 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
     let is_present =
         |place: &usize| !(a.results.absent.contains(place) && b.results.absent.contains(&partners[*place]));
     (0..grid.count()).filter(is_present).map(head).collect()
-}
-
-/// Keeps the assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
-fn role_assessments(assessed: &[Assessment]) -> Vec<Assessment> {
-    assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
 }
 
 /// Compares each label, firm or borderline, that a head has in at least one analysis.

@@ -116,7 +116,8 @@ impl ComparedLabels {
     /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
-        let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
+        let idle =
+            standing::one_sided(a, b, &places).into_iter().map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
         let mut result = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.context.model.grid();
         let have_like_counts = |label: &str| a.has_comparable_counts(b, label);

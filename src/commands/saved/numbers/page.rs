@@ -13,8 +13,9 @@ use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
 use anyhow::Result;
 
-/// Maximum numbers of listed labels and of table rows without `--full`; with the lines around them they fill about sixty lines.
+/// Maximum number of listed labels without `--full`. With [`MAX_ROWS`] per table the text has about sixty lines.
 const MAX_LABELS: usize = 16;
+/// Maximum number of rows of a table without `--full`.
 const MAX_ROWS: usize = 10;
 const DIGITS: usize = 3;
 
@@ -69,7 +70,7 @@ impl NumbersText<'_> {
         self.table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
-    /// Writes the labels that are firm in one analysis only. They are no changes, but a reader who compares two grids sees them.
+    /// Writes the labels that are firm in one analysis only. They are not changes, but two grids of labels differ in them.
     fn one_sided(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
@@ -91,7 +92,7 @@ impl NumbersText<'_> {
         self.table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
-    /// Writes a table with a row per changed number, at the head where it changed most. With `full`, a row per number and head.
+    /// Writes a row per changed number, for the head with the largest change. With `full`, a row per number and head.
     fn numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);
@@ -202,8 +203,7 @@ fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
     let LargestChange { number, difference, q, .. } = largest;
-    let counts = [changed, compared].map(ToString::to_string);
-    let [changed, compared] = counts;
+    let [changed, compared] = [changed, compared].map(ToString::to_string);
     vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
 }
 

@@ -83,7 +83,7 @@ pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
     differences("", &a, &b)
 }
 
-/// Relative difference up to which numbers count as equal: a report keeps six digits, a partial all of them.
+/// Relative difference up to which numbers count as equal. A report keeps six digits, a partial keeps all digits.
 const ROUNDING: f64 = 5e-6;
 
 /// Whether two values are equal up to the rounding of reports.
@@ -127,8 +127,10 @@ fn differences(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     }
 }
 
-/// Maximum numbers of listed facts, and of names per reason, without `--full`.
+/// Maximum number of listed facts without `--full`.
 const MAX_FACTS: usize = 6;
+
+/// Maximum number of names per reason without `--full`.
 const MAX_NAMES: usize = 6;
 
 /// Maximum number of characters shown of a value; digests and lists of files are longer.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::Side;
 use crate::export::json;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observation::identity::ModelInfo;
 use crate::system::errors::Facts;
 
 /// Version of the file's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -55,12 +54,6 @@ pub struct MatchedHead {
     pub distance_in_place: f64,
     /// Whether both halves of the sentences give the head this partner.
     pub halves_agree: bool,
-}
-
-impl From<&ModelInfo> for MatchedModel {
-    fn from(model: &ModelInfo) -> Self {
-        Self { id: model.id.clone(), weights_sha256: model.weights_sha256.clone() }
-    }
 }
 
 impl HeadMatching {

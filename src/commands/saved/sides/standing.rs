@@ -54,6 +54,7 @@ impl LabelStanding {
     }
 }
 
+/// Assessments of one head by the names of their labels.
 pub fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
