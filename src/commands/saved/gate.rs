@@ -131,27 +131,23 @@ impl GateOutcome {
 
     fn in_words(&self) -> String {
         let Self { firm, kept, could_not_tell, lost, .. } = self;
-        let named = label_noun(&self.families);
+        let is_any = self.families.is_empty();
+        let noun = if is_any { "label".to_owned() } else { format!("{} label", self.families.join(" or ")) };
         let untold = match could_not_tell.len() {
             0 => String::new(),
             untold => format!(", {untold} could not tell"),
         };
         match &lost[..] {
-            [] => format!("pass: no firm {named} is lost ({kept} of {firm} kept{untold})"),
+            [] => format!("pass: no firm {noun} is lost ({kept} of {firm} kept{untold})"),
             lost => format!(
                 "fail: {} of {} {} lost ({kept} kept{untold}): {}",
                 lost.len(),
-                counted(*firm, &format!("firm {named}")),
+                counted(*firm, &format!("firm {noun}")),
                 plural(&lost.len(), "is", "are"),
                 lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
             ),
         }
     }
-}
-
-/// Noun phrase for the labels that count: `label`, or with categories such as `syntactic label`.
-fn label_noun(categories: &[String]) -> String {
-    if categories.is_empty() { "label".to_owned() } else { format!("{} label", categories.join(" or ")) }
 }
 
 impl GatedLabel {

@@ -62,7 +62,10 @@ pub fn match_heads(
     let outputs = outputs.open()?;
     let (matching, halves) = matched(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
-    let labels = runs.map(|runs| compare_labels_both_ways(runs, names, &halves)).transpose()?;
+    let both_ways = |runs: &LabelRuns| -> Result<Vec<LabelsOneWay>> {
+        UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
+    };
+    let labels = runs.map(both_ways).transpose()?;
     let outcome = MatchOutcome { matching, labels };
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
@@ -264,16 +267,8 @@ pub struct MatchedAgreement {
     pub permuted: ShareByChance,
 }
 
-/// Compares labels with heads matched over even-numbered, then over odd-numbered units. `halves`: their distances in this order.
-/// Fails if a model cannot be analysed over one of the halves.
-fn compare_labels_both_ways(
-    runs: &LabelRuns,
-    names: [&str; 2],
-    halves: &[DistanceSums; 2],
-) -> Result<Vec<LabelsOneWay>> {
-    UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
-}
-
+/// Compares labels over the other half of the sampling units, with heads matched over `half`; `distances` are of that half.
+/// Fails if a model cannot be analysed over the other half.
 fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: UnitHalf) -> Result<LabelsOneWay> {
     let other = half.other();
     let side = |model: usize| -> Result<Side> {

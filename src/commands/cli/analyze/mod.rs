@@ -32,7 +32,6 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
-use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use chosen::{ablation, controls, ensure_study_runs, links, of_study, probes, refuse_reading_again};
 use shard::ShardArgument;
@@ -356,7 +355,9 @@ impl AnalyzeArguments {
         ensure_study_runs(&selection, "show-example", self.show_example)?;
         let (run_info, threads) = (!self.report.no_run_info, threads_or_all(self.report.threads));
         let controls = controls(&self.controls, self.control_seeds);
-        if let Some(after) = self.after.as_ref().filter(|_| !have_second_stage(studies)) {
+        // A second stage looks at the corpus again with the results of the first.
+        let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows));
+        if let Some(after) = self.after.as_ref().filter(|_| !has_second_stage) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
@@ -403,11 +404,6 @@ impl AnalyzeArguments {
             outcome,
         })
     }
-}
-
-/// Whether a study has a second stage, which looks at the corpus again with the results of the first.
-fn have_second_stage(studies: &[&'static dyn AnyStudy]) -> bool {
-    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
 }
 
 /// The outcome of a shard (a partial). Without `--after` it has no labels yet, so labelling options are refused.

@@ -64,8 +64,9 @@ pub fn compare(
     if fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }
-    let asks = fail_on.iter().any(|finding| finding.concerns_lost_labels());
-    match outcome.why_none_tested().filter(|_| asks) {
+    // A finding about labels of the first analysis is undecided if none of them could be tested.
+    let asks_for_lost = fail_on.iter().any(|finding| matches!(finding, FailOn::Lost | FailOn::NoLongerFirm));
+    match outcome.why_none_tested().filter(|_| asks_for_lost) {
         Some(why) => Err(anyhow!("--fail-on: {why}").of_option("fail-on").hint("analyse more text, by one command"))
             .class(Class::Input),
         None => Ok(true),

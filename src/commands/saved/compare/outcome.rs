@@ -343,11 +343,6 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether the finding is about labels of the first analysis, so that it is undecided if none of them could be tested.
-    pub fn concerns_lost_labels(self) -> bool {
-        matches!(self, Self::Lost | Self::NoLongerFirm)
-    }
-
     /// Whether the comparison has this finding. Labels of how heads choose count like others.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
         let mut labels = outcome.all_labels();

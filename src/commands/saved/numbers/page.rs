@@ -139,6 +139,8 @@ impl NumbersText<'_> {
 pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
+    let left_aside_rows =
+        left_aside.iter().map(|LeftAside { why, count, of }| vec![why.clone(), count.to_string(), of.join(", ")]);
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
     let idle = outcome.idle_in_words(usize::MAX);
@@ -181,7 +183,7 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
                 columns,
                 metrics.iter().map(change).collect(),
             ),
-            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(not_compared).collect()),
+            PageTable::new("Not compared", &["why", "how many", "of"], left_aside_rows.collect()),
             PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
         ],
     )
@@ -210,8 +212,4 @@ fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> V
 fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
     let [a, b] = [a, b].map(|side| side.in_words(PAGE_DIGITS));
     vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
-}
-
-fn not_compared(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {
-    vec![why.clone(), count.to_string(), of.join(", ")]
 }
