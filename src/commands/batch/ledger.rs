@@ -24,7 +24,6 @@ const SCHEMA_VERSION: u32 = 1;
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
     /// The inputs were unchanged; missing formats were made from the saved report.

@@ -44,7 +44,6 @@ pub enum HeadChoice {
     Heads(Vec<HeadPlace>),
 }
 
-#[derive(Clone, Debug)]
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
@@ -60,13 +59,11 @@ pub enum SentenceChoice {
     },
 }
 
-#[derive(Clone, Debug)]
 pub struct NamedSentence {
     pub sequence: Sequence,
     pub id: Option<Arc<str>>,
 }
 
-#[derive(Clone, Debug)]
 pub struct SentenceOptions {
     pub choice: SentenceChoice,
     pub tokenizer: TokenizerOptions,
