@@ -105,12 +105,12 @@ pub fn one(name: &str) -> Result<String> {
             let way_out = format!("`headscope show report.json {name}`");
             return anyhow!("what a head does is in a report").of_value(name).hint(way_out);
         }
-        unknown(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
+        with_suggestion(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
     })
 }
 
 /// Adds to an error about an unknown name a similar name, or a hint where to look.
-pub fn unknown(error: Error, name: &str) -> Error {
+fn with_suggestion(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
     let told_of = || {
         let names = entries_mentioning(name);

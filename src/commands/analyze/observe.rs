@@ -172,13 +172,13 @@ impl<'a> PreparedRun<'a> {
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
-        let mut observation = self.all(parts.as_mut(), None)?;
+        let mut observation = self.run_stage(parts.as_mut(), None)?;
         if observation.stage == Stage::First && observation.tally.sentences > 0 {
             // Only sums that are written to a file need a digest.
             let are_kept = parts.is_some() || matches!(&self.options.outcome, Outcome::Report { partial: Some(_), .. });
             let sums = if are_kept { observation.digest()? } else { String::new() };
             let first = FirstStage { observation, sums, policy: policy.clone() };
-            let second_stage = self.all(parts.as_mut(), Some(&first))?;
+            let second_stage = self.run_stage(parts.as_mut(), Some(&first))?;
             observation = first.observation;
             observation.followed_by(second_stage);
         }
@@ -186,29 +186,29 @@ impl<'a> PreparedRun<'a> {
         Ok(observation)
     }
 
-    /// Runs one stage over all of the corpus: the second if `first` has the sums of the first, else the first.
-    fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
+    /// Runs one stage over all of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
+    fn run_stage(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.shard(Shard::WHOLE, first),
             Some(parts) => parts.all(&self.stage(first), |shard| self.shard(shard, first)),
         }
     }
 
-    /// Returns the second stage if `first` has the sums of the first, else the first (or only) stage.
+    /// Returns the second stage if `run_first_stage` has the sums of the first, else the first (or only) stage.
     pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::second_stage)
     }
 
-    /// Runs one stage over a shard of the corpus: the second if `first` has the sums of the first, else the first.
-    /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
+    /// Runs one stage over a shard of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
+    /// Fails if the corpus cannot be read or differs from the corpus of `run_first_stage`, or a forward pass fails.
     pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         match first {
-            None => self.first(shard),
+            None => self.run_first_stage(shard),
             Some(first) => self.run_second_stage(shard, first),
         }
     }
 
-    fn first(&mut self, shard: Shard) -> Result<Observation> {
+    fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
         let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
@@ -363,7 +363,7 @@ impl PreparedRun<'_> {
         if self.options.show != Some(Shown::Example) {
             return Report { attention_maps: shown, ..report };
         }
-        let why = match self.typical(&report) {
+        let why = match self.example_maps(&report) {
             Ok(Some(maps)) => return Report { attention_maps: Some(maps), ..report },
             Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
             Err(error) => format!("{error:#}"),
@@ -373,7 +373,7 @@ impl PreparedRun<'_> {
     }
 
     /// Attention maps of an example: the longest typical sentence of the heads with the largest margins, within the token limit.
-    fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
+    fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
         let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
         let examples: Vec<(HeadPlace, u64)> =

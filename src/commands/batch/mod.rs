@@ -53,7 +53,7 @@ pub struct BatchOptions {
 /// Fails if a run failed: at once, or with `keep_going` after all other runs.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
-    let selected = chosen(&table.runs, &options.only).class(Class::Usage)?;
+    let selected = selected_runs(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
         make_folder(&options.folder)?;
         interrupt::set_interrupt_message(
@@ -80,7 +80,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     batch.finish(selected.len())
 }
 
-fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
+fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
         let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
         let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");

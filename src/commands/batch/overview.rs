@@ -21,7 +21,7 @@ pub struct RunRow<'a> {
 }
 
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
-    for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
+    for (name, bytes) in [("runs.csv", csv::lines(&csv_rows(rows))?), ("index.html", page(rows)?)] {
         Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
@@ -31,7 +31,7 @@ const COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
 /// Rows of `runs.csv`: a header, then a row per run with unknown cells empty. A label family that no run measured has no column.
-fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
+fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
+        let lines = csv_rows(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

@@ -21,7 +21,11 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     };
     let name = path.display().to_string();
     let report = json::parse_lenient(&name, &json::on_one_line(&json::read_text(path)?))?;
-    print(&if bibtex { bibtex_entries(&sources(&report).concat(), &report.tool.version) } else { of(&report) })
+    print(&if bibtex {
+        bibtex_entries(&cited_explanations(&report).concat(), &report.tool.version)
+    } else {
+        citations_in_words(&report)
+    })
 }
 
 /// The BibTeX of this version of the program, and of the papers that these sources name.
@@ -44,7 +48,7 @@ fn papers_cited_in(source: &str) -> BTreeSet<Paper> {
 }
 
 /// Explanations behind a report, `[labels, metrics]`: of labels that some head has, and of metrics with a value for some head.
-fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
+fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let families: Vec<&'static Explanation> = registry::detectors()
@@ -62,8 +66,8 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     [families, metrics]
 }
 
-fn of(report: &Report) -> String {
-    let [labels, metrics] = sources(report);
+fn citations_in_words(report: &Report) -> String {
+    let [labels, metrics] = cited_explanations(report);
     written(|out| {
         let (title, version, license) = (field("title"), &report.tool.version, field("license"));
         writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;

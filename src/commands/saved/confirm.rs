@@ -48,7 +48,7 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
         Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
         Writer::Html => unreachable!("refused with the arguments"),
     };
-    let summary = |detail, _: &[_]| text(&outcome, detail == Detail::Full).fit(terminal::width());
+    let summary = |detail, _: &[_]| render_text(&outcome, detail == Detail::Full).fit(terminal::width());
     reporting::write_each(outputs, render, summary)
 }
 
@@ -302,7 +302,7 @@ pub struct Prediction {
 const MAX_LABELS: usize = 30;
 
 /// Renders the outcome as text. With `full` it lists every label.
-fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
+fn render_text(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;

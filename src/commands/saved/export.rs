@@ -42,27 +42,27 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
             reporting::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
-            let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let page = page::several::render(&named(reports, policy)?)?;
-            write(outputs, |()| Ok(page.clone()))
+            let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
+            let page = page::several::render(&read_named(reports, policy)?)?;
+            write_outputs(outputs, |()| Ok(page.clone()))
         }
         Exported::Figure(name, paths) => {
-            let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read(first, policy, json::parse_to_show)?, name, svg::Medium::Alone)
+            let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
+            let figure = figures::named(&read_report(first, policy, json::parse_to_show)?, name, svg::Medium::Alone)
                 .class(Class::Usage)?;
-            write(outputs, |()| Ok(figure.clone().into_bytes()))
+            write_outputs(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
-            let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
+            let outputs = open_outputs(files.iter().map(|(path, writer)| (path, *writer)))?;
             let (reports, table) = if let [report] = reports {
-                let report = read(report, policy, json::parse)?;
+                let report = read_report(report, policy, json::parse)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
                 }
                 (vec![(String::new(), report)], table)
             } else {
-                let reports = named(reports, policy)?;
+                let reports = read_named(reports, policy)?;
                 let table = tables::of_several(&reports, name).class(Class::Usage)?;
                 (reports, table)
             };
@@ -72,32 +72,32 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
             }
             let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
             let caption = tables::caption(&reports, &table);
-            write(outputs, |writer| writer.render(&table, &caption))
+            write_outputs(outputs, |writer| writer.render(&table, &caption))
         }
     }
 }
 
 /// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
-fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
+fn read_report(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// Reads reports, each named by its file name, or by its path where two file names are equal.
-fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
+fn read_named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {
         let is_unique = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| is_unique).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read_report(path, policy, json::parse_to_show)?))).collect()
 }
 
 /// Opens output files before any work is done, each with its format.
-fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
+fn open_outputs<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
     files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
 }
 
-fn write<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
+fn write_outputs<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
     outputs.into_iter().try_for_each(|(output, how)| output.finish(&bytes(how)?))
 }

@@ -74,7 +74,7 @@ fn choose_heads(
     let name = path.display().to_string();
     let report = json::parse_to_show(&name, &json::read_text(path)?)?;
     ensure_same_model(&name, &report, files).class(Class::Input)?;
-    let order = order(&name, &report, budget)?;
+    let order = pruning_order(&name, &report, budget)?;
     ensure!(
         order.removal != Replacement::Mean,
         anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
@@ -138,7 +138,7 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
     Ok(())
 }
 
-fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
+fn pruning_order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
     let is_named = |order: &PruningOrder| budget.by.as_ref().is_none_or(|name| *name == order.by);

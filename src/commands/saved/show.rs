@@ -43,7 +43,7 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
         ShownPart::Summary(_) if json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {
-            let head = head(&report, *place)?;
+            let head = find_head(&report, *place)?;
             match detail {
                 _ if json => json::indented(&card::head_data(&report, head)?)?,
                 Detail::Full => card::of_head_in_full(&report, head).fit(width),
@@ -56,7 +56,7 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
         ShownPart::Heads if json => json::indented(&tables::heads_data(&report))?,
         ShownPart::Heads => tables::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
-            let mut parts = relation(&report, name)?;
+            let mut parts = find_relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
             match &parts[..] {
                 parts if !json => {
@@ -79,7 +79,7 @@ pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json:
 /// No presets: a report does not record the presets of its labels.
 const NO_PRESETS: [&Preset; 0] = [];
 
-fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
+fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let grid = report.model.grid();
     let head = report.heads.iter().find(|head| head.place == place);
     head.with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
@@ -89,7 +89,7 @@ fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
 
 /// Heads that follow the relation with this name: one entry for an encoder, for a decoder one per side of the syntactic head.
 /// Fails if the report has no such relation.
-fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
+fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
         !tracked.is_empty(),

@@ -134,7 +134,7 @@ impl Header<'_> {
                 start = end;
             }
             let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
-            add("tokens", json!(tokens(self.model, sequence)).to_string());
+            add("tokens", json!(token_texts(self.model, sequence)).to_string());
             add("word_ids", json!(sequence.word_of_tokens()).to_string());
             if sequence.shared_tokens() > 0 {
                 add("word_shares", json!(word_shares(sequence)).to_string());
@@ -173,7 +173,7 @@ fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
     Ok(())
 }
 
-fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
+fn token_texts(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 

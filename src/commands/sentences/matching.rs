@@ -60,7 +60,7 @@ pub fn match_heads(
     runs: Option<&LabelRuns>,
 ) -> Result<()> {
     let outputs = outputs.open()?;
-    let (matching, halves) = matched(models, sentences, runs.is_some())?;
+    let (matching, halves) = match_over_sentences(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
     let both_ways = |runs: &LabelRuns| -> Result<Vec<LabelsOneWay>> {
         UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
@@ -72,11 +72,11 @@ pub fn match_heads(
         Writer::Csv => csv::table(&Table::of("heads", &outcome.matching.heads)),
         Writer::Html => unreachable!("refused with the arguments"),
     };
-    reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
+    reporting::write_each(outputs, render, |_, _| render_text(&outcome).fit(terminal::width()))
 }
 
 /// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
-fn matched(
+fn match_over_sentences(
     [a, b]: &[ModelRef; 2],
     sentences: &SentenceOptions,
     by_unit: bool,
@@ -145,7 +145,7 @@ fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
     all.partners().into_iter().enumerate().map(head).collect()
 }
 
-fn text(outcome: &MatchOutcome) -> Summary {
+fn render_text(outcome: &MatchOutcome) -> Summary {
     Summary::written(|out| {
         let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
         let moved = heads.iter().filter(|head| head.a != head.b).count();

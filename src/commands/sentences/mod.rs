@@ -250,7 +250,7 @@ fn sentences_of_corpus(
         }
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
-                if find.as_ref().is_none_or(|word| has(&sequence, word)) {
+                if find.as_ref().is_none_or(|word| has_word(&sequence, word)) {
                     let target = if named || is_wanted(&sequence) { &mut sentences } else { &mut unwanted };
                     if target.len() < max_sentences {
                         target.push(NamedSentence { sequence: *sequence, id });
@@ -304,7 +304,7 @@ fn may_contain(content: &Content, word: &str) -> bool {
     }
 }
 
-fn has(sequence: &Sequence, word: &str) -> bool {
+fn has_word(sequence: &Sequence, word: &str) -> bool {
     (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }
 

@@ -143,7 +143,7 @@ pub fn view(options: &ViewOptions) -> Result<()> {
             let index = (!matches!(options.sentences.choice, SentenceChoice::Texts(_))).then_some(sequence.index);
             let mut maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
             if options.gold != ShownArcs::Tree {
-                maps.arcs = arcs(options, &model, sequence);
+                maps.arcs = page_arcs(options, &model, sequence);
             }
             page_sentences.push(if shows_all_heads {
                 ShownSentence::of_all(&maps, model.grid())
@@ -183,7 +183,7 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
 }
 
 /// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
-fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
+fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
     let Some(GoldArcs { name, arcs, .. }) = options.gold.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
     };
@@ -214,13 +214,13 @@ fn sentence_attention(
         texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
         gold: options.gold.between_units(sequence, &units),
-        seen: seen(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
+        seen: visible_units(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
         weights: between,
     }
 }
 
 /// For each unit, the range of units that its tokens can see, `[units]`.
-fn seen(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
+fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) = (visibility.keys(unit.start(), tokens), visibility.keys(unit.end() - 1, tokens));
         let start = units.spans.partition_point(|other| other.end() <= first.start);
@@ -236,9 +236,9 @@ mod tests {
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
         let units = Units { spans: WordSpan::whole([0..1, 1..3, 3..4]), ..Units::default() };
-        assert_eq!(seen(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
-        assert_eq!(seen(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
+        assert_eq!(visible_units(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
+        assert_eq!(visible_units(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.
-        assert_eq!(seen(&units, Visibility::causal_window(2), 4), [0..1, 0..2, 1..3]);
+        assert_eq!(visible_units(&units, Visibility::causal_window(2), 4), [0..1, 0..2, 1..3]);
     }
 }

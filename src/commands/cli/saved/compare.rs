@@ -169,7 +169,7 @@ impl FromStr for ToleranceArgument {
 }
 
 /// Tolerances after applying the arguments in order; the last one for a unit wins.
-fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
+fn tolerances_after(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
             Some(unit) => *tolerances.of_mut(*unit) = *value,
@@ -193,7 +193,7 @@ impl NumbersArguments {
                 .of_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        Ok(NumbersOptions { sides, rate, tolerances: given(&tolerances), only, outputs })
+        Ok(NumbersOptions { sides, rate, tolerances: tolerances_after(&tolerances), only, outputs })
     }
 }
 

@@ -123,7 +123,7 @@ impl FromStr for ViewedHeads {
     }
 }
 
-fn choice(named: &[ViewedHeads]) -> HeadChoice {
+fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
     heads
         .collect::<Option<Vec<HeadPlace>>>()
@@ -168,7 +168,7 @@ impl ViewArguments {
         let options = ViewOptions {
             model,
             sentences,
-            heads: choice(&self.heads),
+            heads: head_choice(&self.heads),
             gold,
             hides_special: self.hide_special,
             numbers: self.numbers,
@@ -214,7 +214,7 @@ impl ViewArguments {
         let heads = match (&self.heads[..], &self.layers[..]) {
             ([], []) => HeadChoice::All,
             ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
-            (heads, _) => choice(heads),
+            (heads, _) => head_choice(heads),
         };
         let removed = ascending(self.removed);
         let options = MapsOptions { model, sentences, heads, rollout: self.rollout, output, removed };

@@ -252,7 +252,7 @@ fn compare_labels(
         } else if !sides[0].has_comparable_counts(sides[1], label) {
             Err(Doubt::OtherCounts)
         } else if same_rule(label, sides.map(|side| &side.context.settings.policy)) {
-            label_fate([0, 1].map(|side| standing(assessments[side], idle[side])))
+            label_fate([0, 1].map(|side| label_standing(assessments[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
         };
@@ -270,7 +270,7 @@ fn compare_labels(
 }
 
 /// Standing of a head for a label in one analysis; `None`: not assessed. A missing head is out of reach of every label.
-fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
+fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
         Some(Idleness::Absent | Idleness::Removed) => Some(LabelStanding::OutOfReach),
@@ -313,7 +313,7 @@ fn head_fate(labels: &[LabelComparison]) -> Fate {
 fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
     let label = &assessment.label;
     LabelEvidence {
-        standing: standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
+        standing: label_standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
         number: label.number.clone(),
         score: label.score,
         ci95: label.ci95,

@@ -177,7 +177,7 @@ impl ComparedLabels {
                     (None, Some(pair)) => pair.a.name.clone(),
                     (None, None) => side.label.number.clone(),
                 };
-                let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
+                let [a, b] = [in_a, in_b].map(|side| standing_of(side, name_of(side)));
                 let (label, place) = (label.to_owned(), grid.place(place));
                 match pair_of([in_a, in_b][firm]) {
                     _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
@@ -221,7 +221,7 @@ fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> 
 }
 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
-fn standing(assessment: &Assessment, number: String) -> Standing {
+fn standing_of(assessment: &Assessment, number: String) -> Standing {
     let Label { score, ci95, threshold, .. } = assessment.label;
     Standing { firm: LabelStanding::of(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
@@ -321,7 +321,7 @@ impl<'a> NumberPairs<'a> {
                 leave(&number, Obstacle::OneSided);
                 continue;
             };
-            match test(&number, &other, method, tolerances.of(number.unit)) {
+            match test_difference(&number, &other, method, tolerances.of(number.unit)) {
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
@@ -389,7 +389,12 @@ impl<'a> NumberPairs<'a> {
 }
 
 /// Tests the difference of a number; `None` if neither analysis has it. Fails with the reason if it cannot be tested.
-fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Obstacle> {
+fn test_difference(
+    a: &Number<'_>,
+    b: &Number<'_>,
+    method: Method,
+    tolerance: f64,
+) -> Result<Option<DifferenceTest>, Obstacle> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],
         (None, None) => return Ok(None),
