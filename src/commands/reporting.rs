@@ -117,10 +117,7 @@ impl PolicyOptions {
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
 /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
 pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
-    match policy {
-        Some(policy) => policy.applied(report, name),
-        None => Ok(report),
-    }
+    if let Some(policy) = policy { policy.applied(report, name) } else { Ok(report) }
 }
 
 #[derive(Clone)]

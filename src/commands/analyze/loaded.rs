@@ -79,10 +79,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     }
     let (index, with) = (index.map(Arc::new), options.columns());
     // With an index, a shard should read only its own part, so only the first shard checks the links against the whole corpus.
-    let is_first = match &options.outcome {
-        Outcome::Partial(partial) => partial.shard.number() == 1,
-        Outcome::Report { .. } => true,
-    };
+    let is_first = if let Outcome::Partial(partial) = &options.outcome { partial.shard.number() == 1 } else { true };
     if options.links.has_outside_links() && can_be_read_again && (index.is_none() || is_first) {
         check_links(options)?;
     }

@@ -202,10 +202,7 @@ impl<'a> PreparedRun<'a> {
     /// Runs one stage over a shard of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
     /// Fails if the corpus cannot be read or differs from the corpus of `run_first_stage`, or a forward pass fails.
     pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
-        match first {
-            None => self.run_first_stage(shard),
-            Some(first) => self.run_second_stage(shard, first),
-        }
+        if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }
 
     fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {

@@ -49,10 +49,7 @@ impl Status {
     }
 
     pub fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Failed(message) => Some(message),
-            _ => None,
-        }
+        if let Self::Failed(message) = self { Some(message) } else { None }
     }
 }
 
@@ -282,10 +279,7 @@ impl RunFormat {
     }
 
     pub fn writer(self) -> Option<Writer> {
-        match self {
-            Self::Report(writer) => Some(writer),
-            Self::Partial => None,
-        }
+        if let Self::Report(writer) = self { Some(writer) } else { None }
     }
 
     /// Whether the format holds the complete report, from which the other report formats can be made.

@@ -115,10 +115,7 @@ impl Table {
             let line_number = option
                 .and_then(|option| run.option_positions.get(option))
                 .map(|&line_number| line(&self.text, line_number));
-            return match line_number {
-                Some(line_number) => error.at(self.file.display(), line_number),
-                None => error,
-            };
+            return if let Some(line) = line_number { error.at(self.file.display(), line) } else { error };
         };
         let (name, line_number) = (input.get_ref(), line(&self.text, input.span().start));
         let is_path = file.is_some();

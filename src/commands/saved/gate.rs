@@ -133,10 +133,8 @@ impl GateOutcome {
         let Self { firm, kept, could_not_tell, lost, .. } = self;
         let is_any = self.families.is_empty();
         let noun = if is_any { "label".to_owned() } else { format!("{} label", self.families.join(" or ")) };
-        let untold = match could_not_tell.len() {
-            0 => String::new(),
-            untold => format!(", {untold} could not tell"),
-        };
+        let count = could_not_tell.len();
+        let untold = if count > 0 { format!(", {count} could not tell") } else { String::new() };
         match &lost[..] {
             [] => format!("pass: no firm {noun} is lost ({kept} of {firm} kept{untold})"),
             lost => format!(

@@ -152,11 +152,8 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
     }
     let meant = anyhow!("there is no label `{shown}`").of_value(name);
     let closest = registry::closest_label(name);
-    Err(match closest {
-        Some(_) => meant.did_you_mean(closest),
-        None => meant.hint(labels_in_words()),
-    })
-    .class(Class::Usage)
+    let error = if closest.is_some() { meant.did_you_mean(closest) } else { meant.hint(labels_in_words()) };
+    Err(error.class(Class::Usage))
 }
 
 /// Labels the heads of a saved report (`-`: standard input) by another policy, says what changes, and writes the new report.

@@ -290,10 +290,7 @@ fn sentences_of_corpus(
         return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word));
     }
     let error = anyhow!("no sentence of `{name}`, which has {read_count}, can go through the model");
-    Err(match first_skip {
-        Some(reason) => SkipReason::with_way_out(reason, error),
-        None => error,
-    })
+    Err(if let Some(reason) = first_skip { SkipReason::with_way_out(reason, error) } else { error })
 }
 
 /// Whether a sentence may have a word, tested before the sentence is encoded.

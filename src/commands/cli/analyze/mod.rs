@@ -341,9 +341,8 @@ impl AnalyzeArguments {
             let removal = self.removal.or(preset_removal(&presets)).unwrap_or(chosen.removal);
             Ablation { removal, ..chosen }
         });
-        let positions = of_study(&selection, "positions", self.positions)?;
-        let exchanges = selection.runs(registry::with_option("positions"));
-        let exchanged = exchanges.then(|| positions.unwrap_or_default());
+        let positions = of_study(&selection, "positions", self.positions)?.unwrap_or_default();
+        let exchanged = selection.runs(registry::with_option("positions")).then_some(positions);
         let probes = probes(&selection, self.probes)?;
         let links = links(
             &selection,

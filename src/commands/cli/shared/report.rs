@@ -110,9 +110,6 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
         unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", extensions()))
     })?;
-    let writer = match entry.1 {
-        Writer::Json(form) => Writer::Json(JsonForm { compact, ..form }),
-        other => other,
-    };
+    let writer = if let Writer::Json(form) = entry.1 { Writer::Json(JsonForm { compact, ..form }) } else { entry.1 };
     Ok(Target::File(path.to_owned(), writer))
 }
