@@ -65,8 +65,8 @@ fn second_stage_is_missing() -> Error {
 /// Prints the numbers of the missing shards as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
 fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
-    let files = partial_files(paths).class(Class::Input)?;
-    let missing = merge::missing(&files, shard_count).class(Class::Input)?;
+    let files = partial_files(paths);
+    let missing = files.and_then(|files| merge::missing(&files, shard_count)).class(Class::Input)?;
     missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
         return if missing.is_of_first { Err(second_stage_is_missing()) } else { Ok(()) };

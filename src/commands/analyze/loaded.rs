@@ -50,8 +50,7 @@ impl Loaded {
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(now()));
         let model = load(files, options)?;
-        let info = OnceCell::from(ModelInfo::new(&model, hashes));
-        Ok(Self { model, fingerprint: Cell::default(), info, began })
+        Ok(Self { info: ModelInfo::new(&model, hashes).into(), model, fingerprint: Cell::default(), began })
     }
 
     /// Returns the model's description for the report.
@@ -305,8 +304,7 @@ pub(super) fn reading<'a>(
         }
         Bos::Never => Cow::Owned(tokenizer.into_owned().never_beginning()),
     };
-    let begins_with = tokenizer.begins_with()?;
-    Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))
+    Ok((Some(Reading { context, bos: options.bos, begins_with: tokenizer.begins_with()? }), tokenizer))
 }
 
 fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {

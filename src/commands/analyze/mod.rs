@@ -89,8 +89,7 @@ fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<(
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
     let first = request.after.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;
-    let stage = ready.stage(first.as_ref());
-    if part.is_there(&stage, || ready.identity())? {
+    if part.is_there(&ready.stage(first.as_ref()), || ready.identity())? {
         say(&format!("shard {} of this analysis is in `{}` already", shard, request.path.display()));
         return Ok(());
     }

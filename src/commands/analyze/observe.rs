@@ -213,8 +213,7 @@ impl<'a> PreparedRun<'a> {
         let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(open_corpus, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
-        let run = self.run_info(loaded);
-        Ok(Observation { identity, tally, stage, passes, run })
+        Ok(Observation { identity, tally, stage, passes, run: self.run_info(loaded) })
     }
 
     fn run_second_stage(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
@@ -289,8 +288,7 @@ impl<'a> PreparedRun<'a> {
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.with_segments(|_| false);
         corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
-        let corpus = corpus.into_identity()?;
-        self.identity_with(corpus)
+        self.identity_with(corpus.into_identity()?)
     }
 
     fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {

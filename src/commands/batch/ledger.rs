@@ -162,8 +162,7 @@ impl LedgerEntry {
 impl Ledger {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(FILE_NAME);
-        let known = read(&path).class(Class::Input)?;
-        Ok(Self { path, known })
+        Ok(Self { known: read(&path).class(Class::Input)?, path })
     }
 
     pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {

@@ -236,8 +236,7 @@ impl Batch<'_> {
         };
         reporting::write(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
-        let entry = entry.with(missing.iter().map(|(path, _)| path))?;
-        self.ledger.record(&run.name, &entry)?;
+        self.ledger.record(&run.name, &entry.with(missing.iter().map(|(path, _)| path))?)?;
         let written: Vec<_> = missing.iter().map(|(path, _)| ledger::file_name(path)).collect();
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }

@@ -57,8 +57,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
-        let same_text = sides[..place].iter().find(|other| other.same_text(side));
-        if let Some(other) = same_text {
+        if let Some(other) = sides[..place].iter().find(|other| other.same_text(side)) {
             return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
                 .hint("name reports over other corpora"));
         }
@@ -79,8 +78,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     let results: Vec<Vec<InCorpus>> =
         others.iter().map(|side| test_in_corpus(first, side, &fixed_labels, max_q)).collect();
     let labels = fixed_labels.iter().enumerate().map(|(number, (place, label))| {
-        let results_of_label: Vec<InCorpus> = results.iter().map(|results| results[number].clone()).collect();
-        confirmed_label(grid, (*place, label), results_of_label)
+        confirmed_label(grid, (*place, label), results.iter().map(|results| results[number].clone()).collect())
     });
     let corpus = |(side, results): (&Side, &Vec<InCorpus>)| CorpusOutcome {
         report: side.described(),

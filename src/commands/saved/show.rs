@@ -161,8 +161,7 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
 pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Result<()> {
     let outputs = reporting::open(targets)?;
     let (name, text) = (path.display().to_string(), json::read_text(path)?);
-    let report = json::parse(&name, &text)?;
-    reporting::write(&policy.applied(report, &name)?, outputs)?;
+    reporting::write(&policy.applied(json::parse(&name, &text)?, &name)?, outputs)?;
     if targets.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
@@ -205,8 +204,7 @@ fn head_difference(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let lost = old.difference(&new).map(|label| format!("-{label}"));
     let gained = new.difference(&old).map(|label| format!("+{label}"));
     let labels: Vec<String> = lost.chain(gained).collect();
-    let moved = before.primary != after.primary;
-    let primary = moved.then(|| format!("primary {} -> {}", before.primary, after.primary));
+    let primary = (before.primary != after.primary).then(|| format!("primary {} -> {}", before.primary, after.primary));
     let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
     (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
 }

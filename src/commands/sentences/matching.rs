@@ -198,8 +198,8 @@ impl DistanceSums {
 
     pub fn and(&self, other: &Self) -> Self {
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
-        let sentences = self.sentences + other.sentences;
-        Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
+        let (sentences, rows) = (self.sentences + other.sentences, self.rows + other.rows);
+        Self { grid: self.grid, sentences, rows, sums }
     }
 
     /// Index in the grid of each head's partner, `[layers * heads]`.

@@ -367,8 +367,7 @@ impl AnalyzeArguments {
                 partial: self.partial,
             },
             Some(shard) => {
-                let shard = shard.shard(|name| std::env::var(name).ok())?;
-                shard_outcome(self.report, shard, self.after, &self.presets)?
+                shard_outcome(self.report, shard.shard(|name| std::env::var(name).ok())?, self.after, &self.presets)?
             }
         };
         Ok(AnalyzeOptions {

@@ -216,8 +216,8 @@ impl ViewArguments {
             ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
             (heads, _) => head_choice(heads),
         };
-        let removed = ascending(self.removed);
-        let options = MapsOptions { model, sentences, heads, rollout: self.rollout, output, removed };
+        let (rollout, removed) = (self.rollout, ascending(self.removed));
+        let options = MapsOptions { model, sentences, heads, rollout, output, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

@@ -60,8 +60,7 @@ pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let [policy_a, policy_b] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
     let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
-        let measured = options.ensure_measured(&side.context.settings.protocol.studies);
-        measured.cannot("label", &side.file)?;
+        options.ensure_measured(&side.context.settings.protocol.studies).cannot("label", &side.file)?;
     }
     ensure_same_heads(&sides[0], &sides[1])?;
     Ok(sides)
