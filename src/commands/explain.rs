@@ -43,7 +43,7 @@ pub fn list() -> String {
 }
 
 /// Condition on which a study runs, in words.
-fn runs(study: &dyn AnyStudy) -> String {
+fn run_condition(study: &dyn AnyStudy) -> String {
     let card = study.card();
     match (card.by_default, card.runs_first(), card.joins) {
         (true, ..) => "by default".to_owned(),
@@ -70,21 +70,20 @@ pub fn one(name: &str) -> Result<String> {
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let runs_where_it_can = *by_default || (*decoders_only && *default_on_decoders);
         let switch = if runs_where_it_can { "--without" } else { "--with" };
-        let runs = runs(study);
+        let condition = run_condition(study);
         return Ok(format!(
-            "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {runs}; `analyze {switch} \
+            "{name} (study)\n\n{question}\n\nMetrics: {}\nLabels: {}\nNeeds: {needs}\nRuns: {condition}; `analyze {switch} \
              {name}` changes that\n",
             or_none(metrics),
             or_none(labels),
         ));
     }
-    let term = || {
-        registry::term(name).map(|Term { name, also, meaning, page }| {
-            let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
-            format!("{name}\n\n{meaning}\n\n{also}More: docs/methodology/{page}\n")
-        })
+    let term = registry::term(name);
+    let text_of_term = |Term { name, also, meaning, page }: &Term| {
+        let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
+        format!("{name}\n\n{meaning}\n\n{also}More: docs/methodology/{page}\n")
     };
-    let own_term = || term().filter(|_| registry::term(name).is_some_and(|term| term.name == name));
+    let own_term = || term.filter(|term| term.name == name).map(text_of_term);
     let threshold = || {
         let Threshold { name, default, about, .. } = registry::threshold(name)?;
         Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
@@ -95,22 +94,23 @@ pub fn one(name: &str) -> Result<String> {
     };
     // An exact name or a code of the grid wins over another name of a term: `position` is both.
     let entry = || registry::find(name).map(|entry| entry.to_string());
-    let found = entry().or_else(own_term).or_else(threshold).or_else(|| of_cell(name)).or_else(term).or_else(family);
-    let found = found.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
+    let text = entry().or_else(own_term).or_else(threshold).or_else(|| grid_cell(name));
+    let text = text.or_else(|| term.map(text_of_term)).or_else(family);
+    let text = text.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
     // A heading of a report is a key with spaces: `pooled shift` is `pooled_shift`.
     let as_key = name.replace(' ', "_");
-    let found = found.or_else(|| (as_key != name).then(|| one(&as_key).ok()).flatten());
-    found.ok_or_else(|| {
+    let text = text.or_else(|| (as_key != name).then(|| one(&as_key).ok()).flatten());
+    text.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
             return anyhow!("what a head does is in a report").of_value(name).hint(way_out);
         }
-        unknown(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
+        with_suggestion(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
     })
 }
 
 /// Adds to an error about an unknown name a similar name, or a hint where to look.
-pub fn unknown(error: Error, name: &str) -> Error {
+fn with_suggestion(error: Error, name: &str) -> Error {
     let error = error.of_value(name);
     let told_of = || {
         let names = entries_mentioning(name);
@@ -137,14 +137,14 @@ fn entries_mentioning(word: &str) -> Vec<&'static str> {
 }
 
 /// Explains a cell of the grid, such as `case~+7`: its marks, and the labels with its code. `None` if no label has the code.
-fn of_cell(cell: &str) -> Option<String> {
+fn grid_cell(cell: &str) -> Option<String> {
     let counted_more = |(rest, more): (&'_ str, &str)| (!rest.is_empty()).then(|| more.parse::<u16>().ok()).flatten();
     let more = cell.rsplit_once('+').and_then(counted_more);
     let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
-    let (rest, constant) =
-        rest.strip_suffix(CONSTANT).map_or((rest, ""), |rest| (rest, ", of a head that writes a constant"));
-    let (rest, tied) = rest.strip_suffix(TIED).map_or((rest, ""), |rest| (rest, ", tied with another one"));
-    let (code, sure) = rest.strip_suffix(BORDERLINE).map_or((rest, ""), |rest| (rest, ", borderline"));
+    let mark = |code, mark, meaning| str::strip_suffix(code, mark).map_or((code, ""), |code| (code, meaning));
+    let (code, constant) = mark(rest, CONSTANT, ", of a head that writes a constant");
+    let (code, tied) = mark(code, TIED, ", tied with another one");
+    let (code, borderline) = mark(code, BORDERLINE, ", borderline");
     let labels = registry::labels_of_code(code);
     let entries: Vec<Entry> = labels.iter().filter_map(|label| registry::find(label)).collect();
     if entries.is_empty() {
@@ -157,14 +157,11 @@ fn of_cell(cell: &str) -> Option<String> {
     });
     let names: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
     let more = more.map_or_else(String::new, |more| format!("; the head has {}", counted(more, "more label")));
-    let mut text = format!(
-        "{cell} (in the grid of a summary)\n\n{after}The label {}{sure}{tied}{constant}{more}.\n",
+    let entries: String = entries.iter().map(|entry| format!("\n{entry}")).collect();
+    Some(format!(
+        "{cell} (in the grid of a summary)\n\n{after}The label {}{borderline}{tied}{constant}{more}.\n{entries}",
         names.join(" or ")
-    );
-    for entry in entries {
-        write!(text, "\n{entry}").expect("writing to a string does not fail");
-    }
-    Some(text)
+    ))
 }
 
 /// The name under which [`one`] explains the rules of all verdicts.
@@ -183,7 +180,7 @@ pub const STUDY_TABLE: &str = "studies";
 pub fn studies() -> String {
     let row = |study: &&dyn AnyStudy| {
         let Card { name, question, needs, .. } = study.card();
-        [format!("`{name}`"), (*question).to_owned(), runs(*study), (*needs).to_owned()]
+        [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
     };
     table(["study", "question", "runs", "needs"], STUDIES.iter().map(row))
 }
@@ -207,9 +204,9 @@ pub fn markdown() -> String {
     let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
-        let own: Vec<&str> =
+        let base_metrics: Vec<&str> =
             names.into_iter().filter(|name| CHANCE_SUFFIXES.iter().all(|end| !name.ends_with(end))).collect();
-        (!own.is_empty()).then(|| [code(&[study.card().name]), code(&own)])
+        (!base_metrics.is_empty()).then(|| [code(&[study.card().name]), code(&base_metrics)])
     };
     let policy = registry::default_policy();
     let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();

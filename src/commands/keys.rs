@@ -37,26 +37,29 @@ pub fn schema_of(name: &str) -> Option<Value> {
 pub fn explain(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let root = schema_of(segments.next()?)?;
-    let mut at = &root;
+    let mut schema = &root;
     for segment in segments {
-        at = keys(with_keys(at, &root)?)?.get(segment)?;
+        schema = keys(object_schema(schema, &root)?)?.get(segment)?;
     }
-    let meant = meaning(at, &root);
-    let Some(keys) = with_keys(at, &root).and_then(keys) else { return Some(format!("{path}\n\n{meant}\n")) };
-    let width = keys.keys().map(String::len).max().unwrap_or(0);
-    let line =
-        |(key, value): (&String, &Value)| format!("{key:width$}  {}", meaning(value, &root)).trim_end().to_owned();
-    let lines: Vec<String> = keys.iter().map(line).collect();
-    let inner: Vec<String> = keys
-        .iter()
-        .filter(|(_, value)| with_keys(value, &root).is_some())
-        .map(|(key, _)| format!("{path}.{key}"))
-        .collect();
+    let text = meaning(schema, &root);
+    let Some(keys) = object_schema(schema, &root).and_then(keys) else {
+        return Some(format!("{path}\n\n{text}\n"));
+    };
+    let entries: Vec<(String, String)> = keys.iter().map(|(key, value)| (key.clone(), meaning(value, &root))).collect();
+    let inner = keys.iter().filter(|(_, value)| object_schema(value, &root).is_some());
+    let inner: Vec<String> = inner.map(|(key, _)| format!("{path}.{key}")).collect();
     let more = if inner.is_empty() { String::new() } else { format!("\nMore: {}\n", inner.join(", ")) };
-    Some(format!("{path}\n\n{meant}\n\n{}\n{more}", lines.join("\n")))
+    Some(format!("{path}\n\n{text}\n\n{}{more}", lines(&entries)))
 }
 
-const LISTED: usize = 8;
+/// A line per entry: its name, and its meaning in a second column.
+fn lines(entries: &[(String, String)]) -> String {
+    let width = entries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, meaning): &(String, String)| format!("{name:width$}  {meaning}").trim_end().to_owned() + "\n";
+    entries.iter().map(line).collect()
+}
+
+const MAX_LISTED: usize = 8;
 
 /// Explains a key or a value by name from the first document that has it; `None` if none has it. Reports come first.
 pub fn explain_word(word: &str) -> Option<String> {
@@ -70,15 +73,13 @@ impl Document {
         let mut places = Vec::new();
         add_places(self.name, root, (root, word), &mut Vec::new(), &mut places);
         if places.is_empty() {
-            places.extend(of_value(root, word).map(|meant| (word.to_owned(), meant)));
+            places.extend(value_meaning(root, word).map(|text| (word.to_owned(), text)));
         }
-        let width = places.iter().take(LISTED).map(|(path, _)| path.len()).max()?;
-        let lines: String = places
-            .iter()
-            .take(LISTED)
-            .map(|(path, meant)| format!("{path:width$}  {meant}").trim_end().to_owned() + "\n")
-            .collect();
-        let more = match places.len().saturating_sub(LISTED) {
+        if places.is_empty() {
+            return None;
+        }
+        let lines = lines(&places[..places.len().min(MAX_LISTED)]);
+        let more = match places.len().saturating_sub(MAX_LISTED) {
             0 => String::new(),
             more => format!("and in {}\n", counted(more, "more place")),
         };
@@ -86,44 +87,45 @@ impl Document {
     }
 }
 
-/// Adds to `places` each key below `path` that is named `word` or can have it as value, with its meaning.
-/// `above` holds the schemas that enclose `at`, and ends recursion.
+/// Adds to `places` each key below `path` that is named `word` or has `word` as a possible value, with its meaning.
+/// `enclosing` holds the schemas around `schema_at_path`, and ends recursion.
 fn add_places<'a>(
     path: &str,
-    at: &'a Value,
+    schema_at_path: &'a Value,
     (root, word): (&'a Value, &str),
-    above: &mut Vec<&'a Value>,
+    enclosing: &mut Vec<&'a Value>,
     places: &mut Vec<(String, String)>,
 ) {
-    let Some(object) = with_keys(at, root).filter(|object| !above.iter().any(|other| std::ptr::eq(*other, *object)))
+    let Some(object) = object_schema(schema_at_path, root)
+        .filter(|object| !enclosing.iter().any(|other| std::ptr::eq(*other, *object)))
     else {
         return;
     };
-    above.push(object);
+    enclosing.push(object);
     for (key, schema) in keys(object).into_iter().flatten() {
         let path = format!("{path}.{key}");
         if key == word {
             places.push((path.clone(), meaning(schema, root)));
         }
-        if with_keys(schema, root).is_some() {
-            add_places(&path, schema, (root, word), above, places);
+        if object_schema(schema, root).is_some() {
+            add_places(&path, schema, (root, word), enclosing, places);
         } else {
             let mut types = successors(Some(schema), |&schema| target_schema(schema, root));
-            let meant = types.find_map(|schema| of_value(schema, word));
-            places.extend(meant.map(|meant| (format!("{path} = {word}"), meant)));
+            let text = types.find_map(|schema| value_meaning(schema, word));
+            places.extend(text.map(|text| (format!("{path} = {word}"), text)));
         }
     }
-    above.pop();
+    enclosing.pop();
 }
 
 /// Meaning of an enumerated value, searched at every depth of a schema; `None` if the schema does not list it.
-fn of_value(schema: &Value, word: &str) -> Option<String> {
+fn value_meaning(schema: &Value, word: &str) -> Option<String> {
     let inner = match schema {
-        Value::Array(schemas) => schemas.iter().find_map(|schema| of_value(schema, word)),
+        Value::Array(schemas) => schemas.iter().find_map(|schema| value_meaning(schema, word)),
         Value::Object(object) if object.get("const").is_some_and(|value| value == word) => {
             return Some(meaning(schema, &Value::Null));
         }
-        Value::Object(object) => object.values().find_map(|inner| of_value(inner, word)),
+        Value::Object(object) => object.values().find_map(|inner| value_meaning(inner, word)),
         _ => None,
     };
     let is_listed = || schema.get("enum")?.as_array().map(|values| values.iter().any(|value| value == word));
@@ -143,8 +145,8 @@ fn target_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
     first("allOf").or_else(|| first("anyOf")).or_else(|| schema.get("items")).filter(|inner| inner.is_object())
 }
 
-fn with_keys<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
-    if keys(schema).is_some() { Some(schema) } else { with_keys(target_schema(schema, root)?, root) }
+fn object_schema<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Value> {
+    if keys(schema).is_some() { Some(schema) } else { object_schema(target_schema(schema, root)?, root) }
 }
 
 /// Description of a schema on one line. Without one, the description of the schema to which it refers.

@@ -14,7 +14,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::terminal::{print, say};
 
-#[derive(Clone)]
 pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
     /// Whether the report says when, how long and where the shards ran.
@@ -22,7 +21,6 @@ pub struct MergeOptions {
     pub outcome: Merged,
 }
 
-#[derive(Clone)]
 pub enum Merged {
     Report(ReportOptions),
     /// Writes one partial of all shards, after which a second stage can run (`--after`).
@@ -36,29 +34,24 @@ pub enum Merged {
 pub fn merge(options: &MergeOptions) -> Result<()> {
     match &options.outcome {
         Merged::Report(wanted) => report(options, wanted),
-        Merged::Partial(path) => partial(options, path),
-        Merged::Missing(of) => name_missing(&options.parts, *of),
+        // The partial that one run over the whole corpus would write.
+        Merged::Partial(path) => {
+            let output = Output::open(path)?;
+            output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
+        }
+        Merged::Missing(of) => print_missing(&options.parts, *of),
     }
 }
 
-fn report(options: &MergeOptions, wanted: &ReportOptions) -> Result<()> {
-    let outputs = wanted.open()?;
-    let policy = wanted.policy.policy()?;
+fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> {
+    let outputs = report_options.open()?;
+    let policy = report_options.policy.policy()?;
     let observation = merge_parts(options)?;
-    ensure_no_stage_is_missing(&observation)?;
-    wanted.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    let report = finished(reported(observation, policy, wanted.threads)?, wanted.digits, &options.parts)?;
+    ensure!(observation.stage.is_whole(), second_stage_is_missing());
+    report_options.policy.ensure_measured(&observation.identity.protocol.studies)?;
+    let report =
+        finished(reported(observation, policy, report_options.threads)?, report_options.digits, &options.parts)?;
     reporting::write(&report, outputs)
-}
-
-/// Writes the partial that one run over the whole corpus would write.
-fn partial(options: &MergeOptions, path: &Path) -> Result<()> {
-    let output = Output::open(path)?;
-    output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
-}
-
-fn ensure_no_stage_is_missing(observation: &Observation) -> Result<()> {
-    if observation.stage.is_whole() { Ok(()) } else { Err(second_stage_is_missing()) }
 }
 
 fn second_stage_is_missing() -> Error {
@@ -69,44 +62,41 @@ fn second_stage_is_missing() -> Error {
     anyhow!("all shards of the second of two stages are missing").hint(way_out).class(Class::Incomplete)
 }
 
-/// Prints which of `of` shards are missing, as job arrays take them: `3,7-9`.
+/// Prints the numbers of the missing shards as job arrays take them: `3,7-9`.
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
-fn name_missing(named: &[PathBuf], of: u32) -> Result<()> {
-    let files = files(named).class(Class::Input)?;
-    let missing = merge::missing(&files, of).class(Class::Input)?;
+fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
+    let files = partial_files(paths);
+    let missing = files.and_then(|files| merge::missing(&files, shard_count)).class(Class::Input)?;
     missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
         return if missing.is_of_first { Err(second_stage_is_missing()) } else { Ok(()) };
     }
     print(&format!("{}\n", ranges(&missing.numbers)))?;
-    let (shards, are) = (counted(of, "shard"), plural(&missing.numbers.len(), "is", "are"));
+    let (shards, are) = (counted(shard_count, "shard"), plural(&missing.numbers.len(), "is", "are"));
     Err(anyhow!("{} of {shards} {are} missing", missing.numbers.len())).class(Class::Incomplete)
 }
 
 /// Lists the named files. A folder stands for its partials, sorted by name.
-fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in named {
+    for path in paths {
         if !path.is_dir() {
             files.push(path.clone());
             continue;
         }
+        let is_partial =
+            |path: &PathBuf| path.extension().is_some_and(|ext| ext == partial::EXTENSION) && path.is_file();
         let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let entries = entries.cannot("read the folder", path.display())?;
-        let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_partial(path)).collect();
-        found.sort();
-        files.append(&mut found);
+        let mut partials: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(is_partial).collect();
+        partials.sort();
+        files.append(&mut partials);
     }
     Ok(files)
 }
 
-/// Whether this is a regular file with the extension of a partial.
-fn is_partial(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == partial::EXTENSION) && path.is_file()
-}
-
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {
-    let files = files(&options.parts).class(Class::Input)?;
+    let files = partial_files(&options.parts).class(Class::Input)?;
     let mut observation = merge::all(&files, &Plan::restore).class(Class::Input)?;
     observation.run = observation.run.filter(|_| options.run_info);
     Ok(observation)

@@ -1,7 +1,8 @@
 //! Turns observations into reports for `analyze`, `merge` and `batch`, and opens and writes the outputs of all commands.
 
+use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Error, Result, anyhow, ensure};
@@ -31,17 +32,6 @@ pub enum OpenOutput {
     Summary(Detail, Vec<&'static Preset>),
 }
 
-impl OpenOutput {
-    /// Whether the output holds the complete report, from which all other outputs can be made.
-    fn is_whole(&self) -> bool {
-        match self {
-            Self::File(_, writer) => writer.is_whole(),
-            Self::Stdout(_) => true,
-            Self::Summary(..) => false,
-        }
-    }
-}
-
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
 pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     let open = |target: &Target| match target {
@@ -51,10 +41,14 @@ pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
     targets.iter().map(open).collect()
 }
 
+pub fn make_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
+}
+
 /// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
 pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
-    let has_others = outputs.iter().any(|output| !output.is_whole());
-    let to_show = if has_others { json::to_show(report)? } else { None };
+    let is_json = |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, Writer::Json(_)));
+    let to_show = if outputs.iter().all(is_json) { None } else { json::to_show(report)? };
     let shown = to_show.as_ref().unwrap_or(report);
     let summary = |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::width());
     write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
@@ -76,7 +70,7 @@ pub fn write_each(
     Ok(())
 }
 
-const MIN_COUNT: &str = "syntactic_min_count";
+const MIN_COUNT_KEY: &str = "syntactic_min_count";
 
 /// Sources of label thresholds, in rising precedence: presets, policy file, `--min-count`.
 #[derive(Clone, Debug, Default)]
@@ -115,21 +109,15 @@ impl PolicyOptions {
     /// `policy` or, if there are any, the presets' policy, overridden by the policy file and the command line.
     pub fn over(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
-        let policy = match &self.file {
-            Some(file) => policy.with_file(file)?,
-            None => policy,
-        };
-        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT, Value::Count(count)))))
+        let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
+        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT_KEY, Value::Count(count)))))
     }
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
 /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
 pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
-    match policy {
-        Some(policy) => policy.applied(report, name),
-        None => Ok(report),
-    }
+    if let Some(policy) = policy { policy.applied(report, name) } else { Ok(report) }
 }
 
 #[derive(Clone)]
@@ -173,22 +161,22 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
     }
-    let no_run = |fault: Error| {
+    let error = |fault: Error| {
         if parts.is_empty() {
             return fault;
         }
-        let named = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
-        let more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
-        anyhow!("{named}{more}: the sums come to a report that no run makes: {fault:#}")
+        let names = parts.iter().take(3).map(|part| format!("`{}`", part.display())).collect::<Vec<_>>().join(", ");
+        let and_more = if parts.len() > 3 { format!(" and {} more", parts.len() - 3) } else { String::new() };
+        anyhow!("{names}{and_more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
     let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.rounded(number)) };
-    json::as_saved(&report, digits).map_err(no_run).class(Class::Input)
+    json::as_saved(&report, digits).map_err(error).class(Class::Input)
 }
 
 pub fn ensure_read(report: &Report) -> Result<()> {
-    let unread = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
-    let Some([why, way_out]) = unread else { return Ok(()) };
+    let obstacle = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
+    let Some([why, way_out]) = obstacle else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
     Err(error.hint(way_out)).class(Class::Input)
 }
@@ -208,11 +196,11 @@ pub fn measure(
             .hint("`headscope merge -o FILE.headscope` makes one of all partials of both stages")
     );
     if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
-        let other = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
+        let error = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
             "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
                  first stage, with those of now",
         );
-        return Err(other).class(Class::Input);
+        return Err(error).class(Class::Input);
     }
     observation.ensure_not_empty()?;
     let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
@@ -225,27 +213,26 @@ pub fn measure(
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
-    let found = Results::new(&plan.observed(&passes, None), &context, policy);
-    let mut results = Results { is_read, ..found };
-    let alone = EstimationContext { leaves_out: false, ..context };
-    let of_control = |control: &Control| {
-        let found = Results::new(&plan.observed(&passes, Some(*control)), &alone, policy);
-        (*control, Results { is_read, ..found })
+    let results_of = |control: Option<Control>, context: &EstimationContext| {
+        let results = Results::new(&plan.observed(&passes, control), context, policy);
+        Results { is_read, ..results }
     };
-    let found: Vec<(Control, Results)> = protocol.controls.iter().map(of_control).collect();
-    results.control(&found);
-    let controlled = |(control, found): (Control, Results)| ControlVerdicts {
+    let mut results = results_of(None, &context);
+    let control_context = EstimationContext { leaves_out: false, ..context };
+    let of_controls: Vec<(Control, Results)> =
+        protocol.controls.iter().map(|&control| (control, results_of(Some(control), &control_context))).collect();
+    results.control(&of_controls);
+    let verdicts = |(control, results): (Control, Results)| ControlVerdicts {
         control,
-        studies: found.studies(),
-        verdicts: found.verdicts(policy),
-        choices: found.choices(policy),
+        studies: results.studies(),
+        verdicts: results.verdicts(policy),
+        choices: results.choices(policy),
     };
-    let controls = found.into_iter().map(controlled).collect();
+    let controls = of_controls.into_iter().map(verdicts).collect();
 
     Ok((ReportContext { tool, model, corpus, settings, controls, run }, results))
 }
 
-#[derive(Clone, Debug)]
 pub struct OutcomeOutputs {
     pub targets: Vec<Target>,
     /// Detail of the printed text; `None`: nothing is printed.
@@ -254,8 +241,7 @@ pub struct OutcomeOutputs {
 
 impl OutcomeOutputs {
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
-        let mut outputs = open(&self.targets)?;
-        outputs.extend(self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new())));
-        Ok(outputs)
+        let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
+        Ok(open(&self.targets)?.into_iter().chain(summary).collect())
     }
 }

@@ -32,7 +32,7 @@ pub struct Loaded {
     /// Background computation of the hashes of the model's files; `None` if they are known.
     fingerprint: Cell<Option<Fingerprint>>,
     info: OnceCell<ModelInfo>,
-    /// Time at which loading began; `None` once the first run has taken it, to include loading in its duration.
+    /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
     pub(super) began: Cell<Option<(SystemTime, Instant)>>,
 }
 
@@ -42,18 +42,15 @@ impl Loaded {
         let began = Cell::new(Some(now()));
         let corpus = open(options)?;
         let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Fingerprint::start(&files);
-        let model = load(files, options)?;
-        let loaded = Self { model, fingerprint: Cell::new(Some(fingerprint)), info: OnceCell::new(), began };
-        Ok((loaded, corpus))
+        let fingerprint = Cell::new(Some(Fingerprint::start(&files)));
+        Ok((Self { model: load(files, options)?, fingerprint, info: OnceCell::new(), began }, corpus))
     }
 
     /// Loads a model whose file hashes are known, with the output layer that a run needs ([`RequiredParts`]).
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
         let began = Cell::new(Some(now()));
         let model = load(files, options)?;
-        let info = OnceCell::from(ModelInfo::new(&model, hashes));
-        Ok(Self { model, fingerprint: Cell::default(), info, began })
+        Ok(Self { info: ModelInfo::new(&model, hashes).into(), model, fingerprint: Cell::default(), began })
     }
 
     /// Returns the model's description for the report.
@@ -81,10 +78,7 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
     }
     let (index, with) = (index.map(Arc::new), options.columns());
     // With an index, a shard should read only its own part, so only the first shard checks the links against the whole corpus.
-    let is_first = match &options.outcome {
-        Outcome::Partial(partial) => partial.shard.number() == 1,
-        Outcome::Report { .. } => true,
-    };
+    let is_first = if let Outcome::Partial(partial) = &options.outcome { partial.shard.number() == 1 } else { true };
     if options.links.has_outside_links() && can_be_read_again && (index.is_none() || is_first) {
         check_links(options)?;
     }
@@ -94,20 +88,20 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
-    let mut whole = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
-    let mut too_near: BTreeMap<&str, usize> =
-        options.links.types.min_distance.iter().map(|(name, least)| (name.as_str(), *least)).collect();
-    for sentence in &mut whole {
+    let mut corpus = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
+    let mut types_without_far_link: BTreeMap<&str, usize> =
+        options.links.types.min_distance.iter().map(|(name, min_distance)| (name.as_str(), *min_distance)).collect();
+    for sentence in &mut corpus {
         for set in sentence?.links.iter().filter(|set| set.has_scored_link()) {
-            too_near.remove(&*set.kind.name);
+            types_without_far_link.remove(&*set.kind.name);
         }
     }
-    for kind in whole.idle_rules() {
+    for kind in corpus.idle_rules() {
         say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
     }
-    for (kind, least) in too_near {
+    for (kind, min_distance) in types_without_far_link {
         let kind = printable(kind);
-        say(&format!("note: --min-distance {kind}={least}: no link of `{kind}` is between words so far apart"));
+        say(&format!("note: --min-distance {kind}={min_distance}: no link of `{kind}` is between words so far apart"));
     }
     Ok(())
 }
@@ -115,7 +109,7 @@ fn check_links(options: &AnalyzeOptions) -> Result<()> {
 /// Loads the model, with the output layer (prediction or classification) that the studies need.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let loading = progress::step("loading the model");
-    let model = load_for(files, options).class(Class::Model)?;
+    let model = load_with_output_layer(files, options).class(Class::Model)?;
     loading.finish_and_clear();
     Ok(model)
 }
@@ -146,7 +140,7 @@ impl RequiredParts {
     }
 }
 
-fn load_for(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
+fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
     let model = match RequiredParts::of(options) {
         RequiredParts::Classifier(of) => {
@@ -288,33 +282,32 @@ pub(super) fn reading<'a>(
     model: &'a Model,
     unit: Unit,
 ) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
-    let own = tokenizer_of(model, options.tokenizer)?;
+    let tokenizer = tokenizer_of(model, options.tokenizer)?;
     if !model.is_decoder() {
-        let asked = [
+        let decoder_options = [
             ("context", "document", options.context == Some(Reads::Document)),
             ("bos", "always", options.bos == Bos::Always),
             ("bos", "never", options.bos == Bos::Never),
         ];
-        return match asked.into_iter().find(|(_, _, asked)| *asked) {
-            Some((option, value, _)) => Err(refusal(option, value, &model.id)),
-            None => Ok((None, own)),
+        return match decoder_options.into_iter().find(|(.., is_given)| *is_given) {
+            Some((option, value, _)) => Err(decoder_option_error(option, value, &model.id)),
+            None => Ok((None, tokenizer)),
         };
     }
-    let of_corpus = if unit == Unit::Documents { Reads::Document } else { Reads::Sentence };
-    let context = options.context.unwrap_or(of_corpus);
+    let default_context = if unit == Unit::Documents { Reads::Document } else { Reads::Sentence };
+    let context = options.context.unwrap_or(default_context);
     let tokenizer = match options.bos {
-        Bos::Auto => own,
+        Bos::Auto => tokenizer,
         Bos::Always => {
-            let with = own.into_owned().always_beginning();
-            Cow::Owned(with.map_err(|error| error.context("--bos always").of_option("bos").of_value("always"))?)
+            let beginning = tokenizer.into_owned().always_beginning().context("--bos always");
+            Cow::Owned(beginning.of_option("bos").of_value("always")?)
         }
-        Bos::Never => Cow::Owned(own.into_owned().never_beginning()),
+        Bos::Never => Cow::Owned(tokenizer.into_owned().never_beginning()),
     };
-    let begins_with = tokenizer.begins_with()?;
-    Ok((Some(Reading { context, bos: options.bos, begins_with }), tokenizer))
+    Ok((Some(Reading { context, bos: options.bos, begins_with: tokenizer.begins_with()? }), tokenizer))
 }
 
-fn refusal(option: &str, value: &str, id: &str) -> anyhow::Error {
+fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {
     let why = if option == "context" {
         "reads each sentence by itself here: windows of documents are for decoders"
     } else {

@@ -11,9 +11,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::reporting::{self, PolicyOptions, ReportOptions, ensure_read, finished, reported, write_sums};
-use crate::corpus::UnitHalf;
+use crate::corpus::{CorpusIdentity, UnitHalf};
 use crate::export::summary;
 use crate::passes::observation::{Observation, partial};
+use crate::report::Report;
+use crate::study::labels::policy::Policy;
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::{print, say};
@@ -27,7 +29,7 @@ use parts::Part;
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
         Outcome::Report { wanted, parts, partial } => report(options, wanted, parts.as_deref(), partial.as_deref()),
-        Outcome::Partial(wanted) => shard(options, wanted),
+        Outcome::Partial(wanted) => analyze_shard(options, wanted),
     }
 }
 
@@ -42,18 +44,32 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     let policy = wanted.policy.policy()?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
+    reporting::write(&finished_report(&mut ready, wanted, policy, folder, sums, |_| Ok(()))?, outputs)
+}
+
+/// Runs a prepared analysis and returns its report; writes the sums if they have an output, and saves parts in `folder`.
+/// Fails if `check` fails for the corpus of the run. With `--strict`, fails also if the model could not read the corpus.
+pub fn finished_report(
+    ready: &mut PreparedRun<'_>,
+    wanted: &ReportOptions,
+    policy: Policy,
+    folder: Option<&Path>,
+    sums: Option<Output>,
+    check: impl FnOnce(&CorpusIdentity) -> Result<()>,
+) -> Result<Report> {
     // A sentence that cannot be shown is refused before anything runs.
     let shown = ready.shown()?;
     let observation = ready.observe(folder, &policy)?;
+    check(&observation.identity.corpus)?;
     if let Some(sums) = sums {
         write_sums(&observation, sums)?;
     }
     let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
-    if options.strict {
+    if ready.options.strict {
         ensure_read(&report)?;
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
-    reporting::write(&finished(report, wanted.digits, &parts)?, outputs)
+    finished(report, wanted.digits, &parts)
 }
 
 /// Runs the model over one half of the sampling units and returns the sums. The sums of two halves cannot be merged.
@@ -63,22 +79,21 @@ pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observat
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
-fn shard(options: &AnalyzeOptions, wanted: &PartialOptions) -> Result<()> {
-    let shard = wanted.shard;
+fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<()> {
+    let shard = request.shard;
     interrupt::set_interrupt_message(
         format!("nothing of this run of shard {shard} is kept"),
         format!("run it again, from its beginning; in more shards than {} each takes less time", shard.of()),
     );
-    let part = Part::open(wanted)?;
+    let part = Part::open(request)?;
     let (loaded, corpus) = Loaded::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
-    let first = wanted.after.as_deref().map(|path| FirstStage::read(path, &ready, &wanted.policy)).transpose()?;
-    let stage = ready.stage(first.as_ref());
-    if part.is_there(&stage, || ready.identity())? {
-        say(&format!("shard {} of this analysis is in `{}` already", shard, wanted.path.display()));
+    let first = request.after.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;
+    if part.is_there(&ready.stage(first.as_ref()), || ready.identity())? {
+        say(&format!("shard {} of this analysis is in `{}` already", shard, request.path.display()));
         return Ok(());
     }
     let observation = ready.shard(shard, first.as_ref())?;
-    part.write(&partial::render(shard, &observation)?)?;
-    if wanted.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
+    part.output.finish(&partial::render(shard, &observation)?)?;
+    if request.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
 }

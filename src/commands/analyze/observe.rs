@@ -64,13 +64,13 @@ impl FirstStage {
         let observation = merge::read_first(path).class(Class::Input)?;
         if let Some(difference) = observation.identity.difference(&ready.identity()?) {
             let shown = path.display();
-            let other = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
-            return Err(other.about(shown).class(Class::Input));
+            let error = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
+            return Err(error.about(shown).class(Class::Input));
         }
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
 
-    fn followed(&self) -> Stage {
+    fn second_stage(&self) -> Stage {
         Stage::After { sums: self.sums.clone(), policy: self.policy.digest() }
     }
 }
@@ -80,7 +80,7 @@ pub struct PreparedRun<'a> {
     pub(super) options: &'a AnalyzeOptions,
     started: (SystemTime, Instant),
     /// The open corpus; `None` once the first stage has read it.
-    opened: Option<Corpus>,
+    open_corpus: Option<Corpus>,
     pub(super) scope: Scope,
     index: Option<Arc<Index>>,
     loaded: &'a Loaded,
@@ -148,7 +148,7 @@ impl<'a> PreparedRun<'a> {
         Ok(Self {
             options,
             started: loaded.began.take().unwrap_or_else(now),
-            opened: Some(corpus),
+            open_corpus: Some(corpus),
             scope,
             index,
             loaded,
@@ -167,63 +167,59 @@ impl<'a> PreparedRun<'a> {
         })
     }
 
-    /// Runs all stages over the corpus; the second depends on labels by `policy`. Saves parts in `folder`, if given, and reuses
-    /// them.
+    /// Runs all stages over the corpus; the second depends on labels by `policy`.
+    /// With a folder, saves the parts of the run there, and reuses saved parts.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
         let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
-        let mut whole = self.all(parts.as_mut(), None)?;
-        if whole.stage == Stage::First && whole.tally.sentences > 0 {
+        let mut observation = self.run_stage(parts.as_mut(), None)?;
+        if observation.stage == Stage::First && observation.tally.sentences > 0 {
             // Only sums that are written to a file need a digest.
             let are_kept = parts.is_some() || matches!(&self.options.outcome, Outcome::Report { partial: Some(_), .. });
-            let sums = if are_kept { whole.digest()? } else { String::new() };
-            let first = FirstStage { observation: whole, sums, policy: policy.clone() };
-            let after = self.all(parts.as_mut(), Some(&first))?;
-            whole = first.observation;
-            whole.followed_by(after);
+            let sums = if are_kept { observation.digest()? } else { String::new() };
+            let first = FirstStage { observation, sums, policy: policy.clone() };
+            let second_stage = self.run_stage(parts.as_mut(), Some(&first))?;
+            observation = first.observation;
+            observation.followed_by(second_stage);
         }
         parts.iter().for_each(Parts::report_taken);
-        Ok(whole)
+        Ok(observation)
     }
 
-    /// Runs one stage over all of the corpus: the second if `first` has the sums of the first, else the first.
-    fn all(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
+    /// Runs one stage over all of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
+    fn run_stage(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.shard(Shard::WHOLE, first),
             Some(parts) => parts.all(&self.stage(first), |shard| self.shard(shard, first)),
         }
     }
 
-    /// Returns the second stage if `first` has the sums of the first, else the first (or only) stage.
+    /// Returns the second stage if `run_first_stage` has the sums of the first, else the first (or only) stage.
     pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
-        first.map_or_else(|| self.plan.first_stage(), FirstStage::followed)
+        first.map_or_else(|| self.plan.first_stage(), FirstStage::second_stage)
     }
 
-    /// Runs one stage over a shard of the corpus: the second if `first` has the sums of the first, else the first.
-    /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
+    /// Runs one stage over a shard of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
+    /// Fails if the corpus cannot be read or differs from the corpus of `run_first_stage`, or a forward pass fails.
     pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
-        match first {
-            None => self.first(shard),
-            Some(first) => self.follow(shard, first),
-        }
+        if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }
 
-    fn first(&mut self, shard: Shard) -> Result<Observation> {
+    fn run_first_stage(&mut self, shard: Shard) -> Result<Observation> {
         let loaded = Instant::now();
-        let opened = self.opened.take().map_or_else(|| self.open(), Ok)?;
+        let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
         let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
-        let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(opened, observers)?;
+        let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(open_corpus, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
-        let run = self.run_info(loaded);
-        Ok(Observation { identity, tally, stage, passes, run })
+        Ok(Observation { identity, tally, stage, passes, run: self.run_info(loaded) })
     }
 
-    fn follow(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
+    fn run_second_stage(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
         let loaded = Instant::now();
         let FirstStage { observation: first, policy, .. } = after;
-        let (model, stage) = (&self.model, after.followed());
+        let (model, stage) = (&self.model, after.second_stage());
         let token_id = |token: &str| model.tokenizer.id(token);
         let context = EstimationContext {
             grid: model.grid(),
@@ -233,61 +229,54 @@ impl<'a> PreparedRun<'a> {
             removed: self.protocol.removed.clone(),
         };
         let observed = self.plan.observed(&first.passes, None);
-        let found = Results::new(&observed, &context, policy).upstream(&observed, policy);
-        let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &found));
+        let upstream = Results::new(&observed, &context, policy).upstream(&observed, policy);
+        let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &upstream));
         let passes = self.runner(shard, true).run_again(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();
         Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
     }
 
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
-        let (probes, threads) = (&self.protocol.probes[..], self.options.threads);
-        let (classes, first_layers) = (&self.model.architecture.config.visibility, &self.first_layers[..]);
         Subject {
-            classes,
-            first_layers,
-            probes,
+            classes: &self.model.architecture.config.visibility,
+            first_layers: &self.first_layers,
+            probes: &self.protocol.probes,
             classes_from: self.protocol.classes.as_deref(),
             found,
-            threads,
+            threads: self.options.threads,
             ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)
         }
     }
 
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
-        let Self { options, scope, model, tokenizer, protocol, mean_contexts, kept, progress, .. } = self;
-        let AnalyzeOptions { corpus, links, strict, threads, .. } = options;
-        let (strict, threads) = (*strict && self.is_about_corpus, *threads);
-        let is_whole = shard == Shard::WHOLE && matches!(options.outcome, Outcome::Report { .. });
-        let later = if is_whole && !follows { self.plan.later() } else { Vec::new() };
-        let index = self.index.as_ref();
-        let (counts, task) = (self.counts.clone(), self.task.as_ref());
+        let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, Outcome::Report { .. });
         Runner {
-            corpus,
-            links,
-            scope,
-            index,
+            corpus: &self.options.corpus,
+            links: &self.options.links,
+            scope: &self.scope,
+            index: self.index.as_ref(),
             shard,
-            model,
-            tokenizer,
-            protocol,
-            strict,
-            threads,
-            task,
-            counts,
-            mean_contexts,
-            kept,
+            model: self.model,
+            tokenizer: &self.tokenizer,
+            protocol: &self.protocol,
+            strict: self.options.strict && self.is_about_corpus,
+            threads: self.options.threads,
+            task: self.task.as_ref(),
+            counts: self.counts.clone(),
+            mean_contexts: &self.mean_contexts,
+            kept: &self.kept,
             follows,
-            progress,
-            later,
+            progress: &self.progress,
+            later: if is_whole && !follows { self.plan.later() } else { Vec::new() },
         }
     }
 
     /// Returns start and duration of the run so far; `None` if the report does not record them. Restarts the clock.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
         let (started_at, started) = std::mem::replace(&mut self.started, now());
-        let wanted = self.options.run_info;
-        wanted.then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
+        self.options
+            .run_info
+            .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
     }
 
     fn open(&self) -> Result<Corpus> {
@@ -299,8 +288,7 @@ impl<'a> PreparedRun<'a> {
     pub fn identity(&self) -> Result<Identity> {
         let mut corpus = self.open()?.with_segments(|_| false);
         corpus.by_ref().try_for_each(|sentence| sentence.map(drop))?;
-        let corpus = corpus.into_identity()?;
-        self.identity_with(corpus)
+        self.identity_with(corpus.into_identity()?)
     }
 
     fn identity_with(&self, corpus: CorpusIdentity) -> Result<Identity> {
@@ -336,23 +324,23 @@ fn read_task(
             continue;
         }
         let lacks_label = skipped.iter().any(|item| item.reason == ItemSkip::UnknownLabel);
-        let known =
+        let label_names =
             labels.filter(|_| lacks_label).map_or_else(String::new, |labels| format!("; {}", known_labels(labels)));
-        say(&format!("note: --task: of {items} {} cannot be {what}: {}{known}", skipped.len(), reasons(skipped)));
+        say(&format!("note: --task: of {items} {} cannot be {what}: {}{label_names}", skipped.len(), reasons(skipped)));
     }
     Ok(task)
 }
 
 /// Number of attention heads whose typical sentences are candidates for `--show-example`; the longest candidate is shown.
 /// Typical sentences have at most 16 words, so most are within the token limit.
-const MOST_ASKED: usize = 8;
+const MAX_EXAMPLE_HEADS: usize = 8;
 
 impl PreparedRun<'_> {
     /// Computes the attention maps of the `--show` sentence; `None` without one.
     /// Fails if the model cannot read the sentence, or the sentence is too long.
     pub fn shown(&self) -> Result<Option<AttentionMaps>> {
         let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
-        let sentences = self.encoded(&SentenceChoice::Texts(vec![text.clone()]));
+        let sentences = self.encode_sentences(&SentenceChoice::Texts(vec![text.clone()]));
         let sentences = sentences.map_err(|error| error.context("--show").of_option("show").of_value(text))?;
         let [NamedSentence { sequence, .. }] = &sentences[..] else { return Ok(None) };
         let (model, tokens) = (self.model, sequence.ids.len());
@@ -367,45 +355,40 @@ impl PreparedRun<'_> {
 
     /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
-        let chosen = || {
-            let found = self.typical(&report);
-            let why = match &found {
-                Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
-                Ok(Some(_)) => return found.unwrap_or_default(),
-                Err(error) => format!("{error:#}"),
-            };
-            say(&format!("--show-example: the report has no attention over an example: {why}"));
-            None
+        if self.options.show != Some(Shown::Example) {
+            return Report { attention_maps: shown, ..report };
+        }
+        let why = match self.example_maps(&report) {
+            Ok(Some(maps)) => return Report { attention_maps: Some(maps), ..report },
+            Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
+            Err(error) => format!("{error:#}"),
         };
-        let asked = self.options.show == Some(Shown::Example);
-        let attention_maps = if asked { chosen() } else { shown };
-        Report { attention_maps, ..report }
+        say(&format!("--show-example: the report has no attention over an example: {why}"));
+        Report { attention_maps: None, ..report }
     }
 
-    /// Attention maps of the longest sentence, within the token limit, among the typical ones of the heads with the largest
-    /// margins.
-    fn typical(&self, report: &Report) -> Result<Option<AttentionMaps>> {
+    /// Attention maps of an example: the longest typical sentence of the heads with the largest margins, within the token limit.
+    fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
         let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
-        let of = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
-        let wanted: Vec<(HeadPlace, u64)> = by_margin(report).into_iter().filter_map(of).take(MOST_ASKED).collect();
-        if wanted.is_empty() {
+        let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
+        let examples: Vec<(HeadPlace, u64)> =
+            by_margin(report).into_iter().filter_map(example_of_head).take(MAX_EXAMPLE_HEADS).collect();
+        if examples.is_empty() {
             return Ok(None);
         }
-        let indices: BTreeSet<u64> = wanted.iter().map(|(_, sentence)| *sentence).collect();
-        let indices = indices.into_iter().collect();
-        let (inputs, scope) = (self.options.corpus.clone(), self.scope.clone());
-        let sentences = self.encoded(&SentenceChoice::Corpus {
-            inputs,
-            indices,
+        let indices: BTreeSet<u64> = examples.iter().map(|(_, sentence)| *sentence).collect();
+        let sentences = self.encode_sentences(&SentenceChoice::Corpus {
+            inputs: self.options.corpus.clone(),
+            indices: indices.into_iter().collect(),
             find: None,
             limit: None,
-            scope,
+            scope: self.scope.clone(),
             shard: Shard::WHOLE,
         })?;
         let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
         // Ties go to the first sentence.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
-        let example_of = wanted.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
+        let example_of = examples.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
         let maps = attention_maps(self.model, sequence, &self.gates())?;
         Ok(Some(AttentionMaps { example_of, sentence: Some(sequence.index), ..maps }))
     }
@@ -414,7 +397,7 @@ impl PreparedRun<'_> {
         Pass::PLAIN.without(&self.protocol.removed).gates()
     }
 
-    fn encoded(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
+    fn encode_sentences(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let segments = self.model.architecture.config.type_vocab_size;
         let mut encoder = encoder.spacing(self.protocol.words).segments(segments);

@@ -1,11 +1,11 @@
 //! Parts of a run, each saved to a file when finished: one shard, or with `--resume` all parts of a run in a folder.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::options::PartialOptions;
+use crate::commands::reporting::make_folder;
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::partial::{self, DamagedPartial, Header};
@@ -16,10 +16,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::terminal::say;
-
-fn make_folder(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).cannot("make the folder", folder.display()).class(Class::Output)
-}
 
 /// Header of the part saved at `path`; `None` if there is none, or it is damaged. Prints a note that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
@@ -41,7 +37,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
         return Some(format!("is of another analysis: {difference} (now)"));
     }
     match (&part.stage, stage) {
-        (found, wanted) if found == wanted => None,
+        (stage_of_part, wanted) if stage_of_part == wanted => None,
         (Stage::After { sums, .. }, Stage::After { sums: wanted, .. }) if sums == wanted => {
             Some("was run with labels by another policy (--policy, --preset, --min-count)".to_owned())
         }
@@ -53,7 +49,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
 pub struct Part<'a> {
     wanted: &'a PartialOptions,
     earlier: Option<Header>,
-    output: Output,
+    pub output: Output,
 }
 
 impl<'a> Part<'a> {
@@ -88,27 +84,17 @@ impl<'a> Part<'a> {
             _ => Ok(difference.is_none()),
         }
     }
-
-    pub fn write(self, bytes: &[u8]) -> Result<()> {
-        self.output.finish(bytes)
-    }
 }
 
 /// Number of parts into which each stage of a run is divided: an interruption loses at most a sixteenth of the work.
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
-const PARTS: u32 = 16;
+const PART_COUNT: u32 = 16;
 
 pub struct Parts<'a> {
     folder: &'a Path,
     identity: Identity,
-    taken: u32,
-    made: u32,
-}
-
-struct Place {
-    shard: Shard,
-    path: PathBuf,
-    is_there: bool,
+    reused: u32,
+    computed: u32,
 }
 
 impl<'a> Parts<'a> {
@@ -116,72 +102,72 @@ impl<'a> Parts<'a> {
     /// Fails if the folder cannot be created, or the identity cannot be computed.
     pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
         make_folder(folder)?;
-        Ok(Self { folder, identity: identity()?, taken: 0, made: 0 })
+        Ok(Self { folder, identity: identity()?, reused: 0, computed: 0 })
     }
 
     pub fn report_taken(&self) {
-        let Self { folder, taken, made, .. } = self;
-        if *taken > 0 {
-            let (parts, were) = (counted(taken + made, "part"), plural(taken, "was", "were"));
-            say(&format!("{taken} of {parts} {were} in `{}` already", folder.display()));
+        let Self { folder, reused, computed, .. } = self;
+        if *reused > 0 {
+            let (parts, were) = (counted(reused + computed, "part"), plural(reused, "was", "were"));
+            say(&format!("{reused} of {parts} {were} in `{}` already", folder.display()));
         }
     }
 
     /// Returns the sums of a stage, added up over its parts: reads saved parts, and observes and saves missing ones.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
     pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
-        let mut whole: Option<Observation> = None;
-        let places = self.places(stage)?;
-        let mut kept = places.iter().filter(|place| place.is_there).count();
-        for Place { shard, path, is_there } in places {
-            self.set_interrupt_message(kept, stage);
-            let part = if is_there {
-                self.taken += 1;
+        let mut sum: Option<Observation> = None;
+        let places = self.list_parts(stage)?;
+        let mut saved_count = places.iter().filter(|(.., is_saved)| *is_saved).count();
+        for (shard, path, is_saved) in places {
+            self.set_interrupt_message(saved_count, stage);
+            let part = if is_saved {
+                self.reused += 1;
                 self.read(&path, stage).class(Class::Input)?
             } else {
-                self.made += 1;
+                self.computed += 1;
                 let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
                 output.finish(&partial::render(shard, &part)?)?;
-                kept += 1;
+                saved_count += 1;
                 part
             };
-            match &mut whole {
-                Some(whole) => whole.merge(&part),
-                None => whole = Some(part),
+            match &mut sum {
+                Some(sum) => sum.merge(&part),
+                None => sum = Some(part),
             }
         }
-        self.set_interrupt_message(kept, stage);
-        whole.context("a run has parts")
+        self.set_interrupt_message(saved_count, stage);
+        sum.context("a run has parts")
     }
 
     /// Sets the message of an interrupted run: how many parts of the stage are saved.
-    fn set_interrupt_message(&self, kept: usize, stage: &Stage) {
-        let of_stage = match stage {
+    fn set_interrupt_message(&self, saved_count: usize, stage: &Stage) {
+        let stage_in_words = match stage {
             Stage::Whole | Stage::Followed { .. } => "",
             Stage::First => " of the first stage",
             Stage::After { .. } => " of the second stage",
         };
-        let (folder, are) = (self.folder.display(), plural(&kept, "is", "are"));
+        let (folder, are) = (self.folder.display(), plural(&saved_count, "is", "are"));
         interrupt::set_interrupt_message(
-            format!("{kept} of {PARTS} parts{of_stage} {are} in `{folder}`"),
+            format!("{saved_count} of {PART_COUNT} parts{stage_in_words} {are} in `{folder}`"),
             "the same command goes on with the others",
         );
     }
 
     /// Lists every part of a stage: its shard, its path, and whether it is saved.
     /// Fails if the folder has a part of another run.
-    fn places(&self, stage: &Stage) -> Result<Vec<Place>> {
+    fn list_parts(&self, stage: &Stage) -> Result<Vec<(Shard, PathBuf, bool)>> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
-        for number in 1..=PARTS {
-            let shard = Shard::try_from((number, PARTS)).map_err(anyhow::Error::msg)?;
+        for number in 1..=PART_COUNT {
+            let shard = Shard::try_from((number, PART_COUNT)).map_err(anyhow::Error::msg)?;
             let name = partial::file_name(shard, stage.is_after());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;
             let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
             unfit.extend(difference.map(|difference| (name, difference)));
-            places.push(Place { shard, path, is_there: earlier.is_some() });
+            places.push((shard, path, earlier.is_some()));
         }
         let Some((name, difference)) = unfit.first() else { return Ok(places) };
         let shown = self.folder.join(name);
@@ -196,9 +182,8 @@ impl<'a> Parts<'a> {
     /// Reads a saved part. Fails if it changed since its header was checked.
     fn read(&self, path: &Path, stage: &Stage) -> Result<Observation> {
         let (_, part) = partial::read(path, &Plan::restore)?;
-        let is_same = part.stage == *stage && part.identity == self.identity;
         ensure!(
-            is_same,
+            part.stage == *stage && part.identity == self.identity,
             anyhow!("`{}` changed while the run went on", path.display())
                 .about(path.display())
                 .hint("run again when no other writes to the folder")

@@ -88,8 +88,8 @@ impl Selection {
     /// Fails if an option asks for a study that does not apply to the model, or no study is left.
     pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
         let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
-        match selection.absent.iter().find_map(|(_, why)| if let Absence::Beyond(why) = why { Some(why) } else { None })
-        {
+        let beyond = |(_, why): &(_, Absence)| if let Absence::Beyond(why) = why { Some(why.clone()) } else { None };
+        match selection.absent.iter().find_map(beyond) {
             Some(why) if selection.studies.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
             _ => Ok(selection),
         }
@@ -129,7 +129,7 @@ impl Selection {
 
     /// Studies that a decoder adds to the run by default, unless they are switched off.
     pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
-        let is_off = |study: &&'static dyn AnyStudy| is_among(&self.request.without, study.card().name);
+        let is_off = |study: &&'static dyn AnyStudy| has_name(&self.request.without, study.card().name);
         let may_join = self.request.asked_of != AskedOf::TaskAlone;
         STUDIES.iter().copied().filter(move |study| may_join && study.card().default_on_decoders && !is_off(study))
     }
@@ -150,22 +150,22 @@ impl Selection {
     }
 }
 
-fn is_among(names: &[String], name: &str) -> bool {
+fn has_name(names: &[String], name: &str) -> bool {
     names.iter().any(|other| other == name)
 }
 
 impl StudyRequest {
     /// Whether `--with` names a study. `--task` counts as naming the study that scores tasks.
     fn names(&self, name: &str) -> bool {
-        is_among(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
+        has_name(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
     }
 
-    fn needed(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
+    fn required_studies(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
         study.card().needed(self.task.is_some())
     }
 
     /// Why a study is switched on, without regard to studies that build on it; `None` if it is off.
-    fn own_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
+    fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
         let is_default = match self.asked_of {
             AskedOf::Corpus => card.by_default || (is_decoder && card.default_on_decoders),
@@ -174,7 +174,7 @@ impl StudyRequest {
         };
         let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
         match () {
-            () if is_among(&self.without, card.name) => None,
+            () if has_name(&self.without, card.name) => None,
             () if self.names(card.name) => Some(Origin::Option("with", card.name)),
             () if is_default => Some(Origin::Default),
             () => preset.map(|preset| Origin::Option("preset", preset.name)),
@@ -184,14 +184,15 @@ impl StudyRequest {
     /// Why each study of the registry is switched on; `None` if it is off.
     /// Fails if the options contradict one another.
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
-        if let Some(both) = self.with.iter().find(|name| is_among(&self.without, name)) {
-            let error = anyhow!("--with {both} and --without {both}: which of them?");
-            return Err(error.of_option("with").of_value(both));
+        if let Some(contradicted) = self.with.iter().find(|name| has_name(&self.without, name)) {
+            let error = anyhow!("--with {contradicted} and --without {contradicted}: which of them?");
+            return Err(error.of_option("with").of_value(contradicted));
         }
-        let own = |study: &'static dyn AnyStudy| Some((study, self.own_origin(study, is_decoder)?));
-        let switched_on: Vec<(&'static dyn AnyStudy, Origin)> = STUDIES.iter().copied().filter_map(own).collect();
+        let with_origin = |study: &'static dyn AnyStudy| Some((study, self.direct_origin(study, is_decoder)?));
+        let switched_on: Vec<(&'static dyn AnyStudy, Origin)> =
+            STUDIES.iter().copied().filter_map(with_origin).collect();
         for (study, _) in &switched_on {
-            if let Some(needed) = self.needed(*study).iter().find(|needed| is_among(&self.without, needed)) {
+            if let Some(needed) = self.required_studies(*study).iter().find(|needed| has_name(&self.without, needed)) {
                 let asks = study.card().name;
                 let error = anyhow!("--without {needed}: the study {asks} asks about what it finds");
                 return Err(error.of_option("without").of_value(needed));
@@ -199,18 +200,18 @@ impl StudyRequest {
         }
         let origin = |name: &str| {
             let itself = switched_on.iter().find(|(study, _)| study.card().name == name);
-            let builder = || switched_on.iter().find(|(study, _)| self.needed(*study).contains(&name));
+            let builder = || switched_on.iter().find(|(study, _)| self.required_studies(*study).contains(&name));
             itself.or_else(builder).map(|(_, origin)| *origin)
         };
         let joins = |study: &dyn AnyStudy| {
             let Card { name, joins, .. } = study.card();
-            let are_there = || self.needed(study).iter().all(|needed| origin(needed).is_some());
-            *joins && self.may_join && !is_among(&self.without, name) && are_there()
+            let have_origins = || self.required_studies(study).iter().all(|needed| origin(needed).is_some());
+            *joins && self.may_join && !has_name(&self.without, name) && have_origins()
         };
-        let found = |study: &&'static dyn AnyStudy| {
+        let study_origin = |study: &&'static dyn AnyStudy| {
             origin(study.card().name).or_else(|| joins(*study).then_some(Origin::Default))
         };
-        Ok(STUDIES.iter().map(found).collect())
+        Ok(STUDIES.iter().map(study_origin).collect())
     }
 
     /// Why a study does not run; `None` if it does.
@@ -223,7 +224,7 @@ impl StudyRequest {
     ) -> Result<Option<Absence>> {
         let Card { name, takes, counts, .. } = study.card();
         let Some(origin) = origin else {
-            let is_off = is_among(&self.without, name);
+            let is_off = has_name(&self.without, name);
             return Ok(Some(if is_off { Absence::SwitchedOff } else { Absence::Unrequested }));
         };
         match &self.task {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -54,7 +54,7 @@ impl From<&CorpusIdentity> for CorpusInputs {
 }
 
 /// Size limit in bytes of a file that an option names, such as token counts: 64 MiB. Policies have a smaller limit.
-const LONGEST: u64 = 1 << 26;
+const MAX_FILE_BYTES: u64 = 1 << 26;
 
 impl Inputs {
     /// Collects the inputs of a run. Fails if a file that an option names cannot be read.
@@ -67,7 +67,7 @@ impl Inputs {
             tokenizer_sha256: hashes.tokenizer.clone(),
         };
         let digest = |(option, path): (&&'static str, &std::path::PathBuf)| {
-            let bytes = input::read(path, LONGEST).cannot(&format!("read --{option}"), path.display());
+            let bytes = input::read(path, MAX_FILE_BYTES).cannot(&format!("read --{option}"), path.display());
             Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;
@@ -76,11 +76,9 @@ impl Inputs {
 
     /// Fails if `corpus`, as it was analysed, differs from the corpus in these inputs.
     pub fn ensure_same(&self, corpus: &CorpusIdentity) -> Result<()> {
-        let changed = || {
-            anyhow!("corpus `{}` changed while it was analysed", corpus.name)
-                .hint("run again when nothing writes to it")
-        };
-        if self.corpus == corpus.into() { Ok(()) } else { Err(changed()).class(Class::Input) }
+        let error = || anyhow!("corpus `{}` changed while it was analysed", corpus.name).class(Class::Input);
+        ensure!(self.corpus == corpus.into(), error().hint("run again when nothing writes to it"));
+        Ok(())
     }
 
     /// First input that changed since an earlier report with the inputs `before`, as a sentence; `None` if none did.
@@ -106,11 +104,11 @@ pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
 
 impl Corpora {
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
-        if let Some((_, known)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
-            return Ok(known.clone());
+        if let Some((_, identity)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
+            return Ok(identity.clone());
         }
-        if let Some(once) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
-            let shown = once.path().map(|path| path.display().to_string()).unwrap_or_default();
+        if let Some(single_read) = options.corpus.iter().find(|input| !input.can_be_read_again()) {
+            let shown = single_read.path().map(|path| path.display().to_string()).unwrap_or_default();
             let error =
                 anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
             return Err(error.about(shown).hint("name a file").class(Class::Usage));

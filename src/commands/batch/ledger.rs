@@ -16,15 +16,14 @@ use crate::system::errors::{Class, Facts};
 use crate::system::files::output::{self, Output};
 use crate::system::json::problem_in_line;
 
-const FILE: &str = "batch.json";
+const FILE_NAME: &str = "batch.json";
 
 /// Version of the ledger's format, raised when a key changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
-const LONGEST: u64 = 1 << 26;
+const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
     Done,
     /// The inputs were unchanged; missing formats were made from the saved report.
@@ -50,14 +49,7 @@ impl Status {
     }
 
     pub fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Failed(message) => Some(message),
-            _ => None,
-        }
-    }
-
-    pub fn message(&self) -> &str {
-        self.failure().unwrap_or_default()
+        if let Self::Failed(message) = self { Some(message) } else { None }
     }
 }
 
@@ -162,16 +154,15 @@ impl LedgerEntry {
 
     /// Whether a report file exists with the digest that was recorded when it was written.
     pub fn has_as_written(&self, path: &Path) -> bool {
-        let known = self.reports.get(&file_name(path));
-        known.is_some() && output::previous_sha256(path).as_ref() == known
+        let recorded = self.reports.get(&file_name(path));
+        recorded.is_some() && output::previous_sha256(path).as_ref() == recorded
     }
 }
 
 impl Ledger {
     pub fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(FILE);
-        let known = read(&path).class(Class::Input)?;
-        Ok(Self { path, known })
+        let path = folder.join(FILE_NAME);
+        Ok(Self { known: read(&path).class(Class::Input)?, path })
     }
 
     pub fn entry(&self, name: &str) -> Option<&LedgerEntry> {
@@ -252,7 +243,7 @@ pub fn file_name(path: &Path) -> String {
 fn read(path: &Path) -> Result<LedgerRuns> {
     let shown = path.display();
     let way_out = "remove it, and all runs are done again";
-    let text = output::read_previous_output(path, LONGEST).cannot("read", &shown)?;
+    let text = output::read_previous_output(path, MAX_LEDGER_BYTES).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
         let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
@@ -287,10 +278,7 @@ impl RunFormat {
     }
 
     pub fn writer(self) -> Option<Writer> {
-        match self {
-            Self::Report(writer) => Some(writer),
-            Self::Partial => None,
-        }
+        if let Self::Report(writer) = self { Some(writer) } else { None }
     }
 
     /// Whether the format holds the complete report, from which the other report formats can be made.
@@ -302,47 +290,37 @@ impl RunFormat {
 pub struct Outstanding {
     /// Why the run is not up to date, in words.
     reason: String,
-    /// Formats to make from a saved report whose inputs are unchanged; `None`: the run must be repeated.
-    pub formats: Option<FromSaved>,
-}
-
-/// A saved report, and the missing files that can be made from it.
-pub struct FromSaved {
-    pub saved: PathBuf,
-    pub lacking: Vec<(PathBuf, Writer)>,
+    /// A saved report whose inputs are unchanged, and the missing files to make from it; `None`: the run must be repeated.
+    pub saved: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
 }
 
 impl Outstanding {
     /// Returns the work that brings the files `asked` of a run up to date with `inputs`; `None` if there is none.
-    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, asked: &[(PathBuf, RunFormat)]) -> Option<Self> {
+    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
             let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
-            return Some(Self { reason, formats: None });
+            return Some(Self { reason, saved: None });
         };
         if let Some(reason) = inputs.changed(&entry.inputs) {
-            return Some(Self { reason, formats: None });
+            return Some(Self { reason, saved: None });
         }
-        let lacking: Vec<_> = asked.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
-        if lacking.is_empty() {
+        let missing: Vec<_> = files.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
+        if missing.is_empty() {
             return None;
         }
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
-        let reasons: Vec<_> = lacking.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
-        let reason = reasons.join(", ");
-        let whole = RunFormat::all().filter(|(_, format)| format.is_whole());
-        let mut saved = whole.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
-        let saved = saved.find(|path| entry.has_as_written(path));
+        let reasons: Vec<_> = missing.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
+        let complete = RunFormat::all().filter(|(_, format)| format.is_whole());
+        let mut reports = complete.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
+        let report = reports.find(|path| entry.has_as_written(path));
         // Sums cannot be made from a report.
-        let of_report: Option<_> =
-            lacking.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
-        let formats = saved.zip(of_report).map(|(saved, lacking)| FromSaved { saved, lacking });
-        Some(Self { reason, formats })
+        let targets: Option<_> = missing.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
+        Some(Self { reason: reasons.join(", "), saved: report.zip(targets) })
     }
 
     pub fn in_words(&self) -> String {
-        let Self { reason, formats } = self;
-        let by = formats.as_ref().map_or_else(String::new, |_| format!(" {}", Status::FromSavedReport.name()));
-        format!("to do{by}: {reason}")
+        let from = if self.saved.is_some() { format!(" {}", Status::FromSavedReport.name()) } else { String::new() };
+        format!("to do{from}: {}", self.reason)
     }
 }

@@ -8,15 +8,15 @@ mod overview;
 pub mod table;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
+use super::analyze::finished_report;
 use super::analyze::loaded::{self, Loaded, RequiredParts};
 use super::analyze::observe::PreparedRun;
 use super::analyze::options::{AnalyzeOptions, Outcome};
-use super::reporting::{self, ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{self, ReportOptions, make_folder};
 use crate::evaluation::askable::Askable;
 use crate::export::{Target, Writer, json};
 use crate::model::files::ModelFiles;
@@ -31,11 +31,10 @@ use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
 use crate::system::terminal::{print, say};
 use inputs::{Corpora, Inputs};
-use ledger::{FromSaved, Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
 use overview::RunRow;
 use table::{OptionSyntax, Table, TableRun};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
     pub table: PathBuf,
     pub folder: PathBuf,
@@ -54,11 +53,9 @@ pub struct BatchOptions {
 /// Fails if a run failed: at once, or with `keep_going` after all other runs.
 pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
     let table = table::read(&options.table, syntax, options.offline)?;
-    let wanted = chosen(&table.runs, &options.only).class(Class::Usage)?;
+    let selected = selected_runs(&table.runs, &options.only).class(Class::Usage)?;
     if !options.dry_run {
-        let folder = options.folder.display();
-        let made = fs::create_dir_all(&options.folder).cannot("make the folder", &folder);
-        made.class(Class::Output)?;
+        make_folder(&options.folder)?;
         interrupt::set_interrupt_message(
             "the reports that are done are kept",
             "the same command goes on with the other runs",
@@ -72,22 +69,23 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         statuses: BTreeMap::new(),
         failed: Vec::new(),
     };
-    let by_model: Vec<_> = by_model(&wanted).into_iter().map(|(model, runs)| (model, batch.fit(model, runs))).collect();
-    for (model, runs) in by_model.into_iter().filter(|(_, runs)| !runs.is_empty()) {
-        if batch.stops() {
+    let groups: Vec<_> =
+        group_by_model(&selected).into_iter().map(|(model, runs)| (model, batch.fitting_runs(model, runs))).collect();
+    for (model, runs) in groups.into_iter().filter(|(_, runs)| !runs.is_empty()) {
+        if batch.must_stop() {
             break;
         }
-        batch.of_model(model, &runs)?;
+        batch.run_model(model, &runs)?;
     }
-    batch.finish(wanted.len())
+    batch.finish(selected.len())
 }
 
-fn chosen<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
+fn selected_runs<'a>(all: &'a [TableRun], only: &[String]) -> Result<Vec<&'a TableRun>> {
     for pattern in only {
-        let any = all.iter().any(|run| matches(pattern, &run.name));
+        let is_any_match = all.iter().any(|run| matches(pattern, &run.name));
         let names = || all.iter().take(10).map(|run| run.name.as_str()).collect::<Vec<_>>().join(", ");
-        let more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
-        ensure!(any, "--only {}: there is no such run, but {}{more}", pattern.escape_debug(), names());
+        let and_more = if all.len() > 10 { format!(" and {} more", all.len() - 10) } else { String::new() };
+        ensure!(is_any_match, "--only {}: there is no such run, but {}{and_more}", pattern.escape_debug(), names());
     }
     let is_wanted = |run: &&TableRun| only.is_empty() || only.iter().any(|pattern| matches(pattern, &run.name));
     Ok(all.iter().filter(is_wanted).collect())
@@ -104,7 +102,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Groups runs by model and classification layer, in the order of the table.
-fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
+fn group_by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)> {
     let mut groups: Vec<(&ModelRef, Vec<&TableRun>)> = Vec::new();
     for run in runs {
         // A model is loaded with one output head, so runs with different classification heads are separate groups.
@@ -119,11 +117,6 @@ fn by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a TableRun>)>
     groups
 }
 
-struct Pending<'a> {
-    run: &'a TableRun,
-    inputs: Inputs,
-}
-
 struct Batch<'a> {
     options: &'a BatchOptions,
     table: &'a Table,
@@ -134,13 +127,13 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn stops(&self) -> bool {
+    fn must_stop(&self) -> bool {
         !self.options.keep_going && !self.failed.is_empty()
     }
 
     /// Returns the runs whose options fit a local model's `config.json`, so that others fail now and not after hours.
     /// Models on the Hub are not checked yet.
-    fn fit<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
+    fn fitting_runs<'b>(&mut self, model: &ModelRef, runs: Vec<&'b TableRun>) -> Vec<&'b TableRun> {
         if !model.is_local() {
             return runs;
         }
@@ -153,7 +146,7 @@ impl Batch<'_> {
         };
         let mut fit = Vec::new();
         for run in runs {
-            match ensure_fit(&run.options, &files).class(Class::Usage) {
+            match ensure_options_fit(&run.options, &files).class(Class::Usage) {
                 Ok(()) => fit.push(run),
                 Err(error) => self.fail(&[run], error),
             }
@@ -163,15 +156,14 @@ impl Batch<'_> {
 
     /// Does the outstanding runs of one model, and records a run that fails.
     /// Fails if the ledger or standard output cannot be written.
-    fn of_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
-        let dry = self.options.dry_run;
-        let found = if dry { model.clone().offline() } else { model.clone() };
-        let (files, hashes) = match found.resolve(&Downloads::default()).and_then(hashed) {
-            Ok(found) => found,
-            Err(_) if dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
-                return runs.iter().try_for_each(|run| {
-                    self.report_dry_run(run, "to do: its model is not in the cache of the Hub yet")
-                });
+    fn run_model(&mut self, model: &ModelRef, runs: &[&TableRun]) -> Result<()> {
+        let is_dry = self.options.dry_run;
+        let source = if is_dry { model.clone().offline() } else { model.clone() };
+        let (files, hashes) = match source.resolve(&Downloads::default()).and_then(with_hashes) {
+            Ok(resolved) => resolved,
+            Err(_) if is_dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
+                let message = "to do: its model is not in the cache of the Hub yet";
+                return runs.iter().try_for_each(|run| self.done(run, Status::Missing, message));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -182,58 +174,58 @@ impl Batch<'_> {
         for run in runs {
             let inputs = self.corpora.identity(&run.options);
             match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
-                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.asked(run)) {
+                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
                     None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(outstanding) if dry => self.report_dry_run(run, &outstanding.in_words())?,
-                    Some(Outstanding { formats: Some(FromSaved { saved, lacking }), .. }) => {
-                        match self.export(run, &saved, &lacking) {
-                            Ok(Some(says)) => self.done(run, Status::FromSavedReport, &says)?,
-                            Ok(None) => pending.push(Pending { run, inputs }),
+                    Some(outstanding) if is_dry => self.done(run, Status::Missing, &outstanding.in_words())?,
+                    Some(Outstanding { saved: Some((report, targets)), .. }) => {
+                        match self.export(run, &report, &targets) {
+                            Ok(Some(message)) => self.done(run, Status::FromSavedReport, &message)?,
+                            Ok(None) => pending.push((*run, inputs)),
                             Err(error) => self.fail(&[run], error),
                         }
                     }
-                    Some(_) => pending.push(Pending { run, inputs }),
+                    Some(_) => pending.push((*run, inputs)),
                 },
                 Err(error) => self.fail(&[run], error),
             }
-            if self.stops() {
+            if self.must_stop() {
                 return Ok(());
             }
         }
         // The model is loaded for the most demanding run. If that fails, only this run fails, and the next one is tried.
-        let demanding = |pending: &Pending<'_>| RequiredParts::of(&pending.run.options);
-        while let Some(most) = pending.iter().map(demanding).max() {
-            let first = pending.iter().position(|one| demanding(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].run.options) {
+        let required = |(run, _): &(&TableRun, Inputs)| RequiredParts::of(&run.options);
+        while let Some(most) = pending.iter().map(required).max() {
+            let first = pending.iter().position(|one| required(one) == most).expect("one has the most");
+            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
-                    for Pending { run, inputs } in pending {
+                    for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
-                            Ok(says) => self.done(run, Status::Done, &says)?,
+                            Ok(message) => self.done(run, Status::Done, &message)?,
                             Err(error) => self.fail(&[run], error),
                         }
-                        if self.stops() {
+                        if self.must_stop() {
                             break;
                         }
                     }
                     return Ok(());
                 }
-                Err(error) => self.fail(&[pending.remove(first).run], error),
+                Err(error) => self.fail(&[pending.remove(first).0], error),
             }
-            if self.stops() {
+            if self.must_stop() {
                 break;
             }
         }
         Ok(())
     }
 
-    fn asked(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
+    fn requested_files(&self, run: &TableRun) -> Vec<(PathBuf, RunFormat)> {
         let path = |extension: &str| self.options.folder.join(format!("{}.{extension}", run.name));
         self.options.formats.iter().map(|(extension, format)| (path(extension), *format)).collect()
     }
 
     /// Makes missing formats from the saved report and returns the status line; `None` if the saved report cannot be read.
-    fn export(&mut self, run: &TableRun, saved: &Path, lacking: &[(PathBuf, Writer)]) -> Result<Option<String>> {
-        let targets: Vec<_> = lacking.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
+    fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, Writer)]) -> Result<Option<String>> {
+        let targets: Vec<_> = missing.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
         let outputs = reporting::open(&targets)?;
         let report = match json::read_earlier(saved) {
             Ok(report) => report,
@@ -244,15 +236,16 @@ impl Batch<'_> {
         };
         reporting::write(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
-        let entry = entry.with(lacking.iter().map(|(path, _)| path))?;
-        self.ledger.record(&run.name, &entry)?;
-        let written: Vec<_> = lacking.iter().map(|(path, _)| ledger::file_name(path)).collect();
+        self.ledger.record(&run.name, &entry.with(missing.iter().map(|(path, _)| path))?)?;
+        let written: Vec<_> = missing.iter().map(|(path, _)| ledger::file_name(path)).collect();
         Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
     }
 
     fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
-        let Outcome::Report { wanted, .. } = &run.options.outcome else { unreachable!("a table has no shards") };
-        let mut files = self.asked(run);
+        let Outcome::Report { wanted: options, .. } = &run.options.outcome else {
+            unreachable!("a table has no shards")
+        };
+        let mut files = self.requested_files(run);
         let (kept, changed) = self.ledger.other_formats(&run.name, &files);
         for path in changed {
             say(&format!(
@@ -264,39 +257,27 @@ impl Batch<'_> {
         files.extend(kept);
         let target = |(path, format): &(PathBuf, RunFormat)| Some(Target::File(path.clone(), format.writer()?));
         let targets = files.iter().filter_map(target).collect();
-        let wanted = ReportOptions { outputs: targets, summary: None, ..wanted.clone() };
-        let outputs = wanted.open()?;
+        let options = ReportOptions { outputs: targets, summary: None, ..options.clone() };
+        let outputs = options.open()?;
         let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
         let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
-        let policy = wanted.policy.policy()?;
+        let policy = options.policy.policy()?;
         let corpus = loaded::open(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
-        let shown = ready.shown()?;
-        let observation = ready.observe(None, &policy)?;
-        inputs.ensure_same(&observation.identity.corpus).class(Class::Input)?;
-        if let Some(sums) = sums {
-            write_sums(&observation, sums)?;
-        }
-        let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
-        if run.options.strict {
-            ensure_read(&report)?;
-        }
-        let report = finished(report, wanted.digits, &[])?;
+        let report = finished_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same(corpus))?;
         reporting::write(&report, outputs)?;
-        let found = ReportSummary::of(&report);
-        let says = format!("done: {}", found.labelled());
+        let summary = ReportSummary::of(&report);
+        let message = format!("done: {}", summary.labelled());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
-        self.ledger.record(&run.name, &LedgerEntry::new(inputs, found, before, files.iter().map(|(path, _)| path))?)?;
-        Ok(says)
+        self.ledger
+            .record(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
+        Ok(message)
     }
 
-    fn report_dry_run(&mut self, run: &TableRun, says: &str) -> Result<()> {
-        self.done(run, Status::Missing, says)
-    }
-
-    fn done(&mut self, run: &TableRun, status: Status, says: &str) -> Result<()> {
+    /// Records the status of a run and prints it, unless the batch is quiet.
+    fn done(&mut self, run: &TableRun, status: Status, message: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
-        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(says))) }
+        if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(message))) }
     }
 
     /// Prints an error, and records it as the failure of each of these runs.
@@ -314,7 +295,7 @@ impl Batch<'_> {
     }
 
     /// Records failed runs and writes the overview of the batch. Fails if a requested run failed.
-    fn finish(mut self, asked: usize) -> Result<()> {
+    fn finish(mut self, run_count: usize) -> Result<()> {
         if !self.options.dry_run {
             let tried = self.statuses.iter().map(|(name, status)| (name.as_str(), status.failure()));
             self.ledger.record_failures(tried)?;
@@ -336,12 +317,12 @@ impl Batch<'_> {
         let Some((_, first)) = self.failed.first() else { return Ok(()) };
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
         let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-        Err(anyhow!("{} of {} failed: {}", names.len(), counted(asked, "run"), names.join(", ")).class(class))
+        Err(anyhow!("{} of {} failed: {}", names.len(), counted(run_count, "run"), names.join(", ")).class(class))
     }
 }
 
 /// Fails if options contradict a model's `config.json`.
-fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
+fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     let config = &files.architecture.config;
     heads_of(files.grid(), &options.removed)?;
     token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
@@ -351,7 +332,7 @@ fn ensure_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     options.selection.of_model(&files.id, askable).map(drop)
 }
 
-fn hashed(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
+fn with_hashes(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
     let hashes = Fingerprint::start(&files).finish()?;
     Ok((files, hashes))
 }

@@ -21,7 +21,7 @@ pub struct RunRow<'a> {
 }
 
 pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
-    for (name, bytes) in [("runs.csv", csv::lines(&table(rows))?), ("index.html", page(rows)?)] {
+    for (name, bytes) in [("runs.csv", csv::lines(&csv_rows(rows))?), ("index.html", page(rows)?)] {
         Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
@@ -31,14 +31,15 @@ const COLUMNS: &str =
     "run status message reports model layers heads corpus sentences words tokens skipped firm firm_before";
 
 /// Rows of `runs.csv`: a header, then a row per run with unknown cells empty. A label family that no run measured has no column.
-fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
+fn csv_rows(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     let entries = || rows.iter().filter_map(|row| row.entry);
     let families: BTreeSet<&str> =
         entries().flat_map(|entry| entry.found.label_counts.keys().map(String::as_str)).collect();
     let columns = |of: &str| families.iter().map(|family| format!("{of}.{family}")).collect::<Vec<_>>();
     let header = [COLUMNS.split(' ').map(str::to_owned).collect(), columns("labels"), columns("firm_labels")].concat();
     let line = |row: &RunRow<'_>| {
-        let mut cells = vec![row.run.to_owned(), row.status.name().to_owned(), row.status.message().to_owned()];
+        let mut cells =
+            vec![row.run.to_owned(), row.status.name().to_owned(), row.status.failure().unwrap_or_default().to_owned()];
         if let Some(LedgerEntry { found, before, .. }) = row.entry {
             cells.push(row.reports.join(" "));
             cells.push(found.model.clone());
@@ -58,7 +59,7 @@ fn table(rows: &[RunRow<'_>]) -> Vec<Vec<String>> {
     [header.clone()].into_iter().chain(rows.iter().map(line)).collect()
 }
 
-fn in_words(changes: Vec<(&str, i64)>) -> String {
+fn changes_in_words(changes: Vec<(&str, i64)>) -> String {
     if changes.is_empty() {
         return "none".to_owned();
     }
@@ -82,9 +83,9 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         json!({
             "run": run,
             "status": status.name(),
-            "message": status.message(),
+            "message": status.failure().unwrap_or_default(),
             "found": entry.map(|entry| &entry.found),
-            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, in_words),
+            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, changes_in_words),
             "reports": reports.iter().map(link).collect::<Vec<_>>(),
         })
     };
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = table(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
+        let lines = csv_rows(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

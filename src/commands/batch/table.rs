@@ -47,19 +47,19 @@ pub struct TableRun {
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Model and corpus files as the table names them, with their positions in the table.
     named: Vec<Spanned<String>>,
-    places: BTreeMap<String, usize>,
+    option_positions: BTreeMap<String, usize>,
 }
 
 /// Size limit of a table in bytes: 1 MiB, about ten thousand entries.
-const LONGEST: u64 = 1 << 20;
+const MAX_TABLE_BYTES: u64 = 1 << 20;
 
 /// Maximum number of runs in a table. Each writes at least one report.
-const MOST_RUNS: usize = 10_000;
+const MAX_RUNS: usize = 10_000;
 
 /// Sections of a table. Options in a later section override those in an earlier one.
-const PARTS: [&str; 4] = ["defaults", "models", "corpora", "options"];
+const SECTIONS: [&str; 4] = ["defaults", "models", "corpora", "options"];
 
-const REFUSED: [(&str, &str); 14] = [
+const REFUSED_KEYS: [(&str, &str); 14] = [
     ("model", "models are named in [models]"),
     ("corpus", "corpora are named in [corpora]"),
     ("output", "reports are written to the folder of `headscope batch -o`"),
@@ -89,14 +89,14 @@ struct TableError {
     why: Error,
 }
 
-fn wrong<T>(at: usize, why: Error) -> Result<T, TableError> {
+fn fail<T>(at: usize, why: Error) -> Result<T, TableError> {
     Err(TableError { at, why })
 }
 
 /// Reads a table of runs. Fails if it cannot be read or a run is invalid; the error names file and line.
 pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
     let shown = path.display();
-    let text = input::read_to_string(path, LONGEST).cannot("read the table", &shown).class(Class::Input)?;
+    let text = input::read_to_string(path, MAX_TABLE_BYTES).cannot("read the table", &shown).class(Class::Input)?;
     let runs = parse(&text, syntax, offline).map_err(|TableError { at, why }| why.at(&shown, line(&text, at)));
     Ok(Table { runs: runs.class(Class::Usage)?, file: path.to_owned(), text })
 }
@@ -106,27 +106,26 @@ impl Table {
     /// The error stays as it is if it has a line already, or the table does not name what is at fault.
     pub fn located(&self, run: &TableRun, error: Error) -> Error {
         let (file, line_of_file) = errors::place(error.as_ref());
-        let about = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
+        let culprit = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
         // A model on the Hub is named with its revision.
-        let names = |name: &str, about| name == about || name.split('@').any(|part| part == about);
-        let named = about.and_then(|about| run.named.iter().find(|named| names(named.get_ref(), about)));
-        let Some(named) = named else {
+        let names = |name: &str, culprit| name == culprit || name.split('@').any(|part| part == culprit);
+        let input = culprit.and_then(|culprit| run.named.iter().find(|input| names(input.get_ref(), culprit)));
+        let Some(input) = input else {
             let option = errors::option(error.as_ref()).filter(|_| file.is_none());
-            let at = option.and_then(|option| run.places.get(option)).map(|&at| line(&self.text, at));
-            return match at {
-                Some(at) => error.at(self.file.display(), at),
-                None => error,
-            };
+            let line_number = option
+                .and_then(|option| run.option_positions.get(option))
+                .map(|&line_number| line(&self.text, line_number));
+            return if let Some(line) = line_number { error.at(self.file.display(), line) } else { error };
         };
-        let (name, at) = (named.get_ref(), line(&self.text, named.span().start));
+        let (name, line_number) = (input.get_ref(), line(&self.text, input.span().start));
         let is_path = file.is_some();
-        let error = error.of_value(name).at(self.file.display(), at);
-        if is_path { not_there(error, Path::new(name), &self.file) } else { error }
+        let error = error.of_value(name).at(self.file.display(), line_number);
+        if is_path { with_path_hint(error, Path::new(name), &self.file) } else { error }
     }
 }
 
 /// Adds a hint to an error about a path that does not exist.
-fn not_there(error: Error, path: &Path, table: &Path) -> Error {
+fn with_path_hint(error: Error, path: &Path, table: &Path) -> Error {
     if path.exists() {
         return error;
     }
@@ -134,8 +133,8 @@ fn not_there(error: Error, path: &Path, table: &Path) -> Error {
     if path.is_relative() && beside.exists() {
         return error.did_you_mean(Some(beside.display()));
     }
-    let here = std::env::current_dir().ok().filter(|_| path.is_relative());
-    let taken_from = here.map(|folder| format!(", which is taken from `{}`", folder.display()));
+    let current_folder = std::env::current_dir().ok().filter(|_| path.is_relative());
+    let taken_from = current_folder.map(|folder| format!(", which is taken from `{}`", folder.display()));
     error.hint_after("; ", format!("check the path{}", taken_from.unwrap_or_default()))
 }
 
@@ -148,38 +147,38 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
         at: error.span().map_or(0, |span| span.start),
         why: anyhow!(error.message().to_owned()),
     })?;
-    let mut parts: BTreeMap<&str, TableSection<'_>> = BTreeMap::new();
-    for (key, value) in ordered(table.get_ref()) {
+    let mut parts: BTreeMap<&str, SectionEntries<'_>> = BTreeMap::new();
+    for (key, value) in in_file_order(table.get_ref()) {
         let name = key.get_ref().as_ref();
-        let Some(known) = PARTS.into_iter().find(|known| *known == name) else {
-            return wrong(
+        let Some(known) = SECTIONS.into_iter().find(|known| *known == name) else {
+            return fail(
                 key.span().start,
-                anyhow!("there is no part {}: {}", shown(name), PARTS.map(|part| format!("[{part}]")).join(", "))
+                anyhow!("there is no part {}: {}", quoted(name), SECTIONS.map(|part| format!("[{part}]")).join(", "))
                     .of_value(name),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
-            return wrong(
+            return fail(
                 value.span().start,
-                anyhow!("{} is a part of the table", shown(name)).of_value(name).hint(format!("write [{known}]")),
+                anyhow!("{} is a part of the table", quoted(name)).of_value(name).hint(format!("write [{known}]")),
             );
         };
-        parts.insert(known, TableSection { at: key.span().start, table });
+        parts.insert(known, (key.span().start, table));
     }
     let known = &syntax.options;
     let mut defaults = Settings::new();
-    if let Some(part) = parts.get(PARTS[0]) {
-        add(&mut defaults, part.table, known, &[])?;
+    if let Some((_, table)) = parts.get(SECTIONS[0]) {
+        add(&mut defaults, table, known, &[])?;
     }
-    let models = entries(parts.get(PARTS[1]), MODEL, PARTS[1], known)?;
-    let corpora = entries(parts.get(PARTS[2]), CORPUS, PARTS[2], known)?;
-    let sets = match parts.get(PARTS[3]) {
+    let models = entries(parts.get(SECTIONS[1]), MODEL, SECTIONS[1], known)?;
+    let corpora = entries(parts.get(SECTIONS[2]), CORPUS, SECTIONS[2], known)?;
+    let sets = match parts.get(SECTIONS[3]) {
         Some(part) => sets(part, known)?,
-        None => vec![(None, Settings::new())],
+        None => vec![(String::new(), Settings::new())],
     };
     let count = models.len() * corpora.len() * sets.len();
-    if count > MOST_RUNS {
-        return wrong(0, anyhow!("the table has {count} runs, more than {MOST_RUNS}").hint("split it"));
+    if count > MAX_RUNS {
+        return fail(0, anyhow!("the table has {count} runs, more than {MAX_RUNS}").hint("split it"));
     }
     let mut runs = Vec::with_capacity(count);
     for (model, of_model) in &models {
@@ -189,27 +188,25 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
                 for more in [of_model, of_corpus, of_set] {
                     settings.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
                 }
-                let names = [Some(model), Some(corpus), set.as_ref()];
-                let name = names.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(".");
-                runs.push(run(name, &settings, syntax, offline)?);
+                // Without sets of options, the name of the set is empty.
+                let name = [model, corpus, set].map(String::as_str).join(".");
+                runs.push(run(name.trim_end_matches('.').to_owned(), &settings, syntax, offline)?);
             }
         }
     }
     Ok(runs)
 }
 
-struct TableSection<'a> {
-    at: usize,
-    table: &'a DeTable<'a>,
-}
+/// A section of the table: its byte position and its entries.
+type SectionEntries<'a> = (usize, &'a DeTable<'a>);
 
-fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
+fn in_file_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<(&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>)> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-fn shown(name: &str) -> String {
+fn quoted(name: &str) -> String {
     format!("`{}`", shortened(name).escape_debug())
 }
 
@@ -217,65 +214,59 @@ type KnownOptions = [(String, OptionArity)];
 
 /// Reads the entries of `[models]` or `[corpora]`: each is a model or a corpus, or a TOML table with one and with options.
 fn entries(
-    part: Option<&TableSection<'_>>,
+    part: Option<&SectionEntries<'_>>,
     key: &'static str,
     title: &str,
     known: &KnownOptions,
 ) -> Result<Vec<(String, Settings)>, TableError> {
-    let Some(part) = part.filter(|part| !part.table.is_empty()) else {
-        let at = part.map_or(0, |part| part.at);
-        return wrong(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
+    let Some((_, table)) = part.filter(|(_, table)| !table.is_empty()) else {
+        let at = part.map_or(0, |(at, _)| *at);
+        return fail(at, anyhow!("there is nothing in [{title}]").hint("name at least one, as in `name = \"...\"`"));
     };
     let mut all = Vec::new();
-    for (name, value) in ordered(part.table) {
+    for (name, value) in in_file_order(table) {
         let mut settings = Settings::new();
         match value.get_ref().as_table() {
             Some(table) => {
                 add(&mut settings, table, known, &[key])?;
                 if !settings.contains_key(key) {
-                    return wrong(name.span().start, anyhow!("{} has no `{key}`", shown(name.get_ref())));
+                    return fail(name.span().start, anyhow!("{} has no `{key}`", quoted(name.get_ref())));
                 }
             }
             None => {
-                settings.insert(key.to_owned(), (Some(texts(key, value, key == CORPUS)?), value.span()));
+                settings.insert(key.to_owned(), (Some(value_list(key, value, key == CORPUS)?), value.span()));
             }
         }
-        all.push((checked_name(name, all.iter().map(|(other, _): &(String, _)| other.as_str()))?, settings));
+        all.push((checked_name(name, &all)?, settings));
     }
     Ok(all)
 }
 
-fn sets(part: &TableSection<'_>, known: &KnownOptions) -> Result<Vec<(Option<String>, Settings)>, TableError> {
+fn sets((start, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec<(String, Settings)>, TableError> {
     let mut all = Vec::new();
-    for (name, value) in ordered(part.table) {
+    for (name, value) in in_file_order(table) {
         let Some(table) = value.get_ref().as_table() else {
-            let why = anyhow!("{} is a set of options", shown(name.get_ref()))
+            let why = anyhow!("{} is a set of options", quoted(name.get_ref()))
                 .of_value(name.get_ref())
                 .hint(format!("write {} = {{ ... }}", name.get_ref()));
-            return wrong(value.span().start, why);
+            return fail(value.span().start, why);
         };
         let mut settings = Settings::new();
         add(&mut settings, table, known, &[])?;
-        all.push((
-            Some(checked_name(name, all.iter().filter_map(|(other, _): &(Option<String>, _)| other.as_deref()))?),
-            settings,
-        ));
+        all.push((checked_name(name, &all)?, settings));
     }
     if all.is_empty() {
-        return wrong(part.at, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
+        return fail(*start, anyhow!("there is nothing in [options]").hint("leave it out, or name at least one set"));
     }
     Ok(all)
 }
 
 /// A name that is valid in file names on every system, and distinct from `others`. It has the characters of bare TOML keys.
-fn checked_name<'a>(
-    name: &Spanned<DeString<'_>>,
-    mut others: impl Iterator<Item = &'a str>,
-) -> Result<String, TableError> {
+fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, Settings)]) -> Result<String, TableError> {
     let text = name.get_ref().as_ref();
-    if let Some(other) = others.find(|other| other.eq_ignore_ascii_case(text)) {
-        let why = anyhow!("{} and {} are one file's name on systems that know no case", shown(other), shown(text));
-        return wrong(name.span().start, why.of_value(text).hint("use another name"));
+    if let Some((other, _)) = others.iter().find(|(other, _)| other.eq_ignore_ascii_case(text)) {
+        let why = anyhow!("{} and {} are one file's name on systems that know no case", quoted(other), quoted(text));
+        return fail(name.span().start, why.of_value(text).hint("use another name"));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     // Windows opens a device by such a name, whatever extension stands after it (Win32, "Naming Files, Paths, and Namespaces").
@@ -286,45 +277,47 @@ fn checked_name<'a>(
     let is_device = ["con", "prn", "aux", "nul"].iter().any(|device| text.eq_ignore_ascii_case(device))
         || text.len() == 4 && ["com", "lpt"].into_iter().any(is_numbered);
     if is_device {
-        let why = anyhow!("{} becomes part of a file's name, and is that of a device on some systems", shown(text));
-        return wrong(name.span().start, why.of_value(text).hint("use another name"));
+        let why = anyhow!("{} becomes part of a file's name, and is that of a device on some systems", quoted(text));
+        return fail(name.span().start, why.of_value(text).hint("use another name"));
     }
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
         return Ok(text.to_owned());
     }
-    let why = anyhow!("{} becomes part of a file's name", shown(text))
+    let why = anyhow!("{} becomes part of a file's name", quoted(text))
         .of_value(text)
         .hint("use letters, digits, `_` and `-`, and `-` not first");
-    wrong(name.span().start, why)
+    fail(name.span().start, why)
 }
 
 /// Adds the options of a TOML table to `settings`. `also` lists keys that are allowed although they are no options.
 fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also: &[&str]) -> Result<(), TableError> {
-    for (key, value) in ordered(table) {
+    for (key, value) in in_file_order(table) {
         let (name, at) = (key.get_ref().as_ref(), key.span().start);
         if also.contains(&name) {
-            settings.insert(name.to_owned(), (Some(texts(name, value, name == CORPUS)?), key.span()));
+            settings.insert(name.to_owned(), (Some(value_list(name, value, name == CORPUS)?), key.span()));
             continue;
         }
-        if let Some((_, why)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-            return wrong(at, anyhow!("`{name}` has no place here").of_value(name).hint(why));
+        if let Some((_, why)) = REFUSED_KEYS.iter().find(|(refused, _)| *refused == name) {
+            return fail(at, anyhow!("`{name}` has no place here").of_value(name).hint(why));
         }
         let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let names = known.iter().map(|(known, _)| known.as_str());
             let close = similar::closest(name, names).filter(|_| name != CORPUS);
-            let unknown = anyhow!("there is no option {} of `headscope analyze`", shown(name)).of_value(name);
+            let unknown = anyhow!("there is no option {} of `headscope analyze`", quoted(name)).of_value(name);
             let unknown = match close {
                 Some(_) => unknown.did_you_mean(close),
                 None => unknown.hint("`headscope analyze --help` lists them"),
             };
-            return wrong(at, unknown);
+            return fail(at, unknown);
         };
         let values = match takes {
             OptionArity::Nothing => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
-                None => return wrong(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false")),
+                None => {
+                    return fail(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false"));
+                }
             },
-            OptionArity::One | OptionArity::Several => Some(texts(name, value, *takes == OptionArity::Several)?),
+            OptionArity::One | OptionArity::Several => Some(value_list(name, value, *takes == OptionArity::Several)?),
         };
         settings.insert(name.to_owned(), (values, key.span()));
     }
@@ -332,15 +325,15 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
 }
 
 /// Command-line values of a TOML key: one value, or with `several` also a list.
-fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<Spanned<String>>, TableError> {
-    let one = |value: &Spanned<DeValue<'_>>| {
+fn value_list(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<Spanned<String>>, TableError> {
+    let text_of = |value: &Spanned<DeValue<'_>>| {
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
             DeValue::Float(number) => number.as_str().to_owned(),
             _ => {
                 let or_several = if several { ", or a list of such" } else { "" };
-                return wrong(value.span().start, anyhow!("`{name}` is a text or a number{or_several}"));
+                return fail(value.span().start, anyhow!("`{name}` is a text or a number{or_several}"));
             }
         };
         Ok(Spanned::new(value.span(), text))
@@ -349,11 +342,11 @@ fn texts(name: &str, value: &Spanned<DeValue<'_>>, several: bool) -> Result<Vec<
         Some(values) if several => {
             if values.is_empty() {
                 let way_out = if name == CORPUS { "name at least one file" } else { "leave it out" };
-                return wrong(value.span().start, anyhow!("`{name}` is an empty list").hint(way_out));
+                return fail(value.span().start, anyhow!("`{name}` is an empty list").hint(way_out));
             }
-            values.iter().map(one).collect()
+            values.iter().map(text_of).collect()
         }
-        _ => Ok(vec![one(value)?]),
+        _ => Ok(vec![text_of(value)?]),
     }
 }
 
@@ -382,28 +375,21 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
         return Err(refused(once.of_value("-").hint("name a file")));
     }
-    let files: Vec<(&'static str, PathBuf)> = match &options.outcome {
-        Outcome::Report { wanted, .. } => {
-            let task = options.task.as_ref().map(|task| PathBuf::from(&*task.path));
-            let links = options.links.file.as_ref().map(|file| PathBuf::from(&*file.path));
-            let rules = options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path));
-            let files = [
-                ("policy", wanted.policy.file.clone()),
-                ("counts", options.counts.clone()),
-                ("task", task),
-                ("links", links),
-                ("link-rules", rules),
-            ];
-            files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect()
-        }
-        Outcome::Partial(_) => Vec::new(),
-    };
+    let Outcome::Report { wanted, .. } = &options.outcome else { unreachable!("a table has no shards") };
+    let files = [
+        ("policy", wanted.policy.file.clone()),
+        ("counts", options.counts.clone()),
+        ("task", options.task.as_ref().map(|task| PathBuf::from(&*task.path))),
+        ("links", options.links.file.as_ref().map(|file| PathBuf::from(&*file.path))),
+        ("link-rules", options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path))),
+    ];
+    let files = files.into_iter().filter_map(|(name, file)| Some((name, file?))).collect();
     let left_out: Vec<&str> =
         [&RUN_ONLY_OPTIONS[..], &[CORPUS, "policy", "counts", "task", "links", "link-rules"]].concat();
     let given = command_line(&left_out);
     let named = [model, values(CORPUS)].concat();
-    let places = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();
-    Ok(TableRun { name, options, given, files: files.into_iter().collect(), named, places })
+    let option_positions = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();
+    Ok(TableRun { name, options, given, files, named, option_positions })
 }
 
 #[cfg(test)]

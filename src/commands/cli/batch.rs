@@ -31,7 +31,7 @@ which each model is run with over each corpus. More: docs/BATCH.md
 ";
 
 /// Exit statuses that concern the batch as a whole.
-const EACH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
+const DONE_BATCH: &str = "0 every run that was asked for is done, or with --dry-run was looked at, else that of what failed, or 1 if that differs";
 
 /// Analyse every model of a table over every corpus of it
 ///
@@ -39,7 +39,7 @@ const EACH: &str = "0 every run that was asked for is done, or with --dry-run wa
 /// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
 /// an option names, or the version of the program.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(EACH, &RUNNING[1..])))]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE_BATCH, &RUNNING[1..])))]
 pub struct BatchArguments {
     /// The table: a TOML file
     table: PathBuf,
@@ -65,7 +65,7 @@ pub struct BatchArguments {
     dry_run: bool,
     /// Write each run in these formats; json comes with them unless json.gz is named, which then stands for it. `headscope` are the
     /// sums, a partial [default: html]
-    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = formats())]
+    #[arg(long = "as", value_name = "FORMAT", value_delimiter = ',', value_parser = PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension)))]
     formats: Option<Vec<String>>,
     /// Do not ask the Hub: take models from its cache
     #[arg(long)]
@@ -79,17 +79,13 @@ pub struct BatchArguments {
 const JSON: &str = "json";
 const PAGE: &str = "html";
 
-fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(RunFormat::all().map(|(extension, _)| extension))
-}
-
 impl BatchArguments {
     pub fn command(self) -> Command {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
-        let wanted = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
-        let named = |name: &str| wanted.iter().any(|format| format == name);
-        let is_whole = RunFormat::all().any(|(name, format)| named(name) && format.is_whole());
-        let formats = RunFormat::all().filter(|(name, _)| named(name) || (*name == JSON && !is_whole));
+        let names = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
+        let is_named = |name: &str| names.iter().any(|format| format == name);
+        let has_complete_report = RunFormat::all().any(|(name, format)| is_named(name) && format.is_whole());
+        let formats = RunFormat::all().filter(|(name, _)| is_named(name) || (*name == JSON && !has_complete_report));
         let options = BatchOptions {
             table,
             folder: output,

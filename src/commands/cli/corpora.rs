@@ -156,18 +156,16 @@ impl MergeArguments {
         presets::refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
-        if let Some(of) = self.missing {
-            return Ok(MergeOptions { parts: self.parts, run_info, outcome: Merged::Missing(of) });
-        }
-        let outcome = match &self.report.outputs[..] {
-            [path] if is_partial(path) => {
+        let outcome = match (self.missing, &self.report.outputs[..]) {
+            (Some(count), _) => Merged::Missing(count),
+            (None, [path]) if is_partial(path) => {
                 if let Some(option) = self.report.of_labels(presets::named(&self.presets)?.first().copied()) {
                     return Err(anyhow!("{option} is about labels, and a partial has none")
                         .hint("give it to the headscope merge that writes the report"));
                 }
                 Merged::Partial(path.clone())
             }
-            outputs if outputs.iter().any(is_partial) => {
+            (None, outputs) if outputs.iter().any(is_partial) => {
                 return Err(anyhow!("a partial (.{}) is the one output of a merge that writes it", partial::EXTENSION));
             }
             _ => {

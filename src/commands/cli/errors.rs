@@ -26,16 +26,16 @@ pub fn error_format() -> ErrorFormat {
     if json { ErrorFormat::Json } else { ErrorFormat::Text }
 }
 
-fn where_to_look(all: &clap::Command) -> String {
-    let mut given = std::env::args_os().skip(1).take_while(|argument| argument != "--");
-    match given.find_map(|argument| Some(all.find_subcommand(argument)?.get_name().to_owned())) {
+fn help_hint(all: &clap::Command) -> String {
+    let mut arguments = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    match arguments.find_map(|argument| Some(all.find_subcommand(argument)?.get_name().to_owned())) {
         Some(command) => format!("run `headscope {command} --help`"),
         None => "run `headscope --help`".to_owned(),
     }
 }
 
 /// clap's first suggestion of what may have been meant; `None` without one.
-fn tip(error: &clap::Error) -> Option<String> {
+fn suggestion(error: &clap::Error) -> Option<String> {
     const SIMILAR: [(ContextKind, &str); 3] = [
         (ContextKind::SuggestedSubcommand, "subcommand"),
         (ContextKind::SuggestedArg, "argument"),
@@ -77,7 +77,7 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
         let message = message.strip_prefix("error: ").unwrap_or(&message);
         let message = message.split("\n\n").next().unwrap_or_default().trim_end();
         let of_value = error.source().and_then(errors::hint);
-        let hint = of_value.or_else(|| tip(error)).unwrap_or_else(|| where_to_look(all));
+        let hint = of_value.or_else(|| suggestion(error)).unwrap_or_else(|| help_hint(all));
         let value = value(error).map(str::to_owned);
         Described { value, hint: Some(hint), ..Described::of(&anyhow!(message.to_owned()).class(Class::Usage)) }.say();
         std::process::exit(error.exit_code());
@@ -102,7 +102,7 @@ pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> 
     }
     if error_format() == ErrorFormat::Json {
         let described = Described::of(&usage.class(Class::Usage));
-        Described { hint: described.hint.or_else(|| Some(where_to_look(&all))), ..described }.say();
+        Described { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.say();
         std::process::exit(Class::Usage.status().into());
     }
     all.build();

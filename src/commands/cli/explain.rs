@@ -1,6 +1,5 @@
 //! Arguments of the commands about the program itself: `explain`, its former command `schema`, `completions` and `man`.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -11,10 +10,10 @@ use clap_mangen::Man;
 use super::shared::{Command, DONE, Usage, WRITING, statuses};
 use crate::commands::explain;
 use crate::commands::keys::schema_of;
+use crate::commands::reporting::make_folder;
 use crate::passes::observation::identity::Tool;
 use crate::passes::observation::partial;
 use crate::report;
-use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::machine::processor;
 use crate::system::terminal::print;
@@ -147,7 +146,7 @@ impl ManArguments {
         let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, Usage>>()?;
         let folder = self.output;
         Ok(Command::new(move || {
-            fs::create_dir_all(&folder).cannot("make the folder", folder.display()).class(Class::Output)?;
+            make_folder(&folder)?;
             files.iter().try_for_each(|(name, bytes)| Output::open(&folder.join(name))?.finish(bytes))
         }))
     }

@@ -99,6 +99,7 @@ enum Action {
 /// Parses the arguments of this process; on wrong usage prints the reason and exits with status 2.
 pub fn parse() -> Command {
     let mut all = Arguments::command();
+    let asks_for_more = || std::env::args_os().any(|argument| argument == "--verbose");
     let (arguments, is_diff) = arguments(&Arguments::command());
     let parsed = all.try_get_matches_from_mut(arguments);
     let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
@@ -117,22 +118,24 @@ pub fn parse() -> Command {
     let command = match arguments.action {
         Action::Analyze(arguments) => arguments.command(),
         Action::Merge(arguments) => arguments.command(),
-        Action::Relabel(arguments) => renamed("relabel", "show --policy` and `export --policy", arguments.command()),
+        Action::Relabel(arguments) => {
+            under_old_name("relabel", "show --policy` and `export --policy", arguments.command())
+        }
         Action::Show(arguments) => arguments.command(),
         Action::Export(arguments) => arguments.command(),
-        Action::Compare(arguments) if is_diff => renamed("diff", "compare --numbers", arguments.command()),
+        Action::Compare(arguments) if is_diff => under_old_name("diff", "compare --numbers", arguments.command()),
         Action::Compare(arguments) => arguments.command(),
         Action::Confirm(arguments) => arguments.command(),
         Action::Gate(arguments) => arguments.command(),
         Action::Prune(arguments) => arguments.command(),
         Action::View(arguments) => arguments.command(),
-        Action::Maps(arguments) => renamed("maps", "view", arguments.command()),
+        Action::Maps(arguments) => under_old_name("maps", "view", arguments.command()),
         Action::Match(arguments) => arguments.command(),
         Action::Counts(arguments) => arguments.command(),
         Action::Index(arguments) => arguments.command(),
         Action::Batch(arguments) => Ok(arguments.command()),
         Action::Explain(arguments) => arguments.command(),
-        Action::Schema(arguments) => renamed("schema", "explain --schema", Ok(arguments.command())),
+        Action::Schema(arguments) => under_old_name("schema", "explain --schema", Ok(arguments.command())),
         Action::Cite(arguments) => Ok(arguments.command()),
         Action::Completions(arguments) => Ok(arguments.command(Arguments::command())),
         Action::Man(arguments) => arguments.command(Arguments::command()),
@@ -142,7 +145,7 @@ pub fn parse() -> Command {
 }
 
 /// Runs a command under its old name; afterwards, one line on standard error gives the new name.
-fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>) -> Result<Command, Usage> {
+fn under_old_name(old: &'static str, new: &'static str, command: Result<Command, Usage>) -> Result<Command, Usage> {
     let Command { run, other } = command?;
     let run = Box::new(move || {
         let status = run()?;
@@ -156,7 +159,7 @@ fn renamed(old: &'static str, new: &'static str, command: Result<Command, Usage>
 /// Also whether the first word is `diff`, the old name of `compare --numbers`.
 fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let Some(place) = first_word(&arguments, all) else { return (arguments, false) };
+    let Some(place) = first_positional(&arguments, all) else { return (arguments, false) };
     let is_diff = arguments[place] == "diff";
     if is_diff {
         arguments.splice(place..=place, ["compare", "--numbers"].map(OsString::from));
@@ -167,18 +170,19 @@ fn arguments(all: &clap::Command) -> (Vec<OsString>, bool) {
 }
 
 /// Index of the first argument that is neither an option nor an option's value.
-fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
+fn first_positional(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
     let takes_value = |option: &str| {
-        let mut own = all.get_arguments().filter(|argument| argument.get_action().takes_values());
-        own.any(|argument| argument.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
+        let mut options_with_value = all.get_arguments().filter(|argument| argument.get_action().takes_values());
+        options_with_value
+            .any(|argument| argument.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long)))
     };
-    let mut place = 1;
+    let mut index = 1;
     loop {
-        let text = arguments.get(place)?.to_string_lossy();
+        let text = arguments.get(index)?.to_string_lossy();
         if !text.starts_with('-') {
-            return Some(place);
+            return Some(index);
         }
-        place += 1 + usize::from(takes_value(&text));
+        index += 1 + usize::from(takes_value(&text));
     }
 }
 
@@ -186,10 +190,6 @@ fn first_word(arguments: &[OsString], all: &clap::Command) -> Option<usize> {
 fn is_model(word: &OsStr) -> bool {
     let text = word.to_string_lossy();
     !text.starts_with('-') && (text.starts_with(boxed::PREFIX) || text.contains('/') || Path::new(word).is_dir())
-}
-
-fn asks_for_more() -> bool {
-    std::env::args_os().any(|argument| argument == "--verbose")
 }
 
 #[cfg(test)]

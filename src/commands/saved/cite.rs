@@ -17,21 +17,25 @@ const CITATION: &str = include_str!("../../../CITATION.cff");
 /// Prints how to cite the program, and the papers behind a report if there is one, in words or as BibTeX.
 pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
     let Some(path) = report else {
-        return print(&if bibtex { bibtex_of(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
+        return print(&if bibtex { bibtex_entries(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
     };
     let name = path.display().to_string();
     let report = json::parse_lenient(&name, &json::on_one_line(&json::read_text(path)?))?;
-    print(&if bibtex { bibtex_of(&sources(&report).concat(), &report.tool.version) } else { of(&report) })
+    print(&if bibtex {
+        bibtex_entries(&cited_explanations(&report).concat(), &report.tool.version)
+    } else {
+        citations_in_words(&report)
+    })
 }
 
 /// The BibTeX of this version of the program, and of the papers that these sources name.
-fn bibtex_of(sources: &[&'static Explanation], version: &str) -> String {
-    let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| named_in(entry.source)).collect();
+fn bibtex_entries(sources: &[&'static Explanation], version: &str) -> String {
+    let papers: BTreeSet<Paper> = sources.iter().flat_map(|entry| papers_cited_in(entry.source)).collect();
     let of_papers: Vec<String> = papers.iter().map(|paper| format!("\n{}\n", entry(paper))).collect();
     let released = field("date-released");
     let year = released.split('-').next().unwrap_or_default();
     let url = ["repository-code", "url"].map(field).into_iter().find(|url| !url.is_empty()).unwrap_or_default();
-    of_program(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
+    program_entry(&field("title"), &field("license"), version, [year, &url]) + &of_papers.concat()
 }
 
 fn field(name: &str) -> String {
@@ -39,12 +43,12 @@ fn field(name: &str) -> String {
     line.unwrap_or_default().trim_matches('"').to_owned()
 }
 
-fn named_in(source: &str) -> BTreeSet<Paper> {
-    papers().filter(|paper| paper.is_named_in(source)).collect()
+fn papers_cited_in(source: &str) -> BTreeSet<Paper> {
+    papers().filter(|paper| paper.is_cited_in(source)).collect()
 }
 
 /// Explanations behind a report, `[labels, metrics]`: of labels that some head has, and of metrics with a value for some head.
-fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
+fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let families: Vec<&'static Explanation> = registry::detectors()
@@ -62,8 +66,8 @@ fn sources(report: &Report) -> [Vec<&'static Explanation>; 2] {
     [families, metrics]
 }
 
-fn of(report: &Report) -> String {
-    let [labels, metrics] = sources(report);
+fn citations_in_words(report: &Report) -> String {
+    let [labels, metrics] = cited_explanations(report);
     written(|out| {
         let (title, version, license) = (field("title"), &report.tool.version, field("license"));
         writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
@@ -76,7 +80,7 @@ fn of(report: &Report) -> String {
             let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or_default();
             for entry in entries {
                 writeln!(out, "  {:width$}  {}", entry.name, entry.source)?;
-                papers.extend(named_in(entry.source));
+                papers.extend(papers_cited_in(entry.source));
             }
         }
         if !papers.is_empty() {
@@ -116,7 +120,7 @@ impl Paper {
     }
 
     /// Whether a source cites the paper, by authors and year or by arXiv number.
-    pub fn is_named_in(&self, source: &str) -> bool {
+    pub fn is_cited_in(&self, source: &str) -> bool {
         source.contains(self.key) || self.arxiv().is_some_and(|number| source.contains(&format!("arXiv:{number}")))
     }
 }
@@ -134,35 +138,35 @@ fn papers() -> impl Iterator<Item = Paper> {
 }
 
 /// BibTeX entries of all papers in docs/methodology/references.md, in its order, separated by empty lines.
-const ENTRIES: &str = include_str!("references.bib");
+const BIBTEX_ENTRIES: &str = include_str!("references.bib");
 
-fn of_program(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
+fn program_entry(title: &str, license: &str, version: &str, [year, url]: [&str; 2]) -> String {
     let fields = [
         ("author", "{The headscope developers}".to_owned()),
-        ("title", format!("{{{}}}", latex(title))),
+        ("title", format!("{{{}}}", escape_latex(title))),
         ("year", year.to_owned()),
         ("version", version.to_owned()),
         ("url", url.to_owned()),
         ("note", license.to_owned()),
     ];
-    let given = fields.iter().filter(|(_, value)| !value.is_empty());
-    let given: Vec<String> = given.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
-    format!("@software{{headscope,\n{}\n}}\n", given.join(",\n"))
+    let filled = fields.iter().filter(|(_, value)| !value.is_empty());
+    let filled: Vec<String> = filled.map(|(name, value)| format!("  {name} = {{{value}}}")).collect();
+    format!("@software{{headscope,\n{}\n}}\n", filled.join(",\n"))
 }
 
 /// BibTeX entry of a paper.
 /// Panics if the paper is not in the list of references.
 fn entry(paper: &Paper) -> &'static str {
     let key = key(paper);
-    entries().find(|entry| key_of(entry) == key).expect("every paper of the list has an entry")
+    entries().find(|entry| entry_key(entry) == key).expect("every paper of the list has an entry")
 }
 
 fn entries() -> impl Iterator<Item = &'static str> {
-    ENTRIES.trim_end().split("\n\n")
+    BIBTEX_ENTRIES.trim_end().split("\n\n")
 }
 
 /// Key of an entry: `clark2019` for an entry that starts with `@inproceedings{clark2019,`.
-fn key_of(entry: &str) -> &str {
+fn entry_key(entry: &str) -> &str {
     entry.split(['{', ',']).nth(1).unwrap_or_default()
 }
 
@@ -175,7 +179,7 @@ fn key(paper: &Paper) -> String {
     format!("{plain}{year}")
 }
 
-fn latex(text: &str) -> String {
+fn escape_latex(text: &str) -> String {
     text.replace('&', "\\&").replace('%', "\\%").replace('_', "\\_").replace('#', "\\#")
 }
 
@@ -185,7 +189,7 @@ mod tests {
 
     #[test]
     fn papers_are_found_by_name_and_by_number() {
-        let keys = |source: &str| named_in(source).iter().map(|paper| paper.key).collect::<Vec<_>>();
+        let keys = |source: &str| papers_cited_in(source).iter().map(|paper| paper.key).collect::<Vec<_>>();
         assert_eq!(
             keys("As Clark et al. 2019, section 3, and Vig & Belinkov 2019."),
             ["Clark et al. 2019", "Vig & Belinkov 2019"]
@@ -203,7 +207,7 @@ mod tests {
             let years = source.split(|c: char| !c.is_ascii_alphanumeric() && !":-".contains(c)).filter(|word| {
                 word.len() == 4 && (word.starts_with("19") || word.starts_with("20")) && word.parse::<u16>().is_ok()
             });
-            let (years, found) = (years.collect::<BTreeSet<_>>(), named_in(source));
+            let (years, found) = (years.collect::<BTreeSet<_>>(), papers_cited_in(source));
             let known = |year: &str| found.iter().any(|paper| paper.key.ends_with(year) || source.contains("arXiv:"));
             let unknown: Vec<&str> = years.into_iter().filter(|year| !known(year)).collect();
             assert!(unknown.is_empty(), "{}: {source}: {unknown:?}", entry.name());
@@ -253,8 +257,8 @@ mod tests {
     fn the_program_has_its_year_and_its_address() {
         let expected = "@software{headscope,\n  author = {{The headscope developers}},\n  title = {{a \\& b}},\n  year = {2026},\n  \
             version = {1.0},\n  url = {https://example.org},\n  note = {MIT}\n}\n";
-        assert_eq!(of_program("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
-        let without = of_program("a", "MIT", "1.0", ["", ""]);
+        assert_eq!(program_entry("a & b", "MIT", "1.0", ["2026", "https://example.org"]), expected);
+        let without = program_entry("a", "MIT", "1.0", ["", ""]);
         assert!(!without.contains("year") && !without.contains("url"), "{without}");
     }
 
@@ -275,7 +279,7 @@ mod tests {
     #[test]
     fn every_paper_has_an_entry_of_its_own_in_the_order_of_the_list() {
         let keys: Vec<String> = papers().map(|paper| key(&paper)).collect();
-        assert_eq!(entries().map(key_of).collect::<Vec<_>>(), keys);
+        assert_eq!(entries().map(entry_key).collect::<Vec<_>>(), keys);
         // Two papers of one year by one first author would be one entry.
         assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
     }
@@ -322,7 +326,7 @@ mod tests {
             assert_eq!(field(entry, "eprint").map(|_| "arXiv"), field(entry, "archiveprefix"), "{entry}");
 
             let title = field(entry, "title").and_then(|title| title.strip_prefix('{')?.strip_suffix('}')).unwrap();
-            let reference = latex(paper.title);
+            let reference = escape_latex(paper.title);
             let rest = reference.strip_prefix(title).unwrap_or_else(|| panic!("{reference}: {entry}"));
             assert!(rest.starts_with(". ") || title.ends_with('?'), "{reference}: {entry}");
 

@@ -10,7 +10,6 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,7 +29,7 @@ use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Assessment, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
-use crate::study::show::wording::{decimal, plain_table, significance};
+use crate::study::show::wording::{aligned_table, decimal, plain_table, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
@@ -39,62 +38,53 @@ use crate::system::terminal;
 /// False discovery rate if the policy of the first report sets none.
 const DEFAULT_Q: f64 = 0.05;
 
-/// Options of `headscope confirm`. The first report is the one whose labels are fixed.
-#[derive(Clone, Debug)]
-pub struct ConfirmOptions {
-    pub reports: Vec<PathBuf>,
-    pub outputs: OutcomeOutputs,
-    pub threads: NonZeroUsize,
-}
-
 /// Tests the firm labels of the first report in the others and prints which are confirmed.
 /// Fails if a report cannot be read, models have different heads, a corpus comes twice, or an output cannot be written.
-pub fn confirm(options: &ConfirmOptions) -> Result<()> {
-    let outputs = options.outputs.open()?;
-    let outcome = confirmed(options).class(Class::Input)?;
+pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUsize) -> Result<()> {
+    let outputs = outputs.open()?;
+    let outcome = confirm_labels(reports, threads).class(Class::Input)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
         Writer::Html => unreachable!("refused with the arguments"),
     };
-    let summary = |detail, _: &[_]| text(&outcome, detail == Detail::Full).fit(terminal::width());
+    let summary = |detail, _: &[_]| render_text(&outcome, detail == Detail::Full).fit(terminal::width());
     reporting::write_each(outputs, render, summary)
 }
 
-fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
-    let sides = sides::read_sides_like_first(&options.reports, options.threads)?;
+fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
+    let sides = sides::read_sides_like_first(reports, threads)?;
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
-        let twin = sides[..place].iter().find(|other| other.same_text(side));
-        if let Some(other) = twin {
+        if let Some(other) = sides[..place].iter().find(|other| other.same_text(side)) {
             return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
                 .hint("name reports over other corpora"));
         }
     }
     let policy = &first.context.settings.policy;
-    let most = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
+    let max_q = policy.rule(&LABEL_Q).unwrap_or(DEFAULT_Q);
     let grid = first.context.model.grid();
     let roles = firm_roles(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
-    let (of_random_tokens, fixed): (Vec<_>, Vec<_>) =
+    let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
         roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
-    let why = first.unread().map_or_else(String::new, |why| format!(": {why}"));
+    let reason = first.unread().map_or_else(String::new, |reason| format!(": {reason}"));
     let random = match of_random_tokens.len() {
         0 => String::new(),
         count => format!(" but {count} from random tokens, which no corpus changes"),
     };
-    ensure!(!fixed.is_empty(), "`{}` has no firm label to confirm{random}{why}", first.file);
-    let found: Vec<Vec<InCorpus>> = others.iter().map(|side| in_corpus(first, side, &fixed, most)).collect();
-    let labels = fixed.iter().enumerate().map(|(number, (place, label))| {
-        let own: Vec<InCorpus> = found.iter().map(|found| found[number].clone()).collect();
-        confirmed_label(grid, (*place, label), own)
+    ensure!(!fixed_labels.is_empty(), "`{}` has no firm label to confirm{random}{reason}", first.file);
+    let results: Vec<Vec<InCorpus>> =
+        others.iter().map(|side| test_in_corpus(first, side, &fixed_labels, max_q)).collect();
+    let labels = fixed_labels.iter().enumerate().map(|(number, (place, label))| {
+        confirmed_label(grid, (*place, label), results.iter().map(|results| results[number].clone()).collect())
     });
-    let corpus = |(side, found): (&Side, &Vec<InCorpus>)| CorpusOutcome {
+    let corpus = |(side, results): (&Side, &Vec<InCorpus>)| CorpusOutcome {
         report: side.described(),
-        tested: found.iter().filter(|one| one.q.is_some()).count(),
-        confirmed: found.iter().filter(|one| one.is_confirmed).count(),
-        untested: why_untested(first, side, &fixed, found),
+        tested: results.iter().filter(|one| one.q.is_some()).count(),
+        confirmed: results.iter().filter(|one| one.is_confirmed).count(),
+        untested: why_untested(first, side, &fixed_labels, results),
     };
     Ok(ConfirmOutcome {
         schema_version: SCHEMA_VERSION,
@@ -102,10 +92,10 @@ fn confirmed(options: &ConfirmOptions) -> Result<ConfirmOutcome> {
             report: first.described(),
             policy_sha256: policy.digest(),
             started_at: first.context.run.as_ref().map(|run| run.started_at.clone()),
-            label_q: most,
+            label_q: max_q,
         },
         of_random_tokens: of_random_tokens.len(),
-        corpora: others.iter().zip(&found).map(corpus).collect(),
+        corpora: others.iter().zip(&results).map(corpus).collect(),
         labels: labels.collect(),
         other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file.clone()).collect(),
     })
@@ -124,7 +114,7 @@ fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
 }
 
 /// Reasons why labels could not be tested in another corpus, in words with counts, the most frequent reason first.
-fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[InCorpus]) -> Vec<String> {
+fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], results: &[InCorpus]) -> Vec<String> {
     let units = side.too_few_units();
     let reason = |((_, label), one): (&(usize, Label), &InCorpus)| {
         if one.q.is_some() {
@@ -142,7 +132,7 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
         })
     };
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    for why in fixed.iter().zip(found).filter_map(reason) {
+    for why in fixed_labels.iter().zip(results).filter_map(reason) {
         *reasons.entry(why).or_default() += 1;
     }
     let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
@@ -152,39 +142,38 @@ fn why_untested(first: &Side, side: &Side, fixed: &[(usize, Label)], found: &[In
 
 /// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
 /// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
-fn in_corpus(first: &Side, side: &Side, fixed: &[(usize, Label)], most: f64) -> Vec<InCorpus> {
+fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
-    let found: Vec<Option<&Assessment>> = fixed
-        .iter()
-        .map(|(place, label)| {
-            let is_it = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
-            assessed[*place].iter().find(is_it).filter(|one| first.has_comparable_counts(side, &one.label.label))
-        })
-        .collect();
-    let p: Vec<f64> = found.iter().filter_map(|one| one.and_then(|one| one.label.test.p)).collect();
+    let assessment = |(place, label): &(usize, Label)| {
+        let is_same = |one: &&Assessment| (&one.label.label, one.label.direction) == (&label.label, label.direction);
+        assessed[*place].iter().find(is_same).filter(|one| first.has_comparable_counts(side, &one.label.label))
+    };
+    let assessments: Vec<Option<&Assessment>> = fixed_labels.iter().map(assessment).collect();
+    let p: Vec<f64> = assessments.iter().flatten().filter_map(|one| one.label.test.p).collect();
     let mut q = benjamini_hochberg(&p).into_iter();
-    let outcome = |found: Option<&Assessment>| {
-        let Some(Assessment { label, fires, .. }) = found else {
-            return InCorpus { corpus: side.described().corpus, ..InCorpus::default() };
+    let corpus = side.described().corpus;
+    let outcome = |assessment: Option<&Assessment>| {
+        let Some(Assessment { label, fires, .. }) = assessment else {
+            return InCorpus { corpus: corpus.clone(), ..InCorpus::default() };
         };
         let q = label.test.p.and_then(|_| q.next());
         InCorpus {
-            corpus: side.described().corpus,
+            corpus: corpus.clone(),
             score: Some(label.score),
             ci95: label.ci95,
             threshold: Some(label.threshold),
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= most),
+            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= max_q),
         }
     };
-    found.into_iter().map(outcome).collect()
+    assessments.into_iter().map(outcome).collect()
 }
 
-fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<InCorpus>) -> ConfirmedLabel {
+fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), results: Vec<InCorpus>) -> ConfirmedLabel {
     let excess = |one: &InCorpus| Some((one.score? - one.threshold?, one.standard_error?));
-    let excesses: Vec<(f64, f64)> = found.iter().filter_map(excess).collect();
+    let excesses: Vec<(f64, f64)> = results.iter().filter_map(excess).collect();
     let prediction = RandomEffects::new(&excesses).and_then(|effects| {
         let ci95 = effects.prediction()?;
         Some(Prediction { mean: effects.mean, tau: effects.tau, ci95, is_robust: ci95.low() > 0.0 })
@@ -194,10 +183,10 @@ fn confirmed_label(grid: HeadGrid, (place, label): (usize, &Label), found: Vec<I
         label: label.label.clone(),
         direction: label.direction,
         score: label.score,
-        tested_in: found.iter().filter(|one| one.q.is_some()).count(),
-        confirmed_in: found.iter().filter(|one| one.is_confirmed).count(),
+        tested_in: results.iter().filter(|one| one.q.is_some()).count(),
+        confirmed_in: results.iter().filter(|one| one.is_confirmed).count(),
         prediction,
-        corpora: found,
+        corpora: results,
     }
 }
 
@@ -308,10 +297,10 @@ pub struct Prediction {
 }
 
 /// Maximum number of listed labels without `--full`.
-const LABELS: usize = 30;
+const MAX_LABELS: usize = 30;
 
 /// Renders the outcome as text. With `full` it lists every label.
-fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
+fn render_text(outcome: &ConfirmOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;
@@ -332,20 +321,17 @@ fn text(outcome: &ConfirmOutcome, full: bool) -> Summary {
             writeln!(out, "Weights that differ from the first report's: {}.", one_line(&other_weights.join(", ")))?;
         }
         out.blank();
-        let mut table = plain_table();
-        table.set_header(["corpus", "tested", "confirmed"]);
-        for CorpusOutcome { report, tested, confirmed, .. } in corpora {
-            table.add_row([one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]);
-        }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.table(table);
+        let row = |CorpusOutcome { report, tested, confirmed, .. }: &CorpusOutcome| {
+            [one_line(&report.in_words()), tested.to_string(), confirmed.to_string()]
+        };
+        out.table(aligned_table(["corpus", "tested", "confirmed"], corpora.iter().map(row), 1..));
         let several = corpora.len() > 1;
         for CorpusOutcome { report, untested, .. } in corpora {
             let place = if several { format!("{}: ", one_line(&report.in_words())) } else { String::new() };
             untested.iter().try_for_each(|why| writeln!(out, "{place}{}.", one_line(why)))?;
         }
         out.blank();
-        list(out, labels, full)
+        write_labels(out, labels, full)
     })
 }
 
@@ -354,28 +340,23 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
     let nowhere = labels.iter().filter(|label| label.tested_in > 0 && label.confirmed_in == 0).count();
     let untested = labels.iter().filter(|label| label.tested_in == 0).count();
     let are = plural(&everywhere, "is", "are");
-    let corpora_in_words = match corpora {
-        1 => "the other corpus".to_owned(),
-        _ => format!("all {corpora} other corpora"),
-    };
-    let robust = if corpora >= FEWEST_CORPORA {
-        let robust =
-            labels.iter().filter(|label| label.prediction.is_some_and(|prediction| prediction.is_robust)).count();
-        format!("; {robust} {} robust", plural(&robust, "is", "are"))
-    } else {
-        String::new()
+    let all = if corpora == 1 { "the other corpus".to_owned() } else { format!("all {corpora} other corpora") };
+    let is_robust = |label: &&ConfirmedLabel| label.prediction.is_some_and(|prediction| prediction.is_robust);
+    let robust = match labels.iter().filter(is_robust).count() {
+        _ if corpora < FEWEST_CORPORA => String::new(),
+        count => format!("; {count} {} robust", plural(&count, "is", "are")),
     };
     let nowhere = if corpora > 1 { format!(", {nowhere} in none") } else { format!(", {nowhere} not") };
     let untested = if untested > 0 { format!(", {untested} could not be tested") } else { String::new() };
     format!(
-        "{everywhere} of {} {are} confirmed in {corpora_in_words}{nowhere}{untested}{robust}.",
+        "{everywhere} of {} {are} confirmed in {all}{nowhere}{untested}{robust}.",
         counted(labels.len(), "firm label")
     )
 }
 
 /// Writes a table of the labels, most often confirmed ones first. Labels that no corpus could test are counted after it.
-fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
-    let most = most(LABELS, full);
+fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
+    let max_rows = most(MAX_LABELS, full);
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();
@@ -384,20 +365,15 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     // A prediction needs five corpora.
     let is_predicted = sorted.iter().any(|label| label.prediction.is_some());
     table.set_header(header.into_iter().chain(is_predicted.then_some("predicted above threshold")));
-    for label in sorted.iter().take(most) {
-        let scores: Vec<String> = label
-            .corpora
-            .iter()
-            .map(|one| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2)))
-            .collect();
+    for label in sorted.iter().take(max_rows) {
+        let score = |one: &InCorpus| one.score.map_or_else(|| "-".to_owned(), |score| decimal(score, 2));
+        let scores: Vec<String> = label.corpora.iter().map(score).collect();
         let largest = label.corpora.iter().filter_map(|one| one.q).max_by(f64::total_cmp);
-        let predicted = label.prediction.map_or_else(
-            || "-".to_owned(),
-            |prediction| {
-                let [low, high] = [prediction.ci95.low(), prediction.ci95.high()].map(|end| decimal(end, 2));
-                format!("[{low}, {high}]{}", if prediction.is_robust { ", robust" } else { "" })
-            },
-        );
+        let interval = |Prediction { ci95, is_robust, .. }| {
+            let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
+            format!("[{low}, {high}]{}", if is_robust { ", robust" } else { "" })
+        };
+        let predicted = label.prediction.map_or_else(|| "-".to_owned(), interval);
         let row = [
             label.place.to_string(),
             one_line(&label.label),
@@ -411,7 +387,7 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
     if !sorted.is_empty() {
         out.table(table);
     }
-    let more = sorted.len().saturating_sub(most);
+    let more = sorted.len().saturating_sub(max_rows);
     if more > 0 {
         writeln!(out, "\nand {} (--full)", counted(more, "more label"))?;
     }
@@ -419,6 +395,6 @@ fn list(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result
         return Ok(());
     }
     let names = untested.iter().map(|one| format!("{} {}", one.place, one_line(&one.label)));
-    let named = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
-    writeln!(out, "\nNot tested in any other corpus: {} ({named}).", counted(untested.len(), "label"))
+    let names_in_words = if full { names.collect::<Vec<_>>().join(", ") } else { "--full names them".to_owned() };
+    writeln!(out, "\nNot tested in any other corpus: {} ({names_in_words}).", counted(untested.len(), "label"))
 }

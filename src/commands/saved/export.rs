@@ -11,14 +11,6 @@ use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
-#[derive(Clone, Debug)]
-pub struct ExportOptions {
-    pub reports: Vec<PathBuf>,
-    pub policy: Option<PolicyOptions>,
-    pub wanted: Exported,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exported {
     Report(Vec<Target>),
     SideBySide(Vec<PathBuf>),
@@ -26,7 +18,6 @@ pub enum Exported {
     Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedTable {
     pub name: String,
     pub rows: Vec<Condition>,
@@ -34,16 +25,14 @@ pub struct ExportedTable {
     pub columns: Vec<String>,
 }
 
-/// Writes a saved report, or a part of it, to the outputs.
+/// Writes a saved report, or a part of it, to the outputs; labelled by `policy` if there is one.
 /// Fails if the report cannot be read or has no such part, or an output cannot be written.
-pub fn export(options: &ExportOptions) -> Result<()> {
-    let ExportOptions { reports, policy, wanted } = options;
-    let policy = policy.as_ref();
-    let one = &reports[0];
-    match wanted {
+pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Exported) -> Result<()> {
+    let first = &reports[0];
+    match exported {
         Exported::Report(targets) => {
             let outputs = reporting::open(targets)?;
-            let (name, text) = (one.display().to_string(), json::read_text(one)?);
+            let (name, text) = (first.display().to_string(), json::read_text(first)?);
             let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
             reporting::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
@@ -53,27 +42,27 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             reporting::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
-            let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let page = page::several::render(&named(reports, policy)?)?;
-            write(outputs, |()| Ok(page.clone()))
+            let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
+            let page = page::several::render(&read_named(reports, policy)?)?;
+            write_outputs(outputs, |()| Ok(page.clone()))
         }
         Exported::Figure(name, paths) => {
-            let outputs = open(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read(one, policy, json::parse_to_show)?, name, svg::Medium::Alone)
+            let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
+            let figure = figures::named(&read_report(first, policy, json::parse_to_show)?, name, svg::Medium::Alone)
                 .class(Class::Usage)?;
-            write(outputs, |()| Ok(figure.clone().into_bytes()))
+            write_outputs(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
-            let outputs = open(files.iter().map(|(path, writer)| (path, *writer)))?;
-            let (reports, table) = if let [report] = &reports[..] {
-                let report = read(report, policy, json::parse)?;
+            let outputs = open_outputs(files.iter().map(|(path, writer)| (path, *writer)))?;
+            let (reports, table) = if let [report] = reports {
+                let report = read_report(report, policy, json::parse)?;
                 let table = tables::named(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
                     return Err(tables::without_rows(&report, name)).class(Class::Input);
                 }
                 (vec![(String::new(), report)], table)
             } else {
-                let reports = named(reports, policy)?;
+                let reports = read_named(reports, policy)?;
                 let table = tables::of_several(&reports, name).class(Class::Usage)?;
                 (reports, table)
             };
@@ -83,32 +72,32 @@ pub fn export(options: &ExportOptions) -> Result<()> {
             }
             let table = if columns.is_empty() { table } else { table.select(columns).class(Class::Usage)? };
             let caption = tables::caption(&reports, &table);
-            write(outputs, |writer| writer.render(&table, &caption))
+            write_outputs(outputs, |writer| writer.render(&table, &caption))
         }
     }
 }
 
 /// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
-fn read(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
+fn read_report(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// Reads reports, each named by its file name, or by its path where two file names are equal.
-fn named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
+fn read_named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(String, Report)>> {
     let stem = |path: &PathBuf| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = |path: &PathBuf| {
-        let alone = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
-        stem(path).filter(|_| alone).unwrap_or_else(|| path.display().to_string())
+        let is_unique = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
+        stem(path).filter(|_| is_unique).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read(path, policy, json::parse_to_show)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read_report(path, policy, json::parse_to_show)?))).collect()
 }
 
 /// Opens output files before any work is done, each with its format.
-fn open<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
+fn open_outputs<'a, T>(files: impl Iterator<Item = (&'a PathBuf, T)>) -> Result<Vec<(Output, T)>> {
     files.map(|(path, how)| Ok((Output::open(path)?, how))).collect()
 }
 
-fn write<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
+fn write_outputs<T>(outputs: Vec<(Output, T)>, bytes: impl Fn(T) -> Result<Vec<u8>>) -> Result<()> {
     outputs.into_iter().try_for_each(|(output, how)| output.finish(&bytes(how)?))
 }

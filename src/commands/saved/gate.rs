@@ -18,15 +18,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal::{print, to_stdout};
 
-#[derive(Clone, Debug)]
-pub struct GateOptions {
-    pub sides: SidesOptions,
-    /// Label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
-    pub categories: Vec<String>,
-    pub printed: Printed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Printed {
     Line,
     Json,
@@ -72,17 +64,18 @@ pub struct GatedLabel {
     pub label: LabelComparison,
 }
 
-/// Prints whether a firm role of these categories was lost; returns true if none was.
+/// Prints whether a firm role was lost; returns true if none was.
+/// `categories`: label categories that count, such as `syntactic` ([`category`]); empty if all roles count.
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
-pub fn gate(options: &GateOptions) -> Result<bool> {
-    let judged = GateOutcome::new(outcome(&options.sides, &Pairing::OneLineage)?, options.categories.clone())?;
-    match options.printed {
-        Printed::Line => print(&format!("{}\n", judged.in_words()))?,
-        Printed::Json => to_stdout(&json::render(&judged, JsonForm::default())?)?,
+pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
+    let outcome = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
+    match printed {
+        Printed::Line => print(&format!("{}\n", outcome.in_words()))?,
+        Printed::Json => to_stdout(&json::render(&outcome, JsonForm::default())?)?,
         Printed::Nothing => {}
     }
-    Ok(judged.passed)
+    Ok(outcome.passed)
 }
 
 impl GateOutcome {
@@ -90,40 +83,37 @@ impl GateOutcome {
         let [before, after] = [&outcome.a.file, &outcome.b.file];
         if let Some(corpora) = &outcome.corpora {
             let corpora = corpora.trim_end_matches('.');
-            return Err(anyhow!(
-                "a gate needs two reports over the same text, and `{before}` and `{after}` are not: {corpora}"
-            )
-            .class(Class::Input)
-            .hint("analyse both models over the same text"));
+            let error =
+                anyhow!("a gate needs two reports over the same text, and `{before}` and `{after}` are not: {corpora}");
+            return Err(error.hint("analyse both models over the same text"));
         }
         if let Some(units) = &outcome.too_few_units {
-            return Err(anyhow!("no label can be tested: {units}").class(Class::Input).hint("analyse more text"));
+            return Err(anyhow!("no label can be tested: {units}").hint("analyse more text"));
         }
         if let Some(unread) = &outcome.unread {
-            return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')).class(Class::Input));
+            return Err(anyhow!("no label can be lost or kept: {}", unread.trim_end_matches('.')));
         }
         let is_wanted = |label: &LabelComparison| {
             families.is_empty() || families.iter().any(|wanted| wanted == category(&label.label))
         };
-        let of_head =
+        let gated =
             |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
-        let labels = outcome.heads.into_iter().flat_map(of_head);
+        let labels = outcome.heads.into_iter().flat_map(gated);
         let firm: Vec<GatedLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
-        let has = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
-        let lacking = match families.iter().find(|family| !has(family)) {
+        let has_label = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
+        let missing_label = match families.iter().find(|family| !has_label(family)) {
             Some(family) => Some(format!("{family} label")),
             None => firm.is_empty().then(|| "label".to_owned()),
         };
-        if let Some(lacking) = lacking {
-            return Err(anyhow!("`{before}` has no firm {lacking}, so that none can be lost")
-                .class(Class::Input)
+        if let Some(missing_label) = missing_label {
+            return Err(anyhow!("`{before}` has no firm {missing_label}, so that none can be lost")
                 .hint("`headscope show` lists the firm labels of a report; analyse more text, or name other labels"));
         }
-        let all = firm.len();
-        let (lost, others): (Vec<GatedLabel>, Vec<_>) =
+        let count = firm.len();
+        let (lost, not_lost): (Vec<GatedLabel>, Vec<_>) =
             firm.into_iter().partition(|one| one.label.outcome == Fate::Lost);
         let could_not_tell: Vec<GatedLabel> =
-            others.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
+            not_lost.into_iter().filter(|one| one.label.outcome != Fate::Kept).collect();
         let unmeasured = |doubt| {
             matches!(doubt, Some(Doubt::NotMeasured | Doubt::OtherThresholds | Doubt::TooLittle | Doubt::Untested))
         };
@@ -133,36 +123,29 @@ impl GateOutcome {
         {
             let label = one_line(label);
             return Err(anyhow!("`{after}` does not say whether {place} {label} is lost: {}", doubt.words())
-                .class(Class::Input)
                 .hint("analyse both models by the same command"));
         }
-        let (passed, kept) = (lost.is_empty(), all - lost.len() - could_not_tell.len());
-        Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: all, kept, could_not_tell, lost })
+        let (passed, kept) = (lost.is_empty(), count - lost.len() - could_not_tell.len());
+        Ok(Self { schema_version: SCHEMA_VERSION, passed, families, firm: count, kept, could_not_tell, lost })
     }
 
     fn in_words(&self) -> String {
         let Self { firm, kept, could_not_tell, lost, .. } = self;
-        let named = named(&self.families);
-        let untold = match could_not_tell.len() {
-            0 => String::new(),
-            untold => format!(", {untold} could not tell"),
-        };
+        let is_any = self.families.is_empty();
+        let noun = if is_any { "label".to_owned() } else { format!("{} label", self.families.join(" or ")) };
+        let count = could_not_tell.len();
+        let untold = if count > 0 { format!(", {count} could not tell") } else { String::new() };
         match &lost[..] {
-            [] => format!("pass: no firm {named} is lost ({kept} of {firm} kept{untold})"),
+            [] => format!("pass: no firm {noun} is lost ({kept} of {firm} kept{untold})"),
             lost => format!(
                 "fail: {} of {} {} lost ({kept} kept{untold}): {}",
                 lost.len(),
-                counted(*firm, &format!("firm {named}")),
+                counted(*firm, &format!("firm {noun}")),
                 plural(&lost.len(), "is", "are"),
                 lost.iter().map(GatedLabel::in_words).collect::<Vec<_>>().join(", ")
             ),
         }
     }
-}
-
-/// Noun phrase for a label that counts: `label`, or with named categories `syntactic label`.
-fn named(families: &[String]) -> String {
-    if families.is_empty() { "label".to_owned() } else { format!("{} label", families.join(" or ")) }
 }
 
 impl GatedLabel {

@@ -1,7 +1,7 @@
 //! `headscope prune`: writes a model without some of its heads, as a folder that loads wherever the model does.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
@@ -21,17 +21,7 @@ use crate::system::printable::one_line;
 use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 
-#[derive(Clone, Debug)]
-pub struct PruneOptions {
-    pub model: ModelRef,
-    pub heads: Option<BTreeSet<HeadPlace>>,
-    /// Saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
-    pub report: Option<(PathBuf, Budget)>,
-    pub output: PathBuf,
-}
-
 /// Allowed cost of pruning, by which heads are chosen from a report.
-#[derive(Clone, Debug)]
 pub struct Budget {
     /// Allowed rise of the loss, or fall of the accuracy, as a share.
     pub rise: f64,
@@ -40,41 +30,51 @@ pub struct Budget {
     pub by: Option<String>,
 }
 
-struct Chosen {
+struct ChosenHeads {
     heads: RemovedHeads,
     removal: Replacement,
     cost: Option<String>,
 }
 
-/// Writes a model without the chosen heads, and prints which were removed.
+/// Writes a model without the named heads, or without the heads that `report` allows to go, and prints which were removed.
+/// `report`: a saved report with the study `pruning`, and the allowed cost by which heads are chosen from it.
 /// Fails if the model or the report cannot be used, the report is of another model, or the folder cannot be written.
-pub fn prune(options: &PruneOptions) -> Result<()> {
-    let folder = OutputFolder::open(&options.output)?;
-    let files = options.model.resolve(&Downloads::default())?;
-    let chosen = choose(options, &files)?;
+pub fn prune(
+    model: &ModelRef,
+    named: Option<&BTreeSet<HeadPlace>>,
+    report: Option<&(PathBuf, Budget)>,
+    output: &Path,
+) -> Result<()> {
+    let folder = OutputFolder::open(output)?;
+    let files = model.resolve(&Downloads::default())?;
+    let chosen = choose_heads(named, report, &files)?;
     let weights = PrunedWeights::new(&files, &chosen.heads)?;
-    let within = files.folder().map(|(_, within)| within).unwrap_or_default();
-    let names: Vec<PathBuf> = weights.names().iter().map(|name| within.join(name)).collect();
-    let left = copy_others(&files, &folder, &names)?;
+    let subfolder = files.folder().map(|(_, subfolder)| subfolder).unwrap_or_default();
+    let names: Vec<PathBuf> = weights.names().iter().map(|name| subfolder.join(name)).collect();
+    let not_copied = copy_other_files(&files, &folder, &names)?;
     for (number, name) in names.iter().enumerate() {
         folder.file(name, |file| weights.write(number, file))?;
     }
     if let Some((name, index)) = weights.index().class(Class::Model)? {
-        folder.file(&within.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
+        folder.file(&subfolder.join(name), |file| file.write_all(index.as_bytes()).class(Class::Output))?;
     }
     folder.commit()?;
-    print(&summary(options, &files, &chosen, &left))
+    print(&summary(output, &files, &chosen, &not_copied))
 }
 
-fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
-    let Some((path, budget)) = &options.report else {
-        let heads = options.heads.iter().flatten().map(|&head| (head, None)).collect();
-        return Ok(Chosen { heads, removal: Replacement::Zero, cost: None });
+fn choose_heads(
+    named: Option<&BTreeSet<HeadPlace>>,
+    report: Option<&(PathBuf, Budget)>,
+    files: &ModelFiles,
+) -> Result<ChosenHeads> {
+    let Some((path, budget)) = report else {
+        let heads = named.into_iter().flatten().map(|&head| (head, None)).collect();
+        return Ok(ChosenHeads { heads, removal: Replacement::Zero, cost: None });
     };
     let name = path.display().to_string();
     let report = json::parse_to_show(&name, &json::read_text(path)?)?;
     ensure_same_model(&name, &report, files).class(Class::Input)?;
-    let order = order(&name, &report, budget)?;
+    let order = pruning_order(&name, &report, budget)?;
     ensure!(
         order.removal != Replacement::Mean,
         anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
@@ -82,7 +82,7 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
             .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
             .class(Class::Input)
     );
-    let (heads, cost) = if let Some(named) = &options.heads {
+    let (heads, cost) = if let Some(named) = named {
         let heads = order.heads.iter().filter(|(head, _)| named.contains(head)).cloned().collect();
         let strays = named.iter().filter(|head| order.heads.iter().all(|(known, _)| known != *head));
         (strays.map(|head| (*head, None)).chain::<RemovedHeads>(heads).collect(), None)
@@ -95,14 +95,11 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
                 .class(Class::Input)
         );
         let count = order.can_go(budget.rise, budget.of).with_context(|| {
-            let others: BTreeSet<&str> = order.budgets.iter().map(|(of, ..)| of.words()).collect();
-            let others: Vec<&str> = others.into_iter().collect();
-            format!("`{name}` has no shares of {}: it has those of {}", budget.of.words(), others.join(" and of "))
+            let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.words()).collect();
+            let measures = Vec::from_iter(measures).join(" and of ");
+            format!("`{name}` has no shares of {}: it has those of {measures}", budget.of.words())
         });
-        let count = count.map_err(|error| match order.right {
-            Some(_) => error.hint("give `--of right`"),
-            None => error,
-        });
+        let count = if order.right.is_some() { count.hint("give `--of right`") } else { count };
         let count = count.of_option("of").class(Class::Usage)?;
         ensure!(
             count > 0,
@@ -126,14 +123,14 @@ fn choose(options: &PruneOptions, files: &ModelFiles) -> Result<Chosen> {
         );
         (order.heads[..count].iter().cloned().collect(), Some(cost))
     };
-    Ok(Chosen { heads, removal: order.removal, cost })
+    Ok(ChosenHeads { heads, removal: order.removal, cost })
 }
 
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
     let hashes = Fingerprint::start(files).finish()?;
-    let of_report = (&report.model.config_sha256, &report.model.weights_sha256);
+    let report_hashes = (&report.model.config_sha256, &report.model.weights_sha256);
     ensure!(
-        of_report == (&hashes.config, &hashes.weights),
+        report_hashes == (&hashes.config, &hashes.weights),
         anyhow!("`{name}` reports on `{}`, whose weights differ from those of `{}`", report.model.id, files.id)
             .about(name)
             .hint("analyse this model with `--with pruning`, and give that report")
@@ -141,12 +138,11 @@ fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<
     Ok(())
 }
 
-fn order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
+fn pruning_order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
     let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
-    let is_asked = |order: &PruningOrder| budget.by.as_ref().is_none_or(|by| *by == order.by);
-    let found = orders.into_iter().find(is_asked);
-    match (found, &budget.by) {
+    let is_named = |order: &PruningOrder| budget.by.as_ref().is_none_or(|name| *name == order.by);
+    match (orders.into_iter().find(is_named), &budget.by) {
         (Some(order), _) => Ok(order),
         (None, Some(by)) if !names.is_empty() => {
             let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").of_option("by").of_value(by);
@@ -165,8 +161,8 @@ impl Budget {
 }
 
 /// Cost, in words, of removing the first head of an order, by the measure of the budget.
-fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
-    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (of, &order.right, order.heads.first())
+fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
+    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.right, order.heads.first())
         && let Some(without) = without.first()
     {
         let [right, without] = [right, without].map(|share| format!("{:.1} %", 100.0 * share));
@@ -186,30 +182,30 @@ fn first_cost(order: &PruningOrder, of: ShareOf) -> String {
     })
 }
 
-/// Copies all files of a model except weights. Returns the names of other weight files, left out since they are not pruned.
-fn copy_others(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
-    let Some((root, within)) = files.folder() else {
+/// Copies all files of a model except weights. Returns the names of unpruned weight files, which are not copied.
+fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBuf]) -> Result<Vec<String>> {
+    let Some((root, subfolder)) = files.folder() else {
         for file in [&files.config].into_iter().chain(files.tokenizer.iter().map(|(_, file)| file)) {
             let name = file.path().file_name().map(PathBuf::from).unwrap_or_default();
             folder.file(&name, |out| out.write_all(&file.bytes(file.size())?).class(Class::Output))?;
         }
         return Ok(Vec::new());
     };
-    let mut left = Vec::new();
+    let mut not_copied = Vec::new();
     for name in files_below(&root)? {
         // Modules of sentence encoders, such as `2_Dense`, have weights of their own.
-        let of_module =
-            name.parent() != Some(&within) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
-        if !is_weights(&name) || of_module {
+        let is_module_file =
+            name.parent() != Some(&subfolder) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
+        if !is_weights(&name) || is_module_file {
             folder.copy(&root.join(&name), &name)?;
         } else if !written.contains(&name) {
-            left.push(one_line(&name.display().to_string()));
+            not_copied.push(one_line(&name.display().to_string()));
         }
     }
-    Ok(left)
+    Ok(not_copied)
 }
 
-fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[String]) -> String {
+fn summary(output: &Path, files: &ModelFiles, chosen: &ChosenHeads, not_copied: &[String]) -> String {
     let mut by_layer: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for HeadPlace { layer, head } in chosen.heads.keys() {
         by_layer.entry(*layer).or_default().push(head.to_string());
@@ -217,7 +213,7 @@ fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[
     let count = chosen.heads.len();
     let mut text = format!(
         "`{}` is `{}` without {} of {} heads, removed by {}:\n",
-        options.output.display(),
+        output.display(),
         files.id,
         count,
         files.grid().count() - files.architecture.config.absent.len(),
@@ -226,10 +222,10 @@ fn summary(options: &PruneOptions, files: &ModelFiles, chosen: &Chosen, left: &[
     let line = |(layer, heads): (usize, Vec<String>)| {
         format!("  layer {layer}: {} {}\n", plural(&heads.len(), "head", "heads"), heads.join(" "))
     };
-    let not_copied = (!left.is_empty()).then(|| {
-        let (verb, left) = (plural(&left.len(), "is", "are"), left.join(", "));
-        format!("Not copied {verb} {left}, with the weights of the whole model.\n")
+    let note = (!not_copied.is_empty()).then(|| {
+        let (verb, not_copied) = (plural(&not_copied.len(), "is", "are"), not_copied.join(", "));
+        format!("Not copied {verb} {not_copied}, with the weights of the whole model.\n")
     });
-    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(not_copied));
+    text.extend(by_layer.into_iter().map(line).chain(chosen.cost.clone()).chain(note));
     text
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
@@ -20,16 +20,6 @@ use crate::system::errors::{Class, Facts, similar};
 use crate::system::printable::shortened;
 use crate::system::terminal::{self, print};
 
-#[derive(Clone, Debug)]
-pub struct ShowOptions {
-    /// The saved report; `-` is standard input.
-    pub report: PathBuf,
-    pub policy: Option<PolicyOptions>,
-    pub shown: ShownPart,
-    pub json: bool,
-}
-
-#[derive(Clone, Debug)]
 pub enum ShownPart {
     Summary(Detail),
     Changes,
@@ -39,40 +29,37 @@ pub enum ShownPart {
     Label(String),
 }
 
-/// Shows a saved report, or a part of it.
+/// Shows a saved report (`-`: standard input) or a part of it, labelled by `policy` if there is one.
 /// Fails if the report cannot be read, or has no such part.
-pub fn show(options: &ShowOptions) -> Result<()> {
-    let name = options.report.display().to_string();
-    let saved = json::read_text(&options.report)?;
-    let report = if options.json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
-    let report = labelled(report, options.policy.as_ref(), &name)?;
+pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json: bool) -> Result<()> {
+    let (name, saved) = (path.display().to_string(), json::read_text(path)?);
+    let report = if json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
+    let report = labelled(report, policy, &name)?;
     let width = terminal::width();
-    let text = match &options.shown {
-        ShownPart::Changes => match &options.policy {
-            Some(policy) => changed(&name, &saved, policy)?,
-            None => String::new(),
-        },
-        ShownPart::Summary(_) if options.json => json::indented(&report)?,
+    let text = match part {
+        ShownPart::Changes => {
+            policy.map(|policy| policy_changes(&name, &saved, policy)).transpose()?.unwrap_or_default()
+        }
+        ShownPart::Summary(_) if json => json::indented(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {
-            let head = head(&report, *place)?;
+            let head = find_head(&report, *place)?;
             match detail {
-                _ if options.json => json::indented(&card::head_data(&report, head)?)?,
+                _ if json => json::indented(&card::head_data(&report, head)?)?,
                 Detail::Full => card::of_head_in_full(&report, head).fit(width),
                 Detail::Brief => {
-                    let file = options.report.display();
-                    let more = format!("\nEverything on {place}: headscope show {file} {place} --all\n");
+                    let more = format!("\nEverything on {place}: headscope show {name} {place} --all\n");
                     card::of_head(&report, head).fit(width) + &more
                 }
             }
         }
-        ShownPart::Heads if options.json => json::indented(&tables::heads_data(&report))?,
+        ShownPart::Heads if json => json::indented(&tables::heads_data(&report))?,
         ShownPart::Heads => tables::of_heads(&report).fit(width),
         ShownPart::Relation { name, top } => {
-            let mut parts = relation(&report, name)?;
+            let mut parts = find_relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
             match &parts[..] {
-                parts if !options.json => {
+                parts if !json => {
                     let cards: Vec<String> =
                         parts.iter().map(|tracked| card::of_relation(tracked, *top).fit(width)).collect();
                     cards.join("\n")
@@ -83,7 +70,7 @@ pub fn show(options: &ShowOptions) -> Result<()> {
         }
         ShownPart::Label(label) => {
             let found = heads_with_label(&report, label)?;
-            if options.json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
+            if json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
         }
     };
     print(&text)
@@ -92,47 +79,45 @@ pub fn show(options: &ShowOptions) -> Result<()> {
 /// No presets: a report does not record the presets of its labels.
 const NO_PRESETS: [&Preset; 0] = [];
 
-fn head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
+fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let grid = report.model.grid();
-    let found = report.heads.iter().find(|head| head.place == place);
-    found
-        .with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
+    let head = report.heads.iter().find(|head| head.place == place);
+    head.with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
         .of_value(place)
         .class(Class::Usage)
 }
 
 /// Heads that follow the relation with this name: one entry for an encoder, for a decoder one per side of the syntactic head.
 /// Fails if the report has no such relation.
-fn relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
+fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let tracked: Vec<Tracked> = report.views().flat_map(|(_, view)| view.tracked).collect();
     ensure!(
         !tracked.is_empty(),
         anyhow!("the report has no relations")
             .hint("analyse a corpus with dependency trees, with the study `dependency`")
     );
-    let found: Vec<Tracked> = tracked.iter().filter(|tracked| tracked.relation == name).cloned().collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let (named, mut others): (Vec<Tracked>, Vec<Tracked>) =
+        tracked.into_iter().partition(|tracked| tracked.relation == name);
+    if !named.is_empty() {
+        return Ok(named);
     }
-    let mut known: Vec<&Tracked> = tracked.iter().collect();
-    known.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
-    let mut met = BTreeSet::new();
-    known.retain(|tracked| met.insert(&tracked.relation));
-    let mut names = String::new();
-    for (place, tracked) in known.iter().enumerate() {
-        let _ = write!(names, "{}{}", if place == 0 { "" } else { ", " }, tracked.relation);
-    }
+    others.sort_by_key(|tracked| std::cmp::Reverse(tracked.words));
+    let mut listed = BTreeSet::new();
+    others.retain(|tracked| listed.insert(tracked.relation.clone()));
+    let names = others.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
-    let closest = similar::closest(name, known.iter().map(|tracked| &*tracked.relation));
+    let closest = similar::closest(name, others.iter().map(|tracked| &*tracked.relation));
     Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
 fn shortened_list(names: &str) -> String {
     /// Maximum number of characters of a list, about three lines of a terminal.
-    const LONGEST: usize = 240;
-    match names.char_indices().nth(LONGEST) {
-        Some((cut, _)) => format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(whole, _)| whole)),
+    const MAX_LENGTH: usize = 240;
+    match names.char_indices().nth(MAX_LENGTH) {
+        Some((cut, _)) => {
+            format!("{} ...", names[..cut].rsplit_once(", ").map_or(&names[..cut], |(complete, _)| complete))
+        }
         None => names.to_owned(),
     }
 }
@@ -142,69 +127,57 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
     let is_meant = |label: &str| label == name || registry::detector_of(label).is_some_and(|of| of.calls(label, name));
-    let found: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
-    if !found.is_empty() {
-        return Ok(found);
+    let matching: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
+    if !matching.is_empty() {
+        return Ok(matching);
     }
     let labels_in_words = || {
-        let known: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
-        if known.is_empty() {
+        let names: BTreeSet<&str> = all().map(|(_, label)| label.label.as_str()).collect();
+        if names.is_empty() {
             return "no head has a label".to_owned();
         }
-        format!("heads of this report have {}", shortened_list(&known.into_iter().collect::<Vec<_>>().join(", ")))
+        format!("heads of this report have {}", shortened_list(&names.into_iter().collect::<Vec<_>>().join(", ")))
     };
     let shown = shortened(&name.escape_debug().to_string());
     if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
     {
         let none = anyhow!("no head has the label `{shown}` in this report").of_value(name);
-        let asks = study.card().name;
-        let was_run = report.sections.0.iter().any(|(known, _)| known.card().name == asks);
+        let study_name = study.card().name;
+        let was_run = report.sections.0.iter().any(|(study, _)| study.card().name == study_name);
         bail!(if was_run {
             none.hint(labels_in_words())
         } else {
-            none.hint(format!("the study `{asks}` gives it, and was not run: `--with {asks}`"))
+            none.hint(format!("the study `{study_name}` gives it, and was not run: `--with {study_name}`"))
         });
     }
     let meant = anyhow!("there is no label `{shown}`").of_value(name);
     let closest = registry::closest_label(name);
-    Err(match closest {
-        Some(_) => meant.did_you_mean(closest),
-        None => meant.hint(labels_in_words()),
-    })
-    .class(Class::Usage)
+    let error = if closest.is_some() { meant.did_you_mean(closest) } else { meant.hint(labels_in_words()) };
+    Err(error.class(Class::Usage))
 }
 
-#[derive(Clone)]
-pub struct RelabelOptions {
-    /// The saved report; `-` is standard input.
-    pub report: PathBuf,
-    pub policy: PolicyOptions,
-    pub outputs: Vec<Target>,
-}
-
-/// Labels the heads of a saved report by another policy, says what changes, and writes the new report.
+/// Labels the heads of a saved report (`-`: standard input) by another policy, says what changes, and writes the new report.
 /// Fails if the report or the policy cannot be used, or an output cannot be written.
-pub fn relabel(options: &RelabelOptions) -> Result<()> {
-    let outputs = reporting::open(&options.outputs)?;
-    let (name, text) = (options.report.display().to_string(), json::read_text(&options.report)?);
-    let report = json::parse(&name, &text)?;
-    reporting::write(&options.policy.applied(report, &name)?, outputs)?;
-    if options.outputs.iter().any(|target| matches!(target, Target::Stdout(_))) {
+pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Result<()> {
+    let outputs = reporting::open(targets)?;
+    let (name, text) = (path.display().to_string(), json::read_text(path)?);
+    reporting::write(&policy.applied(json::parse(&name, &text)?, &name)?, outputs)?;
+    if targets.iter().any(|target| matches!(target, Target::Stdout(_))) {
         return Ok(());
     }
-    print(&changed(&name, &text, &options.policy)?)
+    print(&policy_changes(&name, &text, policy)?)
 }
 
 /// Describes the thresholds and labels that another policy changes in a saved report with this name and text.
-pub fn changed(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
+pub fn policy_changes(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
     // Both reports are parsed for display, because the result goes to a terminal.
     let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
     let preset = summary::of_presets(&policy.presets, &relabelled.heads);
-    Ok(format!("{}{preset}", changes(&json::parse_to_show(name, text)?, &relabelled)))
+    Ok(format!("{}{preset}", differences(&json::parse_to_show(name, text)?, &relabelled)))
 }
 
 /// Describes the thresholds and labels in which two reports over the same evidence differ.
-fn changes(before: &Report, after: &Report) -> String {
+fn differences(before: &Report, after: &Report) -> String {
     written(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
             writeln!(out, "{name}: {old} -> {new}")?;
@@ -213,7 +186,7 @@ fn changes(before: &Report, after: &Report) -> String {
             writeln!(out, "The counts of the controls are left out: a report has no evidence to label them anew.")?;
         }
         let heads = before.heads.iter().zip(&after.heads);
-        let changed: Vec<String> = heads.filter_map(|(before, after)| change(before, after)).collect();
+        let changed: Vec<String> = heads.filter_map(|(before, after)| head_difference(before, after)).collect();
         if changed.is_empty() {
             return writeln!(out, "No label changes.");
         }
@@ -224,15 +197,14 @@ fn changes(before: &Report, after: &Report) -> String {
     })
 }
 
-fn change(before: &HeadReport, after: &HeadReport) -> Option<String> {
+fn head_difference(before: &HeadReport, after: &HeadReport) -> Option<String> {
     let labels =
         |head: &HeadReport| -> BTreeSet<String> { head.labels.iter().map(|label| label.label.clone()).collect() };
     let (old, new) = (labels(before), labels(after));
     let lost = old.difference(&new).map(|label| format!("-{label}"));
     let gained = new.difference(&old).map(|label| format!("+{label}"));
     let labels: Vec<String> = lost.chain(gained).collect();
-    let moved = before.primary != after.primary;
-    let primary = moved.then(|| format!("primary {} -> {}", before.primary, after.primary));
+    let primary = (before.primary != after.primary).then(|| format!("primary {} -> {}", before.primary, after.primary));
     let changes: Vec<String> = primary.into_iter().chain((!labels.is_empty()).then(|| labels.join(" "))).collect();
     (!changes.is_empty()).then(|| format!("  {:7} {}", after.place.to_string(), changes.join("  ")))
 }

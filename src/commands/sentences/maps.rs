@@ -23,7 +23,6 @@ use crate::system::files::output::Output;
 /// Maximum length in bytes of a header that the safetensors crate reads (`MAX_HEADER_SIZE`).
 const LONGEST_HEADER: usize = 100_000_000;
 
-#[derive(Clone, Debug)]
 pub struct MapsOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
@@ -45,18 +44,17 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let gates = Pass::PLAIN.without(&removed).gates();
     let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
-    let MapsOptions { heads: choice, rollout: rolls_out, .. } = options;
-    let header = Header { model: &model, info: &info, choice, heads: &heads, rolls_out: *rolls_out, removed: &removed };
+    let header = Header { options, model: &model, info: &info, heads: &heads, removed: &removed };
     output.write(&header.bytes(&sentences)?)?;
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {
         let tokens = sequence.ids.len();
         let mut weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
-        if *rolls_out {
+        if options.rollout {
             let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
             let present = |layer| model.architecture.config.present_heads(layer).len();
             weights = rollout(&weights, model.grid(), present, tokens);
-            weights.extend(even_rollout((0..model.grid().layers).map(visibility), tokens));
+            weights.extend(uniform_rollout((0..model.grid().layers).map(visibility), tokens));
         }
         for weights in weights.chunks(tokens * tokens) {
             output.write(&weights.iter().flat_map(|weight| weight.to_le_bytes()).collect::<Vec<u8>>())?;
@@ -66,15 +64,14 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
 }
 
 struct Header<'a> {
+    options: &'a MapsOptions,
     model: &'a Model,
     info: &'a ModelInfo,
-    choice: &'a HeadChoice,
     heads: &'a [HeadPlace],
-    rolls_out: bool,
     removed: &'a [HeadPlace],
 }
 
-fn names(heads: &[HeadPlace]) -> String {
+fn head_names(heads: &[HeadPlace]) -> String {
     json!(heads.iter().map(ToString::to_string).collect::<Vec<_>>()).to_string()
 }
 
@@ -82,7 +79,7 @@ impl Header<'_> {
     /// Names and shapes of a sentence's tensors, in order.
     fn tensors(&self, sentence: &Sequence) -> Vec<(String, Vec<usize>)> {
         let index = sentence.index;
-        if !self.rolls_out {
+        if !self.options.rollout {
             return vec![(format!("attentions.{index}"), self.shape(sentence))];
         }
         let shape = vec![self.model.grid().layers, sentence.ids.len(), sentence.ids.len()];
@@ -91,7 +88,7 @@ impl Header<'_> {
 
     fn shape(&self, sentence: &Sequence) -> Vec<usize> {
         let (heads, tokens) = (self.heads.len(), sentence.ids.len());
-        match self.choice {
+        match &self.options.heads {
             HeadChoice::Heads(_) => vec![heads, tokens, tokens],
             HeadChoice::All | HeadChoice::Layers(_) => {
                 let of_layer = self.model.grid().heads;
@@ -101,8 +98,8 @@ impl Header<'_> {
     }
 
     fn axes(&self) -> &'static [&'static str] {
-        match self.choice {
-            _ if self.rolls_out => &["layer", "from", "to"],
+        match &self.options.heads {
+            _ if self.options.rollout => &["layer", "from", "to"],
             HeadChoice::Heads(_) => &["head", "from", "to"],
             HeadChoice::All | HeadChoice::Layers(_) => &["layer", "head", "from", "to"],
         }
@@ -120,12 +117,12 @@ impl Header<'_> {
             ("model".to_owned(), serde_json::to_string(self.info)?),
         ]);
         if !self.removed.is_empty() {
-            metadata.insert("removed".to_owned(), names(self.removed));
+            metadata.insert("removed".to_owned(), head_names(self.removed));
         }
-        match self.choice {
+        match &self.options.heads {
             HeadChoice::All => {}
             HeadChoice::Layers(layers) => drop(metadata.insert("layers".to_owned(), json!(layers).to_string())),
-            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), names(heads))),
+            HeadChoice::Heads(heads) => drop(metadata.insert("heads".to_owned(), head_names(heads))),
         }
         let mut entries = BTreeMap::new();
         let mut start = 0;
@@ -137,15 +134,13 @@ impl Header<'_> {
                 start = end;
             }
             let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
-            add("tokens", json!(tokens(self.model, sequence)).to_string());
+            add("tokens", json!(token_texts(self.model, sequence)).to_string());
             add("word_ids", json!(sequence.word_of_tokens()).to_string());
             if sequence.shared_tokens() > 0 {
                 add("word_shares", json!(word_shares(sequence)).to_string());
             }
-            add(
-                "words",
-                json!((0..sequence.words.len()).map(|word| sequence.form(word)).collect::<Vec<_>>()).to_string(),
-            );
+            let words: Vec<&str> = (0..sequence.words.len()).map(|word| sequence.form(word)).collect();
+            add("words", json!(words).to_string());
             if let Some(tree) = &sequence.tree {
                 add("gold_heads", json!(tree.iter().map(|arc| arc.head.word()).collect::<Vec<_>>()).to_string());
                 let relations: Vec<&str> = tree.iter().map(|arc| arc.relation.as_str()).collect();
@@ -166,18 +161,19 @@ impl Header<'_> {
 
 /// Fails if the header is longer than readers of safetensors accept.
 fn ensure_readable(header: usize, sentences: usize) -> Result<()> {
-    let long = || {
-        let sentences = counted(sentences, "sentence");
+    let sentences = counted(sentences, "sentence");
+    ensure!(
+        header <= LONGEST_HEADER,
         anyhow!(
             "the words of {sentences} need a header of {header} bytes, and readers of safetensors take {LONGEST_HEADER}"
         )
         .hint("write fewer sentences to a file")
-    };
-    ensure!(header <= LONGEST_HEADER, long().class(Class::Output));
+        .class(Class::Output)
+    );
     Ok(())
 }
 
-fn tokens(model: &Model, sentence: &Sequence) -> Vec<String> {
+fn token_texts(model: &Model, sentence: &Sequence) -> Vec<String> {
     sentence.ids.iter().map(|&id| model.tokenizer.token(id).unwrap_or_default()).collect()
 }
 
@@ -198,11 +194,11 @@ fn rollout(attention: &[f32], grid: HeadGrid, present: impl Fn(usize) -> usize, 
         let sum = |cell: usize| heads.iter().skip(cell).step_by(tokens * tokens).sum::<f32>();
         (0..tokens * tokens).map(|cell| sum(cell) / present(layer) as f32).collect()
     };
-    product(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
+    cumulative_products(attention.chunks_exact(grid.heads * tokens * tokens).enumerate().map(of_layer), tokens)
 }
 
 /// Attention rollout of uniform attention over the keys that each query sees, `[layers, tokens, tokens]`.
-fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
+fn uniform_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<f32> {
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
         for (query, row) in attention.chunks_exact_mut(tokens).enumerate() {
@@ -212,11 +208,11 @@ fn even_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> Vec<
         }
         attention
     };
-    product(layers.map(even), tokens)
+    cumulative_products(layers.map(even), tokens)
 }
 
 /// Cumulative matrix products over `layers`, each mixed half with the identity; `[layers, tokens, tokens]`.
-fn product(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
+fn cumulative_products(layers: impl Iterator<Item = Vec<f32>>, tokens: usize) -> Vec<f32> {
     let mut products: Vec<f32> = Vec::new();
     let mut before: Vec<f32> = (0..tokens * tokens).map(|cell| f32::from(u8::from(cell % (tokens + 1) == 0))).collect();
     for mut mixed in layers {
@@ -264,7 +260,7 @@ mod tests {
 
     #[test]
     fn even_attention_halves_what_stays_with_each_layer() {
-        let found = even_rollout([Visibility::ALL; 3].into_iter(), 4);
+        let found = uniform_rollout([Visibility::ALL; 3].into_iter(), 4);
         for layer in 0..3_u8 {
             let stays = 0.5_f32.powi(i32::from(layer) + 1);
             for (cell, weight) in found[usize::from(layer) * 16..][..16].iter().enumerate() {

@@ -1,9 +1,8 @@
 //! `headscope match`: pairs the heads of two models by their attention over equal sentences (docs/methodology/comparing.md).
 //! Heads of a layer have no order, so the pairing within each layer is the one with the least total distance.
 //!
-//! Partners that were chosen over the labelled text agree on labels too well. `--labels` therefore halves the sampling units:
-//! heads
-//! are matched over one half, and both models are labelled over the other half; then the halves change roles.
+//! Partners that were chosen over the labelled text agree on labels too well. `--labels` therefore halves the sampling units.
+//! Heads are matched over one half, and both models are labelled over the other half; then the halves change roles.
 
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
@@ -15,15 +14,16 @@ use serde::Serialize;
 use super::{SentenceOptions, attention, load};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
-use crate::commands::saved::compare::{self, share};
+use crate::commands::saved::compare::{self, share, share_by_chance};
 use crate::commands::saved::sides::Side;
-use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, SCHEMA_VERSION};
+use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, MatchedModel, SCHEMA_VERSION};
 use crate::corpus::UnitHalf;
 use crate::export::tables::csv;
 use crate::export::{Writer, json};
 use crate::model::forward::Scratch;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
+use crate::model::{Hashes, Model};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
@@ -39,13 +39,6 @@ use crate::system::errors::{Class, Facts};
 use crate::system::printable::one_line;
 use crate::system::terminal;
 
-#[derive(Clone, Debug)]
-pub struct MatchOptions {
-    pub models: [ModelRef; 2],
-    pub sentences: SentenceOptions,
-    pub outputs: OutcomeOutputs,
-}
-
 /// Heads that were matched, and how far their labels agree where that was asked for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(title = "headscope match")]
@@ -60,59 +53,76 @@ pub struct MatchOutcome {
 
 /// Matches the heads of two models and prints the partners; with `runs`, also labels both over the half not used for matching.
 /// Fails if a model or the sentences cannot be used, the models differ in heads or tokens, or an output cannot be written.
-pub fn match_heads(options: &MatchOptions, runs: Option<&LabelRuns>) -> Result<()> {
-    let outputs = options.outputs.open()?;
-    let (matching, halves) = matched(options, runs.is_some())?;
+pub fn match_heads(
+    models: &[ModelRef; 2],
+    sentences: &SentenceOptions,
+    outputs: &OutcomeOutputs,
+    runs: Option<&LabelRuns>,
+) -> Result<()> {
+    let outputs = outputs.open()?;
+    let (matching, halves) = match_over_sentences(models, sentences, runs.is_some())?;
     let names = [&matching.a, &matching.b].map(|model| &*model.id);
-    let labels = runs.map(|runs| both_ways(runs, names, &halves)).transpose()?;
+    let both_ways = |runs: &LabelRuns| -> Result<Vec<LabelsOneWay>> {
+        UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
+    };
+    let labels = runs.map(both_ways).transpose()?;
     let outcome = MatchOutcome { matching, labels };
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
         Writer::Csv => csv::table(&Table::of("heads", &outcome.matching.heads)),
         Writer::Html => unreachable!("refused with the arguments"),
     };
-    reporting::write_each(outputs, render, |_, _| text(&outcome).fit(terminal::width()))
+    reporting::write_each(outputs, render, |_, _| render_text(&outcome).fit(terminal::width()))
 }
 
 /// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
-fn matched(options: &MatchOptions, by_unit: bool) -> Result<(HeadMatching, [DistanceSums; 2])> {
-    let [a, b] = &options.models;
-    let tokenizer = options.sentences.tokenizer;
-    let ((a, of_a), (b, of_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
-    let (grid, other) = (a.grid(), b.grid());
-    ensure!(grid == other, anyhow!("the models do not have the same heads: {grid} and {other}").class(Class::Input));
+fn match_over_sentences(
+    [a, b]: &[ModelRef; 2],
+    sentences: &SentenceOptions,
+    by_unit: bool,
+) -> Result<(HeadMatching, [DistanceSums; 2])> {
+    let tokenizer = sentences.tokenizer;
+    let ((a, fingerprint_a), (b, fingerprint_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
+    let (grid, grid_b) = (a.grid(), b.grid());
+    ensure!(grid == grid_b, anyhow!("the models do not have the same heads: {grid} and {grid_b}").class(Class::Input));
     if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
         let error =
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
         return Err(error.class(Class::Input));
     }
-    let (ours, theirs) = (options.sentences.read(&a, |_| true)?, options.sentences.read(&b, |_| true)?);
+    let (sentences_a, sentences_b) = (sentences.read(&a, |_| true)?, sentences.read(&b, |_| true)?);
     let mut sums = [DistanceSums::new(grid), DistanceSums::new(grid)];
     let mut scratch = Scratch::default();
     let heads: Vec<HeadPlace> = grid.places().collect();
-    ensure!(ours.len() == theirs.len(), other_tokens(ours.len().min(theirs.len()) as u64));
-    for (own, other) in ours.iter().zip(&theirs) {
-        ensure!(own.sequence.ids == other.sequence.ids, other_tokens(own.sequence.index));
+    ensure!(
+        sentences_a.len() == sentences_b.len(),
+        different_tokens_error(sentences_a.len().min(sentences_b.len()) as u64)
+    );
+    for (sentence_a, sentence_b) in sentences_a.iter().zip(&sentences_b) {
+        ensure!(sentence_a.sequence.ids == sentence_b.sequence.ids, different_tokens_error(sentence_a.sequence.index));
         let gates = Pass::PLAIN.gates();
-        let weights = attention(&a, &own.sequence, &heads, &gates, &mut scratch)?;
-        let of_other = attention(&b, &other.sequence, &heads, &gates, &mut scratch)?;
-        let number = if by_unit { own.sequence.family.number } else { own.sequence.index };
-        sums[usize::from(number % 2 == 1)].add(&own.sequence, weights, of_other);
+        let weights_a = attention(&a, &sentence_a.sequence, &heads, &gates, &mut scratch)?;
+        let weights_b = attention(&b, &sentence_b.sequence, &heads, &gates, &mut scratch)?;
+        let number = if by_unit { sentence_a.sequence.family.number } else { sentence_a.sequence.index };
+        sums[usize::from(number % 2 == 1)].add(&sentence_a.sequence, weights_a, weights_b);
     }
-    let [a, b] = [ModelInfo::new(&a, of_a.finish()?), ModelInfo::new(&b, of_b.finish()?)];
+    let matched_model = |model: &Model, hashes: Hashes| {
+        let ModelInfo { id, weights_sha256, .. } = ModelInfo::new(model, hashes);
+        MatchedModel { id, weights_sha256 }
+    };
     let heads = partners(&sums, grid);
     let matching = HeadMatching {
         schema_version: SCHEMA_VERSION,
-        a: (&a).into(),
-        b: (&b).into(),
-        sentences: ours.len() as u64,
+        a: matched_model(&a, fingerprint_a.finish()?),
+        b: matched_model(&b, fingerprint_b.finish()?),
+        sentences: sentences_a.len() as u64,
         halves_agree: heads.iter().filter(|head| head.halves_agree).count(),
         heads,
     };
     Ok((matching, sums))
 }
 
-fn other_tokens(sentence: u64) -> anyhow::Error {
+fn different_tokens_error(sentence: u64) -> anyhow::Error {
     anyhow!("the models read sentence {sentence} as other tokens, between which attention cannot be compared")
         .hint("match models with the same tokenizer")
         .class(Class::Input)
@@ -135,7 +145,7 @@ fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
     all.partners().into_iter().enumerate().map(head).collect()
 }
 
-fn text(outcome: &MatchOutcome) -> Summary {
+fn render_text(outcome: &MatchOutcome) -> Summary {
     Summary::written(|out| {
         let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
         let moved = heads.iter().filter(|head| head.a != head.b).count();
@@ -151,7 +161,7 @@ fn text(outcome: &MatchOutcome) -> Summary {
             table.add_row([head.a.to_string(), head.b.to_string(), distance, in_place, halves.to_owned()]);
         }
         out.table(table);
-        outcome.labels.as_deref().map_or(Ok(()), |ways| labels_text(out, ways))
+        outcome.labels.as_deref().map_or(Ok(()), |ways| write_labels(out, ways))
     })
 }
 
@@ -188,12 +198,12 @@ impl DistanceSums {
 
     pub fn and(&self, other: &Self) -> Self {
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| a + b).collect();
-        let sentences = self.sentences + other.sentences;
-        Self { grid: self.grid, sentences, rows: self.rows + other.rows, sums }
+        let (sentences, rows) = (self.sentences + other.sentences, self.rows + other.rows);
+        Self { grid: self.grid, sentences, rows, sums }
     }
 
     /// Index in the grid of each head's partner, `[layers * heads]`.
-    pub fn partners_in_grid(&self) -> Vec<usize> {
+    pub fn partner_indices(&self) -> Vec<usize> {
         let of_head = |(head, partner): (usize, usize)| head / self.grid.heads * self.grid.heads + partner;
         self.partners().into_iter().enumerate().map(of_head).collect()
     }
@@ -201,13 +211,11 @@ impl DistanceSums {
     /// Number of each head's partner within its layer: the assignment with the least sum of distances.
     pub fn partners(&self) -> Vec<usize> {
         let heads = self.grid.heads;
-        (0..self.grid.layers)
-            .flat_map(|layer| {
-                let costs: Vec<f64> =
-                    (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
-                least_cost(&costs, heads)
-            })
-            .collect()
+        let partners = |layer: usize| {
+            let costs: Vec<f64> = (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
+            least_cost(&costs, heads)
+        };
+        (0..self.grid.layers).flat_map(partners).collect()
     }
 
     /// Root mean square distance of a pair of heads (index of `[layers, heads of a, heads of b]`); 0 before a sentence is added.
@@ -259,26 +267,22 @@ pub struct MatchedAgreement {
     pub permuted: ShareByChance,
 }
 
-/// Compares labels with heads matched over even-numbered, then over odd-numbered units. `halves`: their distances in this order.
-/// Fails if a model cannot be analysed over one of the halves.
-fn both_ways(runs: &LabelRuns, names: [&str; 2], halves: &[DistanceSums; 2]) -> Result<Vec<LabelsOneWay>> {
-    UnitHalf::BOTH.iter().map(|half| one_way(runs, names, &halves[*half as usize], *half)).collect()
-}
-
+/// Compares labels over the other half of the sampling units, with heads matched over `half`; `distances` are of that half.
+/// Fails if a model cannot be analysed over the other half.
 fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: UnitHalf) -> Result<LabelsOneWay> {
     let other = half.other();
     let side = |model: usize| -> Result<Side> {
-        let within = || format!("{} over the sampling units of {} number", names[model], other.name());
-        let observation = (runs.observe[model])(other).with_context(within)?;
-        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(within)
+        let context = || format!("{} over the sampling units of {} number", names[model], other.name());
+        let observation = (runs.observe[model])(other).with_context(context)?;
+        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(context)
     };
     let sides = [side(0)?, side(1)?];
-    let (sides, partners) = (sides.each_ref(), distances.partners_in_grid());
+    let (sides, partners) = (sides.each_ref(), distances.partner_indices());
     let in_place = compare::compared(sides, None, false);
     let matched = compare::compared(sides, Some((partners, 0)), false);
-    let both = |of: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
-        matched: of(&matched.agreement),
-        in_place: of(&in_place.agreement),
+    let agreement = |get: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
+        matched: get(&matched.agreement),
+        in_place: get(&in_place.agreement),
         permuted,
     };
     let chance = matched.matched.context("heads were matched")?;
@@ -289,39 +293,36 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
         moved: chance.moved,
         labels: matched.labels_by_outcome,
         labels_in_place: in_place.labels_by_outcome,
-        first_label: both(|of| of.first_label, chance.first_label),
-        firm_labels: both(|of| of.firm_labels, chance.firm_labels),
+        first_label: agreement(|heads| heads.first_label, chance.first_label),
+        firm_labels: agreement(|heads| heads.firm_labels, chance.firm_labels),
         too_few_units: matched.too_few_units,
     })
 }
 
-fn labels_text(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
+fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
     writeln!(out)?;
     let mut table = plain_table();
     table.set_header(["matched over", "agreement on", "partners", "in place", "partners in random order"]);
     for way in ways {
         let LabelsOneWay { matched_over, matched_sentences, labelled_sentences, labels, labels_in_place, .. } = way;
         let [read, labelled] = [matched_sentences, labelled_sentences].map(|count| counted(*count, "sentence"));
-        let other = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
+        let labelled_half = if *matched_over == UnitHalf::Even.name() { UnitHalf::Odd } else { UnitHalf::Even };
         let counts = |OutcomeCounts { kept, lost, gained, .. }: OutcomeCounts| {
             format!("{kept} kept, {lost} lost, {gained} gained")
         };
-        let found = match &way.too_few_units {
+        let counts_in_words = match &way.too_few_units {
             Some(units) => format!("could not tell: {units}"),
             None => format!("{}; in place {}", counts(*labels), counts(*labels_in_place)),
         };
         writeln!(
             out,
-            "Matched over the {matched_over} units ({read}), labelled over the {} ones ({labelled}): {found}.",
-            other.name()
+            "Matched over the {matched_over} units ({read}), labelled over the {} ones ({labelled}): {counts_in_words}.",
+            labelled_half.name()
         )?;
         for (name, MatchedAgreement { matched, in_place, permuted }) in
             [("first label", way.first_label), ("all firm labels", way.firm_labels)]
         {
-            let [mean, low, high] =
-                [permuted.mean, permuted.range95.low(), permuted.range95.high()].map(|share| decimal(100.0 * share, 0));
-            let permuted = format!("{mean} % [{low}, {high}]");
-            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &permuted]);
+            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &share_by_chance(permuted)]);
         }
     }
     writeln!(out)?;

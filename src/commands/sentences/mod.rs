@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 
 use crate::corpus::{Content, Corpus, Input, Scope, Sentence};
 use crate::model::forward::attention::AttentionView;
@@ -44,7 +44,6 @@ pub enum HeadChoice {
     Heads(Vec<HeadPlace>),
 }
 
-#[derive(Clone, Debug)]
 pub enum SentenceChoice {
     /// Texts from the command line: the first is sentence 0.
     Texts(Vec<String>),
@@ -60,13 +59,11 @@ pub enum SentenceChoice {
     },
 }
 
-#[derive(Clone, Debug)]
 pub struct NamedSentence {
     pub sequence: Sequence,
     pub id: Option<Arc<str>>,
 }
 
-#[derive(Clone, Debug)]
 pub struct SentenceOptions {
     pub choice: SentenceChoice,
     pub tokenizer: TokenizerOptions,
@@ -100,26 +97,22 @@ pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Finge
 }
 
 pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
-    let grid = model.grid();
+    let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
         HeadChoice::All => grid.places().collect(),
         HeadChoice::Layers(layers) => {
-            let HeadGrid { layers: there, heads } = grid;
-            if let Some(layer) = layers.iter().find(|&&layer| layer >= there) {
-                let error = anyhow!("there is no layer {layer}: `{}` has {there}, counted from 0", model.id);
-                return Err(error.of_value(layer));
+            let HeadGrid { layers: count, heads } = grid;
+            if let Some(layer) = layers.iter().find(|&&layer| layer >= count) {
+                return Err(anyhow!("there is no layer {layer}: `{id}` has {count}, counted from 0").of_value(layer));
             }
             layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
         }
         HeadChoice::Heads(heads) => {
             if let Some(head) = heads.iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
-                let id = &model.id;
-                let error = anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0");
-                return Err(error.of_value(head));
+                return Err(anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0").of_value(head));
             }
             if let Some(head) = heads.iter().find(|head| model.absent().contains(head)) {
-                let error = anyhow!("{head} is absent: `{}` was saved without it (pruned_heads)", model.id);
-                return Err(error.of_value(head));
+                return Err(anyhow!("{head} is absent: `{id}` was saved without it (pruned_heads)").of_value(head));
             }
             heads.clone()
         }
@@ -144,7 +137,7 @@ pub fn attention(
         .class(Class::Input)?;
     let present = heads.iter().enumerate().filter(|(_, head)| !model.absent().contains(head));
     let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
-    let mut recorder = Recorder { places, weights: vec![0.0; heads.len() * size] };
+    let mut recorder = AttentionRecorder { places, weights: vec![0.0; heads.len() * size] };
     let pack = Pack { sentences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
     Ok(recorder.weights)
@@ -159,33 +152,33 @@ pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Resu
 /// Attention maps of a sentence: `weights`, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
 pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
-    let found = Units::new(sequence);
-    let texts = found.texts(sequence, token);
+    let units = Units::new(sequence);
+    let texts = units.texts(sequence, token);
     let unit = |(unit, text): (usize, String)| {
-        let span = &found.spans[unit];
-        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: found.words[unit].is_some() }
+        let span = &units.spans[unit];
+        SentenceUnit { text, tokens: [span.start(), span.end()], is_word: units.words[unit].is_some() }
     };
     let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
     let arc = |(unit, word): (usize, &Option<usize>)| {
         let gold = &sequence.tree.as_ref()?[(*word)?];
-        let head = found.of_word[gold.head.word()?];
+        let head = units.of_word[gold.head.word()?];
         let [from, to] = if is_causal { [unit.max(head), unit.min(head)] } else { [unit, head] };
         Some(SentenceArc { from, to, relation: gold.relation.clone() })
     };
     AttentionMaps {
         units: texts.into_iter().enumerate().map(unit).collect(),
-        arcs: found.words.iter().enumerate().filter_map(arc).collect(),
+        arcs: units.words.iter().enumerate().filter_map(arc).collect(),
         ..AttentionMaps::new((0..sequence.ids.len()).map(token).collect(), weights)
     }
 }
 
 /// Visitor that copies the attention of chosen heads.
-struct Recorder {
+struct AttentionRecorder {
     places: BTreeMap<(usize, usize), usize>,
     weights: Vec<f32>,
 }
 
-impl Visitor for Recorder {
+impl Visitor for AttentionRecorder {
     fn needs(&self) -> Needs {
         Needs::ATTENTION
     }
@@ -224,43 +217,43 @@ pub fn chosen(
             };
             texts.iter().enumerate().map(of_text).collect::<Result<_>>().class(Class::Input)
         }
-        SentenceChoice::Corpus { .. } => of_corpus(choice, encoder, is_wanted).class(Class::Input),
+        SentenceChoice::Corpus { .. } => sentences_of_corpus(choice, encoder, is_wanted).class(Class::Input),
     }
 }
 
 /// Maximum number of skipped sentences that are printed one by one; further ones are counted.
-const NAMED_SKIPS: usize = 10;
+const MAX_PRINTED_SKIPS: usize = 10;
 
-fn of_corpus(
+fn sentences_of_corpus(
     choice: &SentenceChoice,
     encoder: &mut SentenceTokenizer<'_>,
     is_wanted: impl Fn(&Sequence) -> bool,
 ) -> Result<Vec<NamedSentence>> {
     let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
-    let (mut sentences, mut others): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
+    let (mut sentences, mut unwanted): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
     let mut corpus = Corpus::open(inputs)?.within(scope);
-    let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let mut read = 0;
-    let (mut named_skips, mut more_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
-    while let Some(sentence) = (sentences.len() < most && (indices.is_empty() || !missing.is_empty()))
+    let max_sentences = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let mut read_count = 0;
+    let (mut named_skips, mut further_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
+    while let Some(sentence) = (sentences.len() < max_sentences && (indices.is_empty() || !missing.is_empty()))
         .then(|| corpus.next())
         .flatten()
         .transpose()?
     {
-        read += 1;
+        read_count += 1;
         let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
-        let is_found = find.as_ref().is_none_or(|word| may_have(&sentence.content, word));
+        let is_found = find.as_ref().is_none_or(|word| may_contain(&sentence.content, word));
         if !is_found || !shard.takes(index) || (!indices.is_empty() && !named) {
             continue;
         }
         match encoder.encode(sentence)? {
             Tokenized::Sequence(sequence) => {
-                if find.as_ref().is_none_or(|word| has(&sequence, word)) {
-                    let of_kind = if named || is_wanted(&sequence) { &mut sentences } else { &mut others };
-                    if of_kind.len() < most {
-                        of_kind.push(NamedSentence { sequence: *sequence, id });
+                if find.as_ref().is_none_or(|word| has_word(&sequence, word)) {
+                    let target = if named || is_wanted(&sequence) { &mut sentences } else { &mut unwanted };
+                    if target.len() < max_sentences {
+                        target.push(NamedSentence { sequence: *sequence, id });
                     }
                 }
             }
@@ -268,54 +261,51 @@ fn of_corpus(
                 let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
                 return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
-            Tokenized::Skipped(reason) if named_skips < NAMED_SKIPS => {
+            Tokenized::Skipped(reason) if named_skips < MAX_PRINTED_SKIPS => {
                 named_skips += 1;
                 first_skip.get_or_insert(reason);
-                let at = one_line(&origin.to_string());
-                say(&format!("skipped sentence {index} at {at}: it is one {}", reason.describe()));
+                let place = one_line(&origin.to_string());
+                say(&format!("skipped sentence {index} at {place}: it is one {}", reason.describe()));
             }
-            Tokenized::Skipped(reason) => *more_skips.entry(reason).or_default() += 1,
+            Tokenized::Skipped(reason) => *further_skips.entry(reason).or_default() += 1,
         }
     }
-    for (reason, count) in more_skips {
+    for (reason, count) in further_skips {
         say(&format!("skipped {count} more {}", reason.describe()));
     }
-    if let Some(index) = missing.first().filter(|_| sentences.len() < most) {
-        let missing = anyhow!("there is no sentence {index} in `{}`: it has {read}, counted from 0", corpus.name());
+    if let Some(index) = missing.first().filter(|_| sentences.len() < max_sentences) {
+        let missing =
+            anyhow!("there is no sentence {index} in `{}`: it has {read_count}, counted from 0", corpus.name());
         return Err(missing.about(corpus.name()).of_value(index));
     }
     if sentences.is_empty() {
-        sentences = others;
+        sentences = unwanted;
     }
+    if !sentences.is_empty() {
+        return Ok(sentences);
+    }
+    let name = corpus.name();
     if let Some(word) = find {
-        let (name, shown) = (corpus.name(), shortened(&word.escape_debug().to_string()));
-        let without = || anyhow!("no sentence of `{name}`, which has {read}, has the word `{shown}`").of_value(word);
-        ensure!(!sentences.is_empty(), without());
+        let shown = shortened(&word.escape_debug().to_string());
+        return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word));
     }
-    let none = || {
-        let error = anyhow!("no sentence of `{}`, which has {read}, can go through the model", corpus.name());
-        match first_skip {
-            Some(reason) => SkipReason::with_way_out(reason, error),
-            None => error,
-        }
-    };
-    ensure!(!sentences.is_empty(), none());
-    Ok(sentences)
+    let error = anyhow!("no sentence of `{name}`, which has {read_count}, can go through the model");
+    Err(if let Some(reason) = first_skip { SkipReason::with_way_out(reason, error) } else { error })
 }
 
 /// Whether a sentence may have a word, tested before the sentence is encoded.
-fn may_have(content: &Content, word: &str) -> bool {
+fn may_contain(content: &Content, word: &str) -> bool {
     match content {
-        Content::Words(words) => words.iter().any(|other| is_same(&other.form, word)),
+        Content::Words(words) => words.iter().any(|other| is_same_word(&other.form, word)),
         Content::Text(text) => text.to_lowercase().contains(&word.to_lowercase()),
     }
 }
 
-fn has(sequence: &Sequence, word: &str) -> bool {
-    (0..sequence.words.len()).any(|other| is_same(sequence.form(other), word))
+fn has_word(sequence: &Sequence, word: &str) -> bool {
+    (0..sequence.words.len()).any(|other| is_same_word(sequence.form(other), word))
 }
 
-fn is_same(form: &str, word: &str) -> bool {
+fn is_same_word(form: &str, word: &str) -> bool {
     form.to_lowercase() == word.to_lowercase()
 }
 

@@ -27,7 +27,6 @@ use crate::system::files::output::Output;
 use crate::system::printable::one_line;
 use crate::system::terminal::{self, print};
 
-#[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
@@ -88,29 +87,30 @@ impl ShownArcs {
     /// Fails if no sentence has an arc of the wanted relation or link type; the hint names relations or types that occur.
     fn ensure_in(&self, sentences: &[NamedSentence]) -> Result<()> {
         let sequences = || sentences.iter().map(|sentence| &sentence.sequence);
-        let (option, name, there): (_, _, BTreeSet<&str>) = match self {
+        let (option, name, present): (_, _, BTreeSet<&str>) = match self {
             Self::Tree => return Ok(()),
             Self::Relation(name) => {
                 let relations = sequences().flat_map(|sequence| sequence.tree.iter().flatten());
                 ("relation", name, relations.map(|arc| &*arc.relation).collect())
             }
-            Self::Links(name) => (
-                "link",
-                name,
-                sequences().flat_map(|sequence| &sequence.links).map(|links| &*links.kind.name).collect(),
-            ),
+            Self::Links(name) => {
+                let links = sequences().flat_map(|sequence| &sequence.links);
+                ("link", name, links.map(|links| &*links.kind.name).collect())
+            }
         };
-        let is_there = sequences().any(|sequence| self.is_in(sequence));
-        let there: Vec<&str> = there.into_iter().collect();
-        let way_out = if there.is_empty() {
-            "name a corpus that has them with --corpus".to_owned()
-        } else {
-            format!("the first ones have {}", there.join(", "))
+        if sequences().any(|sequence| self.is_in(sequence)) {
+            return Ok(());
+        }
+        let present: Vec<&str> = present.into_iter().collect();
+        let way_out = match &present[..] {
+            [] => "name a corpus that has them with --corpus".to_owned(),
+            _ => format!("the first ones have {}", present.join(", ")),
         };
         let kind = if option == "link" { "links of the type" } else { "the relation" };
-        let missing = || anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name));
-        ensure!(is_there, missing().of_option(option).of_value(name).hint(one_line(&way_out)));
-        Ok(())
+        Err(anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name)))
+            .of_option(option)
+            .of_value(name)
+            .hint(one_line(&way_out))
     }
 }
 
@@ -129,60 +129,61 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     options.gold.ensure_in(&sentences).class(Class::Usage)?;
     let gates = Pass::PLAIN.gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
-    let is_of_all = options.heads == HeadChoice::All;
+    let shows_all_heads = options.heads == HeadChoice::All;
     let mut scratch = Scratch::default();
-    let mut seen: Vec<SentenceAttention> = Vec::new();
-    let mut shown: Vec<ShownSentence> = Vec::new();
+    let mut drawn: Vec<SentenceAttention> = Vec::new();
+    let mut page_sentences: Vec<ShownSentence> = Vec::new();
     for sentence in &sentences {
         let sequence = &sentence.sequence;
-        if draws_page && is_of_all {
-            ensure_short(sequence).class(Class::Usage)?;
+        if draws_page && shows_all_heads {
+            ensure_thumbnails_fit(sequence).class(Class::Usage)?;
         }
         let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
             let index = (!matches!(options.sentences.choice, SentenceChoice::Texts(_))).then_some(sequence.index);
             let mut maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
             if options.gold != ShownArcs::Tree {
-                maps.arcs = arcs(options, &model, sequence);
+                maps.arcs = page_arcs(options, &model, sequence);
             }
-            shown.push(if is_of_all {
+            page_sentences.push(if shows_all_heads {
                 ShownSentence::of_all(&maps, model.grid())
             } else {
                 ShownSentence::of_chosen(&maps, &heads)
             });
         }
         for (place, head) in heads.iter().enumerate() {
-            seen.push(viewed(options, &model, sentence, &weights, (place, *head)));
+            drawn.push(sentence_attention(options, &model, sentence, &weights, (place, *head)));
         }
     }
     if outputs.is_empty() {
         let width = terminal::width();
-        let grids: Vec<String> = seen.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
+        let grids: Vec<String> = drawn.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
         return print(&grids.join("\n"));
     }
     for (output, drawing) in outputs {
         let bytes = match drawing {
-            Drawing::Svg => figure(&seen).into_bytes(),
-            Drawing::Html => page(&model.id, &shown, if is_of_all { &[] } else { &heads }, &seen)?,
+            Drawing::Svg => figure(&drawn).into_bytes(),
+            Drawing::Html => page(&model.id, &page_sentences, if shows_all_heads { &[] } else { &heads }, &drawn)?,
         };
         output.finish(&bytes)?;
     }
     Ok(())
 }
 
-fn ensure_short(sequence: &Sequence) -> Result<()> {
+fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
-    let long = || {
-        let error =
-            anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most");
-        error.of_option("head").of_value("all").hint("choose a shorter one, or name heads: --head L0H0")
-    };
-    ensure!(tokens <= MOST_TOKENS, long());
+    ensure!(
+        tokens <= MOST_TOKENS,
+        anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most")
+            .of_option("head")
+            .of_value("all")
+            .hint("choose a shorter one, or name heads: --head L0H0")
+    );
     Ok(())
 }
 
 /// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
-fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
+fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
     let Some(GoldArcs { name, arcs, .. }) = options.gold.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
     };
@@ -195,7 +196,7 @@ fn arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<Senten
 }
 
 /// Folds the attention of one head over a sentence to its words and special tokens. `place` is the head's index in `weights`.
-fn viewed(
+fn sentence_attention(
     options: &ViewOptions,
     model: &Model,
     NamedSentence { sequence, id }: &NamedSentence,
@@ -213,13 +214,13 @@ fn viewed(
         texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
         gold: options.gold.between_units(sequence, &units),
-        seen: seen(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
+        seen: visible_units(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
         weights: between,
     }
 }
 
 /// For each unit, the range of units that its tokens can see, `[units]`.
-fn seen(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
+fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
         let (first, last) = (visibility.keys(unit.start(), tokens), visibility.keys(unit.end() - 1, tokens));
         let start = units.spans.partition_point(|other| other.end() <= first.start);
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
         let units = Units { spans: WordSpan::whole([0..1, 1..3, 3..4]), ..Units::default() };
-        assert_eq!(seen(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
-        assert_eq!(seen(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
+        assert_eq!(visible_units(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
+        assert_eq!(visible_units(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.
-        assert_eq!(seen(&units, Visibility::causal_window(2), 4), [0..1, 0..2, 1..3]);
+        assert_eq!(visible_units(&units, Visibility::causal_window(2), 4), [0..1, 0..2, 1..3]);
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::commands::analyze::selection::Selection;
-use crate::commands::cli::shared::Usage;
+use crate::commands::cli::shared::{Usage, without_duplicates};
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -48,23 +48,16 @@ pub(super) fn ablation(
     effect_of: Option<Choice>,
     gradient_steps: Option<u16>,
 ) -> Result<Option<Ablation>, Usage> {
-    let (studies, of_task) = (selection.studies(), registry::with_option("task"));
+    let (studies, task_study) = (selection.studies(), registry::with_option("task"));
     // `--effect-of` also holds for the study of tasks, which removes heads one by one.
-    let chooses_for_task = effect_of.is_some() && selection.runs(of_task);
-    for (option, given) in [("effect-of", effect_of.is_some()), ("gradient-steps", gradient_steps.is_some())] {
-        let study = registry::with_option(option);
-        if given && !selection.runs(study) && !(option == "effect-of" && chooses_for_task) {
-            let (name, way_out) = match option {
-                "effect-of" => {
-                    (format!("the studies {study} and {of_task}"), format!("--with {study}, or --task FILE,"))
-                }
-                _ => (format!("the study {study}"), format!("--with {study}")),
-            };
-            return Err(anyhow!("--{option} is about {name}")
-                .of_option(option)
-                .hint(format!("give {way_out} as well")));
-        }
+    let chooses_for_task = effect_of.is_some() && selection.runs(task_study);
+    let effect_study = registry::with_option("effect-of");
+    if effect_of.is_some() && !selection.runs(effect_study) && !chooses_for_task {
+        return Err(anyhow!("--effect-of is about the studies {effect_study} and {task_study}")
+            .of_option("effect-of")
+            .hint(format!("give --with {effect_study}, or --task FILE, as well")));
     }
+    ensure_study_runs(selection, "gradient-steps", gradient_steps.is_some())?;
     if chooses_for_task && task == Some(TaskKind::Triple) {
         let error = anyhow!(
             "--effect-of chooses heads by the derivative of the loss, and that of items of kind triple has none"
@@ -72,9 +65,9 @@ pub(super) fn ablation(
         return Err(error.of_option("effect-of").hint("leave it out: without it every head is removed"));
     }
     if effect_of.is_some() {
-        let every = [registry::with_option("effect-of"), of_task];
+        let effect_studies = [effect_study, task_study];
         let asks = |study: &&&'static dyn AnyStudy| {
-            study.card().needed(task.is_some()).iter().any(|needed| every.contains(needed))
+            study.card().needed(task.is_some()).iter().any(|needed| effect_studies.contains(needed))
         };
         if let Some(study) = studies.iter().find(asks) {
             let asks = study.card().name;
@@ -85,10 +78,10 @@ pub(super) fn ablation(
     }
     let removes = |study: &dyn AnyStudy| study.passes().iter().any(|spec| spec.pass.portion != Portion::All);
     if !studies.iter().any(|study| removes(*study)) {
-        let given = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
+        let options = [("removal", removal.is_some()), ("phases", phases.is_some()), ("sample", sample.is_some())];
         let names = STUDIES.iter().filter(|study| removes(**study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
-        return match given.into_iter().find(|(_, given)| *given) {
+        return match options.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
                 .of_option(option)
                 .hint(format!("give --with {names}, or several of these"))),
@@ -114,26 +107,30 @@ pub(super) fn ablation(
 }
 
 /// Maximum number of probed columns: sums are kept for each combination of columns that a word has.
-const MOST_PROBES: usize = 4;
+const MAX_PROBES: usize = 4;
 
-/// Columns to probe for, without duplicates. Fails if there are more than [`MOST_PROBES`], or any without the probing study.
+/// Columns to probe for, without duplicates. Fails if there are more than [`MAX_PROBES`], or any without the probing study.
 pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
-    let mut probes: Vec<String> = Vec::new();
-    for name in named {
-        if !probes.contains(&name) {
-            probes.push(name);
-        }
-    }
+    let probes = without_duplicates(named);
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
         return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe").of_value(always));
     }
-    if probes.len() > MOST_PROBES {
+    if probes.len() > MAX_PROBES {
         let count = probes.len();
-        let error = anyhow!("--probe is given for {count} columns: {MOST_PROBES} can be probed for at once");
+        let error = anyhow!("--probe is given for {count} columns: {MAX_PROBES} can be probed for at once");
         return Err(error.of_option("probe"));
     }
     of_study(selection, "probe", probes.first())?;
     Ok(probes)
+}
+
+/// Fails if an option that belongs to one study is given and the study does not run.
+pub(super) fn ensure_study_runs(selection: &Selection, option: &'static str, is_given: bool) -> Result<(), Usage> {
+    let study = registry::with_option(option);
+    if !is_given || selection.runs(study) {
+        return Ok(());
+    }
+    Err(anyhow!("--{option} is about the study {study}").of_option(option).hint(format!("give --with {study} as well")))
 }
 
 /// Returns the value of an option that belongs to one study. Fails if a value is given and the study does not run.
@@ -142,12 +139,12 @@ pub(super) fn of_study<T: Display>(
     option: &'static str,
     value: Option<T>,
 ) -> Result<Option<T>, Usage> {
-    let about = registry::with_option(option);
-    if let Some(value) = value.as_ref().filter(|_| !selection.runs(about)) {
-        return Err(anyhow!("--{option} {value} is about the study {about}")
+    let study = registry::with_option(option);
+    if let Some(value) = value.as_ref().filter(|_| !selection.runs(study)) {
+        return Err(anyhow!("--{option} {value} is about the study {study}")
             .of_option(option)
             .of_value(value)
-            .hint(format!("give --with {about} as well")));
+            .hint(format!("give --with {study} as well")));
     }
     Ok(value)
 }
@@ -186,19 +183,20 @@ pub(super) fn refuse_reading_again(
     studies: &[&'static dyn AnyStudy],
     others: [(&str, bool); 2],
 ) -> Result<(), Usage> {
-    let Some(once) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
-    let more = studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
-    let mut readers: Vec<String> = more.map(|study| format!("the study {}", study.card().name)).collect();
+    let Some(single_read) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
+    let rereading_studies =
+        studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
+    let mut readers: Vec<String> = rereading_studies.map(|study| format!("the study {}", study.card().name)).collect();
     let others: Vec<&str> = others.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect();
     readers.extend(others.iter().map(|option| format!("--{option}")));
     if readers.is_empty() {
         return Ok(());
     }
-    let shown = once.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
+    let shown = single_read.path().map_or("standard input".to_owned(), |path| format!("`{}`", path.display()));
     let readers = readers.join(" and ");
     let error =
         anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
-    let error = if let Some(path) = once.path() { error.about(path.display()) } else { error };
+    let error = if let Some(path) = single_read.path() { error.about(path.display()) } else { error };
     Err(others.into_iter().rev().fold(error, Error::of_option))
 }
 

@@ -11,10 +11,10 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
-use super::shared::report::ReportArguments;
+use super::shared::report::{ReportArguments, threads_or_all};
 use super::shared::{
-    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ascending, ensure_truncatable, help,
-    lower_extension, numbers, one_of, presets, refuse_overlap, unfit,
+    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ascending, ensure_extension,
+    ensure_truncatable, help, lower_extension, numbers, one_of, presets, refuse_overlap,
 };
 use crate::commands::analyze::analyze;
 use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
@@ -32,9 +32,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
-use crate::study::AnyStudy;
 use crate::system::errors::Facts;
-use chosen::{ablation, controls, links, of_study, probes, refuse_reading_again};
+use chosen::{ablation, controls, ensure_study_runs, links, of_study, probes, refuse_reading_again};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -51,7 +50,7 @@ Sentences that cannot be analysed whole are skipped, counted and reported with t
 ";
 
 /// End of the short help, which points to the long help.
-const MORE: &str = "\
+const MORE_HELP: &str = "\
 More options and the list of studies: headscope analyze --help
 What a study, a label or a number is: headscope explain NAME
 ";
@@ -61,7 +60,7 @@ What a study, a label or a number is: headscope explain NAME
 /// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
 /// these metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
-#[command(after_help = MORE, after_long_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = MORE_HELP, after_long_help = help(EXAMPLES, RUNNING))]
 pub struct AnalyzeArguments {
     /// A Hub id, a folder, or a model in the binary [default: box:small]
     ///
@@ -162,52 +161,36 @@ pub struct AnalyzeArguments {
         registry::with_option("task")
     ))]
     effect_of: Option<Choice>,
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
-         times its cost; 16 are mostly enough",
-        registry::with_option("gradient-steps")
-    ))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help_heading = STUDIES, hide_short_help = true, help = help_of_study("gradient-steps",
+        "integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
+         times its cost; 16 are mostly enough"))]
     gradient_steps: Option<u16>,
-    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
-         JSON lines any key with an entry for each word. May be repeated",
-        registry::with_option("probe")
-    ))]
+    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = help_of_study("probe",
+        "probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
+         JSON lines any key with an entry for each word. May be repeated"))]
     probes: Vec<String>,
-    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
-         MISC (misc:KEY)",
-        registry::with_option("links-from")
-    ))]
+    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES, hide_short_help = true, help = help_of_study("links-from",
+        "read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
+         MISC (misc:KEY)"))]
     links_from: Option<LinksFrom>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
-         `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1",
-        registry::with_option("links")
-    ))]
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = help_of_study("links",
+        "read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
+         `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1"))]
     links: Option<PathBuf>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
-         of words, and same, side, within and nearest on both",
-        registry::with_option("link-rules")
-    ))]
+    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = help_of_study("link-rules",
+        "make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
+         of words, and same, side, within and nearest on both"))]
     link_rules: Option<PathBuf>,
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: types whose links count in both directions, as contacts do. Several are separated by commas",
-        registry::with_option("undirected")
-    ))]
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES, hide_short_help = true, help = help_of_study("undirected",
+        "types whose links count in both directions, as contacts do. Several are separated by commas"))]
     undirected: Vec<String>,
     #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::min_distance, help_heading = STUDIES,
-        hide_short_help = true, help = format!(
-        "Of the study `{}`: how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas",
-        registry::with_option("min-distance")
-    ))]
+        hide_short_help = true, help = help_of_study("min-distance",
+        "how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas"))]
     min_distance: Vec<(String, usize)>,
-    #[arg(long, value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = format!(
-        "Of the study `{}`: a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
-         misc.Gloss; of JSON lines a key of `classes` too",
-        registry::with_option("classes")
-    ))]
+    #[arg(long, value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = help_of_study("classes",
+        "a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
+         misc.Gloss; of JSON lines a key of `classes` too"))]
     classes: Option<String>,
     /// Also label a control
     ///
@@ -256,11 +239,9 @@ pub struct AnalyzeArguments {
     /// The page draws a thumbnail for each head
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"], help_heading = OUTPUT)]
     show: Option<String>,
-    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT, hide_short_help = true, help = format!(
-        "Of the study `{}`: keep the attention of all heads over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
-         are the furthest above their thresholds",
-        registry::with_option("show-example")
-    ))]
+    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT, hide_short_help = true, help = help_of_study("show-example",
+        "keep the attention of all heads over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
+         are the furthest above their thresholds"))]
     show_example: bool,
     #[command(flatten)]
     report: ReportArguments,
@@ -305,6 +286,11 @@ const REPLACEMENTS: &[Named<Replacement>] = &[
     (Replacement::Zero, "zero", "Zeros"),
 ];
 
+/// Help of an option that belongs to one study.
+fn help_of_study(option: &'static str, text: &str) -> String {
+    format!("Of the study `{}`: {text}", registry::with_option(option))
+}
+
 impl AnalyzeArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let options = self.validate()?;
@@ -328,10 +314,9 @@ impl AnalyzeArguments {
         }
         let outputs: Vec<PathBuf> = self.report.outputs.iter().chain(&self.partial).cloned().collect();
         refuse_overlap(&outputs, &corpus)?;
-        if let Some(other) = self.partial.as_ref().filter(|path| lower_extension(path) != partial::EXTENSION) {
-            let way_out = format!("name a file .{}", partial::EXTENSION);
-            return Err(unfit("write a partial as", other, &way_out).of_option("partial"));
-        }
+        let way_out = format!("name a file .{}", partial::EXTENSION);
+        ensure_extension(self.partial.as_slice(), partial::EXTENSION, "write a partial as", &way_out)
+            .of_option("partial")?;
         // Joining studies read the whole corpus, and may remove heads that `--effect-of` does not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
         let presets = presets::named(&self.presets)?;
@@ -356,9 +341,8 @@ impl AnalyzeArguments {
             let removal = self.removal.or(preset_removal(&presets)).unwrap_or(chosen.removal);
             Ablation { removal, ..chosen }
         });
-        let positions = of_study(&selection, "positions", self.positions)?;
-        let exchanges = selection.runs(registry::with_option("positions"));
-        let exchanged = exchanges.then(|| positions.unwrap_or_default());
+        let positions = of_study(&selection, "positions", self.positions)?.unwrap_or_default();
+        let exchanged = selection.runs(registry::with_option("positions")).then_some(positions);
         let probes = probes(&selection, self.probes)?;
         let links = links(
             &selection,
@@ -367,15 +351,12 @@ impl AnalyzeArguments {
             (self.undirected, self.min_distance),
         )?;
         let classes = of_study(&selection, "classes", self.classes)?;
-        let about = registry::with_option("show-example");
-        if self.show_example && !selection.runs(about) {
-            return Err(anyhow!("--show-example is about the study {about}")
-                .of_option("show-example")
-                .hint(format!("give --with {about} as well")));
-        }
-        let (run_info, threads) = (!self.report.no_run_info, self.report.threads());
+        ensure_study_runs(&selection, "show-example", self.show_example)?;
+        let (run_info, threads) = (!self.report.no_run_info, threads_or_all(self.report.threads));
         let controls = controls(&self.controls, self.control_seeds);
-        if let Some(after) = self.after.as_ref().filter(|_| !follow(studies)) {
+        // A second stage looks at the corpus again with the results of the first.
+        let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows));
+        if let Some(after) = self.after.as_ref().filter(|_| !has_second_stage) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
                 .about(after.display()));
         }
@@ -386,8 +367,7 @@ impl AnalyzeArguments {
                 partial: self.partial,
             },
             Some(shard) => {
-                let shard = shard.shard(|name| std::env::var(name).ok())?;
-                of_shard(self.report, shard, self.after, &self.presets)?
+                shard_outcome(self.report, shard.shard(|name| std::env::var(name).ok())?, self.after, &self.presets)?
             }
         };
         Ok(AnalyzeOptions {
@@ -424,14 +404,14 @@ impl AnalyzeArguments {
     }
 }
 
-/// Whether a study has a second stage, which looks at the corpus again with the results of the first.
-fn follow(studies: &[&'static dyn AnyStudy]) -> bool {
-    studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows))
-}
-
 /// The outcome of a shard (a partial). Without `--after` it has no labels yet, so labelling options are refused.
-fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named: &[String]) -> Result<Outcome, Usage> {
-    let wanted = || {
+fn shard_outcome(
+    report: ReportArguments,
+    shard: Shard,
+    after: Option<PathBuf>,
+    named: &[String],
+) -> Result<Outcome, Usage> {
+    let no_partial_error = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
@@ -440,12 +420,12 @@ fn of_shard(report: ReportArguments, shard: Shard, after: Option<PathBuf>, named
     if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
-    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| wanted())?;
-    let of_folder = shard::in_folder(&path, shard, after.is_some());
-    if of_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-        return Err(wanted().context(format!("`{}` is no partial", path.display())).about(path.display()));
+    let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| no_partial_error())?;
+    let path_in_folder = shard::in_folder(&path, shard, after.is_some());
+    if path_in_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
+        return Err(no_partial_error().context(format!("`{}` is no partial", path.display())).about(path.display()));
     }
-    let (in_folder, path) = (of_folder.is_some(), of_folder.unwrap_or(path));
+    let (in_folder, path) = (path_in_folder.is_some(), path_in_folder.unwrap_or(path));
     let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
     Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
 }

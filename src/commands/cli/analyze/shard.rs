@@ -20,32 +20,32 @@ pub(super) enum ShardArgument {
 }
 
 /// A scheduler that runs job arrays and tells each job its number.
-struct Engine {
+struct JobScheduler {
     name: &'static str,
     variable: &'static str,
     /// The number of the job that runs shard 1.
     first: u32,
     /// Variables with the first and the last job number of the array, if the scheduler sets them.
-    bounds: &'static [&'static str],
+    bound_variables: &'static [&'static str],
 }
 
 /// Schedulers that `auto/N` knows. Sources for the variables: <https://slurm.schedmd.com/job_array.html>,
 /// <https://kubernetes.io/docs/concepts/workloads/controllers/job/>,
 /// <https://docs.aws.amazon.com/batch/latest/userguide/array_jobs.html>.
-const ENGINES: [Engine; 3] = [
-    Engine {
+const JOB_SCHEDULERS: [JobScheduler; 3] = [
+    JobScheduler {
         name: "Slurm array",
         variable: "SLURM_ARRAY_TASK_ID",
         // The user numbers the jobs of a Slurm array. An array that reruns missing shards does not begin with the first,
         // so the least number says nothing: jobs are numbered like shards, from 1.
         first: 1,
-        bounds: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
+        bound_variables: &["SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX"],
     },
-    Engine { name: "Kubernetes Indexed Job", variable: "JOB_COMPLETION_INDEX", first: 0, bounds: &[] },
-    Engine { name: "AWS Batch array", variable: "AWS_BATCH_JOB_ARRAY_INDEX", first: 0, bounds: &[] },
+    JobScheduler { name: "Kubernetes Indexed Job", variable: "JOB_COMPLETION_INDEX", first: 0, bound_variables: &[] },
+    JobScheduler { name: "AWS Batch array", variable: "AWS_BATCH_JOB_ARRAY_INDEX", first: 0, bound_variables: &[] },
 ];
 
-impl Engine {
+impl JobScheduler {
     fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
@@ -55,7 +55,7 @@ impl Engine {
             anyhow!(
                 "--shard auto/{of}: {variable} is `{}`, and the jobs of a {} for {of} shards have the numbers {first} to \
                  {last}",
-                shown(value),
+                excerpt(value),
                 self.name
             )
             .of_value(value)
@@ -63,7 +63,7 @@ impl Engine {
     }
 }
 
-fn shown(value: &str) -> String {
+fn excerpt(value: &str) -> String {
     shortened(&one_line(value))
 }
 
@@ -75,24 +75,26 @@ impl ShardArgument {
             Self::Named(shard) => return Ok(shard),
             Self::Auto(first) => first.of(),
         };
-        let told = ENGINES.iter().filter_map(|engine| Some((engine, variable(engine.variable)?)));
-        match &told.collect::<Vec<_>>()[..] {
+        let set_variables =
+            JOB_SCHEDULERS.iter().filter_map(|scheduler| Some((scheduler, variable(scheduler.variable)?)));
+        match &set_variables.collect::<Vec<_>>()[..] {
             [] => {
-                let all = ENGINES.map(|engine| format!("{} ({})", engine.variable, engine.name)).join(", ");
-                Err(anyhow!("--shard auto/{of}: this is no job of an array, none of these is set: {all}")
+                let known_schedulers =
+                    JOB_SCHEDULERS.map(|scheduler| format!("{} ({})", scheduler.variable, scheduler.name)).join(", ");
+                Err(anyhow!("--shard auto/{of}: this is no job of an array, none of these is set: {known_schedulers}")
                     .hint(format!("say --shard I/{of}")))
             }
-            [(engine, value)] => {
+            [(scheduler, value)] => {
                 // If an array is numbered differently, all its jobs fail, not only the last.
-                for bound in engine.bounds {
+                for bound in scheduler.bound_variables {
                     if let Some(value) = variable(bound) {
-                        engine.shard(bound, &value, of)?;
+                        scheduler.shard(bound, &value, of)?;
                     }
                 }
-                engine.shard(engine.variable, value, of)
+                scheduler.shard(scheduler.variable, value, of)
             }
             several => {
-                let set = several.iter().map(|(engine, value)| format!("{}={}", engine.variable, shown(value)));
+                let set = several.iter().map(|(scheduler, value)| format!("{}={}", scheduler.variable, excerpt(value)));
                 let set = set.collect::<Vec<_>>().join(" and ");
                 Err(anyhow!("--shard auto/{of}: {set} are set, so this job has two numbers")
                     .hint(format!("say --shard I/{of}")))

@@ -1,6 +1,6 @@
 //! Parses arguments of `headscope analyze` that are not from the command line, as in a table of `headscope batch`.
 
-use anyhow::anyhow;
+use anyhow::{Error, anyhow};
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, Command, FromArgMatches};
 
@@ -11,7 +11,7 @@ use crate::commands::cli::errors::value;
 use crate::commands::cli::shared::Usage;
 use crate::system::errors::Facts;
 
-fn known() -> Command {
+fn command() -> Command {
     AnalyzeArguments::augment_args(Command::new("headscope analyze"))
 }
 
@@ -21,43 +21,37 @@ pub fn syntax() -> OptionSyntax {
         ArgAction::Append => OptionArity::Several,
         _ => OptionArity::One,
     };
-    let known = known();
+    let command = command();
     let long =
-        known.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
+        command.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
     OptionSyntax { options: long.collect(), read }
 }
 
 /// Parses options of `headscope analyze` from words of a command line. Errors come without clap's advice on usage.
 pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
-    let mut known = known().no_binary_name(true);
-    let matches = known.try_get_matches_from_mut(words);
+    let mut command = command().no_binary_name(true);
+    let matches = command.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));
     let arguments = arguments.map_err(|error| {
-        let error = error.format(&mut known);
-        let usage = anyhow!(sentence(&error));
-        let usage = match option_of(&error, &known) {
-            Some(option) => usage.of_option(option),
-            None => usage,
-        };
-        match value(&error) {
-            Some(value) => usage.of_value(value),
-            None => usage,
-        }
+        let error = error.format(&mut command);
+        let usage = anyhow!(one_line_message(&error));
+        let usage = long_name(&error, &command).into_iter().fold(usage, Error::of_option);
+        value(&error).into_iter().fold(usage, Error::of_value)
     });
     arguments?.validate()
 }
 
-fn option_of(error: &clap::Error, known: &Command) -> Option<String> {
-    let about = match error.get(ContextKind::InvalidArg)? {
-        ContextValue::String(about) => about,
+fn long_name(error: &clap::Error, command: &Command) -> Option<String> {
+    let argument = match error.get(ContextKind::InvalidArg)? {
+        ContextValue::String(argument) => argument,
         ContextValue::Strings(all) => all.first()?,
         _ => return None,
     };
-    known.get_arguments().find(|option| option.to_string() == *about)?.get_long().map(str::to_owned)
+    command.get_arguments().find(|option| option.to_string() == *argument)?.get_long().map(str::to_owned)
 }
 
 /// Text of a clap error on one line, without advice on usage.
-fn sentence(error: &clap::Error) -> String {
+fn one_line_message(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|mark| text.find(mark)).min();

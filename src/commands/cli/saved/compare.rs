@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue};
 
 use crate::commands::cli::errors::value;
@@ -15,9 +15,9 @@ use crate::commands::cli::shared::{
     Command, DONE, Named, READING, Usage, has_extension, numbers, one_of, presets, refuse_overlap, statuses, unfit,
 };
 use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
-use crate::commands::saved::compare::{CompareOptions, ComparedTable, FailOn, Pairing, compare};
-use crate::commands::saved::confirm::{ConfirmOptions, confirm};
-use crate::commands::saved::gate::{GateOptions, Printed, category, gate};
+use crate::commands::saved::compare::{ComparedTable, FailOn, Pairing, compare};
+use crate::commands::saved::confirm::confirm;
+use crate::commands::saved::gate::{Printed, category, gate};
 use crate::commands::saved::numbers::{NumbersOptions, compare_numbers};
 use crate::commands::saved::sides::SidesOptions;
 use crate::export::summary::Detail;
@@ -27,7 +27,7 @@ use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
 use crate::system::errors::{Class, Facts};
 
 /// Exit statuses that have another meaning for `compare` than for other commands.
-const CHANGED: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
+const COMPARE_STATUSES: &str = "0 nothing of --fail-on was found, 1 something was (by default: a label was lost or gained, or with \
     --numbers a number changed), 2 wrong usage or trouble";
 
 const COMPARE_EXAMPLES: &str = "\
@@ -52,7 +52,7 @@ block, anything else by the intervals of both.
 /// Takes reports and partials of two halves of a corpus, two corpora, two checkpoints or two seeds. Models must have the same
 /// layers and heads; heads are compared by place unless they were matched.
 #[derive(Args)]
-#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(CHANGED, &[Class::Input, Class::Output])))]
+#[command(after_help = format!("{COMPARE_EXAMPLES}\n{}", statuses(COMPARE_STATUSES, &[Class::Input, Class::Output])))]
 pub struct CompareArguments {
     #[command(flatten)]
     sides: SidesArguments,
@@ -109,9 +109,8 @@ impl CompareArguments {
             }
             let outputs = outcome.outputs("what changed", &["json", "json.gz", "html"])?;
             let options = numbers.options(sides.named()?, outputs)?;
-            let fails = fail_on == [FailOn::Any];
-            let run = move || compare_numbers(&options).map(|same| u8::from(!same && fails));
-            return Ok(Command { run: Box::new(run), other: Class::Usage });
+            let never_fails = fail_on == [FailOn::Never];
+            return Ok(Command::judgement(move || Ok(compare_numbers(&options)? || never_fails)));
         }
         let outputs = outcome.outputs("a comparison", &["json", "json.gz", "csv", "html"])?;
         let pairing = match matching {
@@ -119,8 +118,8 @@ impl CompareArguments {
             None if matched => Pairing::OneLineage,
             None => Pairing::Unknown,
         };
-        let options = CompareOptions { sides: sides.named()?, pairing, fail_on, outputs, table };
-        Ok(Command { run: Box::new(move || compare(&options).map(|same| u8::from(!same))), other: Class::Usage })
+        let sides = sides.named()?;
+        Ok(Command::judgement(move || compare(&sides, &pairing, &fail_on, &outputs, table)))
     }
 }
 
@@ -159,18 +158,18 @@ impl FromStr for ToleranceArgument {
     fn from_str(text: &str) -> Result<Self, String> {
         let (unit, value) = text.split_once('=').map_or((None, text), |(unit, value)| (Some(unit), value));
         let units = [("shares", Unit::Shares), ("nats", Unit::Nats), ("tokens", Unit::Tokens)];
-        let named = |name: &str| {
-            let known = units.iter().find(|(known, _)| *known == name);
-            known.map(|(_, unit)| *unit).ok_or_else(|| "shares=T, nats=T, tokens=T or T is expected".to_owned())
+        let parse_unit = |name: &str| {
+            let entry = units.iter().find(|(word, _)| *word == name);
+            entry.map(|(_, unit)| *unit).ok_or_else(|| "shares=T, nats=T, tokens=T or T is expected".to_owned())
         };
         let value = value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
         let value = value.ok_or_else(|| "a number of 0 or more is expected".to_owned())?;
-        Ok(Self { unit: unit.map(named).transpose()?, value })
+        Ok(Self { unit: unit.map(parse_unit).transpose()?, value })
     }
 }
 
 /// Tolerances after applying the arguments in order; the last one for a unit wins.
-fn given(written: &[ToleranceArgument]) -> PerUnit<f64> {
+fn tolerances_after(written: &[ToleranceArgument]) -> PerUnit<f64> {
     written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
             Some(unit) => *tolerances.of_mut(*unit) = *value,
@@ -194,7 +193,7 @@ impl NumbersArguments {
                 .of_value(rate)
                 .hint("give a number between 0 and 1"));
         }
-        Ok(NumbersOptions { sides, rate, tolerances: given(&tolerances), only, outputs })
+        Ok(NumbersOptions { sides, rate, tolerances: tolerances_after(&tolerances), only, outputs })
     }
 }
 
@@ -237,13 +236,12 @@ impl ConfirmArguments {
             return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").of_value("-"));
         }
         let outputs = outcome.outputs("a confirmation", &["json", "json.gz", "csv"])?;
-        let options = ConfirmOptions { reports, outputs, threads: threads_or_all(threads) };
-        Ok(Command::new(move || confirm(&options)))
+        Ok(Command::new(move || confirm(&reports, &outputs, threads_or_all(threads))))
     }
 }
 
 /// Exit statuses that have another meaning for `gate` than for other commands.
-const PASSED: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
+const GATE_STATUSES: &str = "0 no firm label is lost, 1 a firm label is lost, 2 wrong usage or trouble";
 
 const GATE_EXAMPLES: &str = "\
 Examples:
@@ -259,12 +257,12 @@ nothing. Both reports must be over the same text. \
 
 /// Say in one line whether a changed model has lost a firm role of its heads, for CI
 #[derive(Args)]
-#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(PASSED, &[Class::Input])))]
+#[command(after_help = format!("{GATE_EXAMPLES}\n{}", statuses(GATE_STATUSES, &[Class::Input])))]
 pub struct GateArguments {
     #[command(flatten)]
     sides: SidesArguments,
     /// Labels that count; several, with commas [default: all roles]
-    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = roles(), hide_possible_values = true)]
+    #[arg(long = "family", value_name = "LABELS", value_delimiter = ',', value_parser = PossibleValuesParser::new(categories()), hide_possible_values = true)]
     families: Vec<String>,
     /// Print the outcome as JSON, with the evidence of each label that is lost or cannot be told
     #[arg(long)]
@@ -274,13 +272,10 @@ pub struct GateArguments {
     quiet: bool,
 }
 
+/// Categories of all labels that are roles.
 fn categories() -> BTreeSet<&'static str> {
     let roles = registry::detectors().filter(|detector| detector.is_role);
     roles.map(|detector| category(detector.explanation.name)).collect()
-}
-
-fn roles() -> PossibleValuesParser {
-    PossibleValuesParser::new(categories().into_iter().map(PossibleValue::new))
 }
 
 /// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.
@@ -303,8 +298,8 @@ impl GateArguments {
             (_, true) => Printed::Nothing,
             _ => Printed::Line,
         };
-        let options = GateOptions { sides: sides.named()?, categories: families, printed };
-        Ok(Command { run: Box::new(move || gate(&options).map(|passed| u8::from(!passed))), other: Class::Usage })
+        let sides = sides.named()?;
+        Ok(Command::judgement(move || gate(&sides, families, printed)))
     }
 }
 

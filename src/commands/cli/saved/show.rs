@@ -11,13 +11,13 @@ use crate::commands::cli::shared::numbers::{self, share};
 use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::{DETAILS, targets};
 use crate::commands::cli::shared::{
-    Command, DONE, Named, READING, RUNNING, Usage, help, lower_extension, one_of, refuse_other_than_pages,
-    refuse_overlap, statuses, unfit,
+    Command, DONE, Named, READING, RUNNING, Usage, ensure_extension, help, lower_extension, one_of, refuse_overlap,
+    statuses, unfit,
 };
 use crate::commands::saved::cite::cite;
-use crate::commands::saved::export::{ExportOptions, Exported, ExportedTable, export};
-use crate::commands::saved::prune::{Budget, PruneOptions, prune};
-use crate::commands::saved::show::{RelabelOptions, ShowOptions, ShownPart, relabel, show};
+use crate::commands::saved::export::{Exported, ExportedTable, export};
+use crate::commands::saved::prune::{Budget, prune};
+use crate::commands::saved::show::{ShownPart, relabel, show};
 use crate::export::TableWriter;
 use crate::export::summary::Detail;
 use crate::model::grid::HeadPlace;
@@ -87,8 +87,7 @@ impl ShowArguments {
             (None, None, None) if policy.is_some() && !json => ShownPart::Changes,
             (None, None, None) => ShownPart::Summary(summary),
         };
-        let options = ShowOptions { report, policy, shown, json };
-        Ok(Command::new(move || show(&options)))
+        Ok(Command::new(move || show(&report, policy.as_ref(), &shown, json)))
     }
 }
 
@@ -128,8 +127,8 @@ impl RelabelArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
         let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
-        let options = RelabelOptions { report: self.report, policy, outputs: targets(&self.outputs, self.compact)? };
-        Ok(Command::new(move || relabel(&options)))
+        let targets = targets(&self.outputs, self.compact)?;
+        Ok(Command::new(move || relabel(&self.report, &policy, &targets)))
     }
 }
 
@@ -216,15 +215,10 @@ pub struct ExportArguments {
 impl ExportArguments {
     pub fn command(self) -> Result<Command, Usage> {
         refuse_overlap(&self.outputs, &[])?;
-        let figure = |name| match self.outputs.iter().find(|path| lower_extension(path) != "svg") {
-            Some(other) => {
-                Err(unfit("draw", other, "name a file .svg; any browser or drawing program makes a PDF or a PNG of it"))
-            }
-            None => Ok::<_, Usage>(Exported::Figure(name, self.outputs.clone())),
-        };
         let table = |name| -> Result<Exported, Usage> {
-            let known = |path: &PathBuf| TableWriter::ALL.iter().find(|(known, _)| *known == lower_extension(path));
-            let writer = |path: &PathBuf| match known(path) {
+            let writer_of =
+                |path: &PathBuf| TableWriter::ALL.iter().find(|(extension, _)| *extension == lower_extension(path));
+            let writer = |path: &PathBuf| match writer_of(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
                 None if lower_extension(path) == "parquet" => {
                     Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
@@ -236,20 +230,24 @@ impl ExportArguments {
             let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
             Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
         };
-        let wanted = match (self.figure, self.table) {
-            (Some(name), _) => figure(name)?,
+        let exported = match (self.figure, self.table) {
+            (Some(name), _) => {
+                let way_out = "name a file .svg; any browser or drawing program makes a PDF or a PNG of it";
+                ensure_extension(&self.outputs, "svg", "draw", way_out)?;
+                Exported::Figure(name, self.outputs)
+            }
             (None, Some(name)) => table(name)?,
             (None, None) if self.reports.len() > 1 => {
-                refuse_other_than_pages(&self.outputs, "several reports")?;
+                ensure_extension(&self.outputs, "html", "write several reports as", "name a file .html")?;
                 Exported::SideBySide(self.outputs)
             }
             (None, None) => Exported::Report(targets(&self.outputs, self.compact)?),
         };
-        if self.reports.len() > 1 && matches!(wanted, Exported::Figure(..)) {
+        if self.reports.len() > 1 && matches!(exported, Exported::Figure(..)) {
             return Err(anyhow!("a figure shows one report").hint("name one report, or write a page (.html) of all"));
         }
-        let options = ExportOptions { reports: self.reports, policy: self.policy.options()?, wanted };
-        Ok(Command::new(move || export(&options)))
+        let policy = self.policy.options()?;
+        Ok(Command::new(move || export(&self.reports, policy.as_ref(), &exported)))
     }
 }
 
@@ -305,12 +303,9 @@ impl PruneArguments {
     pub fn command(self) -> Result<Command, Usage> {
         let Self { model, network, heads, report, budget, of, by, output } = self;
         let budget = Budget { rise: budget.unwrap_or_default(), of, by };
-        let options = PruneOptions {
-            model: network.model(Some(&model))?,
-            heads: (!heads.is_empty()).then(|| heads.into_iter().collect()),
-            report: report.map(|path| (path, budget)),
-            output,
-        };
-        Ok(Command::new(move || prune(&options)))
+        let model = network.model(Some(&model))?;
+        let heads = (!heads.is_empty()).then(|| heads.into_iter().collect());
+        let report = report.map(|path| (path, budget));
+        Ok(Command::new(move || prune(&model, heads.as_ref(), report.as_ref(), &output)))
     }
 }

@@ -10,7 +10,7 @@ use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
 use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
-use crate::commands::sentences::matching::{LabelRuns, MatchOptions, Observe, match_heads};
+use crate::commands::sentences::matching::{LabelRuns, Observe, match_heads};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::sequences::shard::Shard;
@@ -77,19 +77,16 @@ impl MatchArguments {
         refuse_corpus(&outcome.outputs, &sentences)?;
         let outputs = outcome.outputs("matched heads", &["json", "json.gz", "csv"])?;
         let threads = threads_or_all(threads);
-        let runs = analyzed.map(|asked| -> Result<LabelRuns, Usage> {
-            let options = read(asked)?;
+        let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
+        let runs = analyzed.map(read).transpose()?.map(|options| {
             let observe = models.clone().map(|model| -> Observe {
-                let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
                 let options =
                     AnalyzeOptions { model, max_tokens, tokenizer, truncate, threads, words, ..options.clone() };
                 Box::new(move |half| observe_half(&options, half))
             });
-            Ok(LabelRuns { observe, threads })
+            LabelRuns { observe, threads }
         });
-        let runs = runs.transpose()?;
-        let options = MatchOptions { models, sentences, outputs };
-        Ok(Command::new(move || match_heads(&options, runs.as_ref())))
+        Ok(Command::new(move || match_heads(&models, &sentences, &outputs, runs.as_ref())))
     }
 }
 

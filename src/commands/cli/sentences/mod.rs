@@ -13,7 +13,6 @@ use super::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
 use super::shared::{Usage, ensure_truncatable, numbers, one_of, refuse_overlap};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
-use crate::model::grid::HeadPlace;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
@@ -88,11 +87,4 @@ pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
         SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),
     }
-}
-
-/// Removes duplicate attention heads and keeps the order in which they are named.
-pub fn once(mut heads: Vec<HeadPlace>) -> Vec<HeadPlace> {
-    let mut seen = BTreeSet::new();
-    heads.retain(|head| seen.insert(*head));
-    heads
 }

@@ -7,10 +7,10 @@ use std::str::FromStr;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{SentenceArguments, once, refuse_corpus};
+use super::{SentenceArguments, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
-    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of,
+    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of, without_duplicates,
 };
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
@@ -103,8 +103,8 @@ pub struct ViewArguments {
     outputs: Vec<PathBuf>,
 }
 
-const TENSORS: &str = "safetensors";
-const SHOWN: u64 = 3;
+const TENSOR_EXTENSION: &str = "safetensors";
+const DEFAULT_LIMIT: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ViewedHeads {
@@ -123,14 +123,24 @@ impl FromStr for ViewedHeads {
     }
 }
 
-fn choice(named: &[ViewedHeads]) -> HeadChoice {
+fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
     let heads = named.iter().map(|named| if let ViewedHeads::One(head) = named { Some(*head) } else { None });
-    heads.collect::<Option<Vec<HeadPlace>>>().map_or(HeadChoice::All, |heads| HeadChoice::Heads(once(heads)))
+    heads
+        .collect::<Option<Vec<HeadPlace>>>()
+        .map_or(HeadChoice::All, |heads| HeadChoice::Heads(without_duplicates(heads)))
+}
+
+/// Fails for the first option that is given; `purpose` is what the options are for.
+fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), Usage> {
+    match options.into_iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").of_option(option).hint(hint)),
+        None => Ok(()),
+    }
 }
 
 impl ViewArguments {
     pub fn command(self) -> Result<Command, Usage> {
-        let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSORS).cloned();
+        let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSOR_EXTENSION).cloned();
         if let Some(output) = tensors {
             return self.tensors(output);
         }
@@ -143,11 +153,11 @@ impl ViewArguments {
             }
         };
         let outputs = self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?;
-        self.ensure_shown()?;
+        self.refuse_tensor_options()?;
         let model = self.network.model(self.model.as_deref())?;
         // The limit never cuts off sentences that the user names.
         let named = self.wanted.texts.len().max(self.wanted.sentences.len());
-        let limit = self.limit.unwrap_or(SHOWN).max(named as u64);
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT).max(named as u64);
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, Some(limit))?;
         refuse_corpus(&self.outputs, &sentences)?;
         let gold = match (self.relation, self.link) {
@@ -158,7 +168,7 @@ impl ViewArguments {
         let options = ViewOptions {
             model,
             sentences,
-            heads: choice(&self.heads),
+            heads: head_choice(&self.heads),
             gold,
             hides_special: self.hide_special,
             numbers: self.numbers,
@@ -169,21 +179,21 @@ impl ViewArguments {
     }
 
     /// Fails if an option for tensors is given, or `--head` is missing, although attention is drawn or printed.
-    fn ensure_shown(&self) -> Result<(), Usage> {
+    fn refuse_tensor_options(&self) -> Result<(), Usage> {
         let of_tensors = [
             ("layer", !self.layers.is_empty()),
             ("rollout", self.rollout),
             ("remove", !self.removed.is_empty()),
             ("strict", self.strict),
         ];
-        let instead = "write a file .safetensors: -o maps.safetensors";
-        match of_tensors.into_iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(anyhow!("--{option} is for attention as tensors").of_option(option).hint(instead)),
-            None if self.heads.is_empty() => {
-                Err(anyhow!("no head is named").of_option("head").hint("name heads, as in --head L2H8, or --head all"))
-            }
-            None => Ok(()),
+        let hint = "write a file .safetensors: -o maps.safetensors";
+        refuse_first(of_tensors, "attention as tensors", hint)?;
+        if self.heads.is_empty() {
+            return Err(anyhow!("no head is named")
+                .of_option("head")
+                .hint("name heads, as in --head L2H8, or --head all"));
         }
+        Ok(())
     }
 
     fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
@@ -197,28 +207,17 @@ impl ViewArguments {
             ("link", self.link.is_some()),
             ("hide-special", self.hide_special),
         ];
-        if let Some((option, _)) = of_words.into_iter().find(|(_, is_given)| *is_given) {
-            let error = anyhow!("--{option} is for attention between words, and tensors are between tokens");
-            return Err(error.of_option(option).hint("leave it out"));
-        }
+        refuse_first(of_words, "attention between words, and tensors are between tokens", "leave it out")?;
         let model = self.network.model(self.model.as_deref())?;
         let sentences = self.wanted.options(self.tokenizer.options(), self.strict, self.find, self.limit)?;
         refuse_corpus(std::slice::from_ref(&output), &sentences)?;
-        let heads_of = if !self.heads.is_empty() {
-            choice(&self.heads)
-        } else if self.layers.is_empty() {
-            HeadChoice::All
-        } else {
-            HeadChoice::Layers(BTreeSet::from_iter(self.layers).into_iter().collect())
+        let heads = match (&self.heads[..], &self.layers[..]) {
+            ([], []) => HeadChoice::All,
+            ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
+            (heads, _) => head_choice(heads),
         };
-        let options = MapsOptions {
-            model,
-            sentences,
-            heads: heads_of,
-            rollout: self.rollout,
-            output,
-            removed: ascending(self.removed),
-        };
+        let (rollout, removed) = (self.rollout, ascending(self.removed));
+        let options = MapsOptions { model, sentences, heads, rollout, output, removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

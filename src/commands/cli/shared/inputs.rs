@@ -90,10 +90,8 @@ impl NetworkArguments {
             boxed::model(name).of_option("model")?;
         }
         let model = if self.offline { model.offline() } else { model };
-        Ok(match self.adapter.clone() {
-            Some(adapter) => ModelRef::Adapted { base: Box::new(model), adapter },
-            None => model,
-        })
+        let Some(adapter) = self.adapter.clone() else { return Ok(model) };
+        Ok(ModelRef::Adapted { base: Box::new(model), adapter })
     }
 }
 

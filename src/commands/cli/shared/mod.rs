@@ -31,6 +31,11 @@ impl Command {
     pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
         Self { run: Box::new(|| run().map(|()| 0)), other: Class::Other }
     }
+
+    /// A command that ends with status 0 if `run` returns true, 1 if it returns false, and 2 if it fails without a class.
+    pub fn judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
+        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), other: Class::Usage }
+    }
 }
 
 /// An argument's value, its name on the command line, and its line of help.
@@ -61,7 +66,7 @@ pub const RUNNING: &[Class] =
 pub const DONE: &str = "0 done";
 
 /// Exit statuses after a signal: 128 plus the number of the signal.
-const SIGNALS: &str = "129 hung up, 130 interrupted, 143 terminated";
+const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
 
 /// Exit statuses for the end of a help text: `first`, then each error class, then signals.
 pub fn statuses(first: &str, classes: &[Class]) -> String {
@@ -69,7 +74,7 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
     for class in classes {
         write!(text, ", {} {}", class.status(), class.about()).expect("writing to a string does not fail");
     }
-    format!("{text}; {SIGNALS}.\n")
+    format!("{text}; {SIGNAL_STATUSES}.\n")
 }
 
 /// A help text that ends with the exit statuses: [`DONE`], then these classes.
@@ -88,14 +93,14 @@ pub const OUTPUT: &str = "Output";
 
 /// Refuses outputs that would overwrite one another or a corpus, even if the paths are spelt differently.
 pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
-    let mut seen = BTreeSet::new();
+    let mut destinations = BTreeSet::new();
     for output in outputs {
         let destination = output::destination(output);
         if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
             let error = anyhow!("output `{}` is also a corpus: it would be overwritten", output.display());
             return Err(error.about(output.display()));
         }
-        if !seen.insert(destination) {
+        if !destinations.insert(destination) {
             return Err(anyhow!("the same output is given twice: `{}`", output.display()).about(output.display()));
         }
     }
@@ -110,9 +115,10 @@ pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
     Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
 }
 
-pub fn refuse_other_than_pages(outputs: &[PathBuf], of: &str) -> Result<(), Usage> {
-    match outputs.iter().find(|path| lower_extension(path) != "html") {
-        Some(other) => Err(unfit(&format!("write {of} as"), other, "name a file .html")),
+/// Fails if an output has another extension; `what` and `way_out` as for [`unfit`].
+pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), Usage> {
+    match outputs.iter().find(|path| lower_extension(path) != extension) {
+        Some(other) => Err(unfit(what, other, way_out)),
         None => Ok(()),
     }
 }
@@ -125,6 +131,13 @@ pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
 /// Sorts attention heads and removes duplicates.
 pub fn ascending(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
+}
+
+/// Removes duplicates and keeps the order in which the values are given.
+pub fn without_duplicates<T: Ord + Clone>(mut values: Vec<T>) -> Vec<T> {
+    let mut earlier = BTreeSet::new();
+    values.retain(|value| earlier.insert(value.clone()));
+    values
 }
 
 pub fn lower_extension(path: &Path) -> String {

@@ -43,8 +43,8 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     };
     let bytes = number.parse::<f64>().map_err(|_| expected())? * unit as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds, and whole bytes")]
-    let whole = (1.0..1e18).contains(&bytes).then_some(bytes as u64);
-    whole.ok_or_else(expected)
+    let rounded_down = (1.0..1e18).contains(&bytes).then_some(bytes as u64);
+    rounded_down.ok_or_else(expected)
 }
 
 pub fn bytes_or_none(text: &str) -> Result<u64, String> {

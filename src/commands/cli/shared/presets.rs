@@ -25,15 +25,13 @@ pub fn policies() -> PossibleValuesParser {
 /// Fails if two of them give their own labels and no others.
 pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
-    let alone: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
-    match alone[..] {
-        [one, other, ..] => {
-            Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
-                .of_option("preset")
-                .hint("give one of them"))
-        }
-        _ => Ok(presets),
+    let exclusive: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
+    if let [one, other, ..] = exclusive[..] {
+        return Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
+            .of_option("preset")
+            .hint("give one of them"));
     }
+    Ok(presets)
 }
 
 /// Refuses presets that add studies, for commands that measure nothing; `instead` is the command that takes them.

@@ -57,17 +57,13 @@ pub const DETAILS: &[Named<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
-    pub fn threads(&self) -> NonZeroUsize {
-        threads_or_all(self.threads)
-    }
-
     /// Options of the requested reports. `also` names other outputs of the command, for the error on an unknown extension.
     pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, Usage> {
         let target = |path: &PathBuf| target(path, self.compact, also);
         let outputs: Vec<Target> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
         let to_stdout = outputs.iter().any(|target| matches!(target, Target::Stdout(_)));
         Ok(ReportOptions {
-            threads: self.threads(),
+            threads: threads_or_all(self.threads),
             digits: self.digits,
             summary: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
             outputs,
@@ -99,22 +95,21 @@ fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
     if path == Path::new("-") {
         return Ok(Target::Stdout(JsonForm { compact, packed: false }));
     }
-    let all = || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+    let extensions =
+        || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if lower_extension(path) == partial::EXTENSION {
         let shown = path.display();
-        return Err(anyhow!("`{shown}` would be a partial")
-            .about(shown)
-            .hint(format!("give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}", all())));
+        return Err(anyhow!("`{shown}` would be a partial").about(shown).hint(format!(
+            "give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}",
+            extensions()
+        )));
     }
-    let known = Writer::ALL.iter().find(|(known, _)| has_extension(path, known));
-    let known = known.ok_or_else(|| {
+    let entry = Writer::ALL.iter().find(|(name, _)| has_extension(path, name));
+    let entry = entry.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", all()))
+        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", extensions()))
     })?;
-    let writer = match known.1 {
-        Writer::Json(form) => Writer::Json(JsonForm { compact, ..form }),
-        other => other,
-    };
+    let writer = if let Writer::Json(form) = entry.1 { Writer::Json(JsonForm { compact, ..form }) } else { entry.1 };
     Ok(Target::File(path.to_owned(), writer))
 }

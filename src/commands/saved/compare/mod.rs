@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
-use super::sides::standing::{self, Idleness, LabelStanding, same_rule};
+use super::sides::standing::{self, Idleness, LabelStanding, by_label, same_rule};
 use super::sides::{self, Side, SidesOptions, described};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
@@ -21,7 +21,6 @@ use crate::export::{Writer, json};
 use crate::report::firm::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
-use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Assessment, REMOVED, Verdict};
 use crate::system::errors::{Class, Facts};
 use crate::system::terminal;
@@ -31,18 +30,9 @@ use outcome::{
     LabelEvidence, MatchedHeads, OutcomeCounts, SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::{firm_in_words, share};
+pub use text::{firm_in_words, share, share_by_chance};
 
-#[derive(Clone, Debug)]
-pub struct CompareOptions {
-    pub sides: SidesOptions,
-    pub pairing: Pairing,
-    pub fail_on: Vec<FailOn>,
-    pub outputs: OutcomeOutputs,
-    pub table: ComparedTable,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub enum Pairing {
     /// The models' relation is unknown: heads are paired by place.
     Unknown,
@@ -51,24 +41,32 @@ pub enum Pairing {
     Matched(PathBuf),
 }
 
-/// Compares the labels of two analyses and prints the outcome; returns `false` if a finding of `--fail-on` is met.
+/// Compares the labels of two analyses and prints the outcome; returns `false` if a finding of `fail_on` is met.
+/// `table` is written to CSV files.
 /// Fails if an analysis cannot be read, the models have different heads, or an output cannot be written.
 /// Fails also if `--fail-on` asks about lost labels and no label could be tested.
-pub fn compare(options: &CompareOptions) -> Result<bool> {
-    let outputs = options.outputs.open()?;
-    let outcome = outcome(&options.sides, &options.pairing)?;
+pub fn compare(
+    sides: &SidesOptions,
+    pairing: &Pairing,
+    fail_on: &[FailOn],
+    outputs: &OutcomeOutputs,
+    table: ComparedTable,
+) -> Result<bool> {
+    let outputs = outputs.open()?;
+    let outcome = outcome(sides, pairing)?;
     let render = |writer| match writer {
         Writer::Json(form) => json::render(&outcome, form),
-        Writer::Csv => csv::table(&options.table.of(&outcome)),
+        Writer::Csv => csv::table(&table.of(&outcome)),
         Writer::Html => tables::page(&outcome),
     };
     let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
     reporting::write_each(outputs, render, text)?;
-    if options.fail_on.iter().any(|finding| finding.is_met(&outcome)) {
+    if fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }
-    let asks = options.fail_on.iter().any(|finding| finding.concerns_lost_labels());
-    match outcome.why_none_tested().filter(|_| asks) {
+    // A finding about labels of the first analysis is undecided if none of them could be tested.
+    let asks_for_lost = fail_on.iter().any(|finding| matches!(finding, FailOn::Lost | FailOn::NoLongerFirm));
+    match outcome.why_none_tested().filter(|_| asks_for_lost) {
         Some(why) => Err(anyhow!("--fail-on: {why}").of_option("fail-on").hint("analyse more text, by one command"))
             .class(Class::Input),
         None => Ok(true),
@@ -98,13 +96,12 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
     let grid = a.context.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
-    let heads = of_heads(a, b, partners);
+    let heads = compare_heads(a, b, partners);
     let idle = standing::one_sided(a, b, partners);
-    let by_choice = || heads.iter().filter_map(|head| head.choice.as_ref());
-    let with_choices = by_choice().next().is_some();
-    let choice_of_all = heads.iter().map(|head| head.choice.as_ref().map_or(outcome::Fate::None, |of| of.outcome));
+    let has_choices = heads.iter().any(|head| head.choice.is_some());
+    let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
     let heads_by_outcome = OutcomeCounts::of(heads.iter().map(|head| head.outcome));
-    let choices_by_outcome = with_choices.then(|| OutcomeCounts::of(choice_of_all));
+    let choices_by_outcome = has_choices.then(|| OutcomeCounts::of(choice_fates));
     CompareOutcome {
         schema_version: SCHEMA_VERSION,
         corpora: a.other_corpus(b),
@@ -119,7 +116,7 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
         unread: sides::unread(a, b),
         too_few_units: sides::too_few_units(a, b),
         changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
-        agreement: agreement(&heads, with_choices),
+        agreement: agreement(&heads, has_choices),
         heads_by_outcome,
         choices_by_outcome,
         labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
@@ -147,32 +144,30 @@ fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)
     heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
 }
 
-fn agreement(heads: &[HeadComparison], with_choices: bool) -> HeadAgreement {
-    let choices: Vec<_> = heads
-        .iter()
-        .map(|head| head.choice.as_ref().map_or((None, None), |choice| (choice.a.as_deref(), choice.b.as_deref())))
-        .collect();
+fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
+    let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
+    let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
         first_label: CategoryAgreement::of(&first_labels(heads)),
         firm_labels: CategoryAgreement::of(&firm_labels(heads)),
-        choice: with_choices.then(|| CategoryAgreement::of(&choices)),
+        choice: has_choices.then(|| CategoryAgreement::of(&choices)),
     }
 }
 
 /// Compares the two analyses per label family that some head has, in the order of the detectors.
 fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let labels: Vec<Vec<&LabelComparison>> = heads.iter().map(|head| head.all_labels().collect()).collect();
-    let order: BTreeMap<&str, usize> =
+    let order_of: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
-    let met: BTreeSet<(usize, &str)> = (labels.iter().flatten())
-        .map(|label| (order.get(&*label.family).copied().unwrap_or(order.len()), &*label.family))
+    let present: BTreeSet<(usize, &str)> = (labels.iter().flatten())
+        .map(|label| (order_of.get(&*label.family).copied().unwrap_or(order_of.len()), &*label.family))
         .collect();
     let family = |(_, family): (usize, &str)| {
-        let own = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
-            let own = || labels.iter().filter(|label| label.family == family);
-            (own().any(|label| label.firm()[0]), own().any(|label| label.firm()[1]))
+        let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
+            let own_labels = || labels.iter().filter(|label| label.family == family);
+            (own_labels().any(|label| label.firm()[0]), own_labels().any(|label| label.firm()[1]))
         };
-        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| own(labels)).collect();
+        let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
         let all = labels.iter().flatten().filter(|label| label.family == family);
         FamilyComparison {
@@ -184,64 +179,39 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
             agreement: CategoryAgreement::of(&firm),
         }
     };
-    met.into_iter().map(family).collect()
+    present.into_iter().map(family).collect()
 }
 
-/// Entry in place of the first label of a head that writes a constant in this analysis and not in the other.
+/// Stands for the first label of a head that writes a constant in this analysis only.
 const CONSTANT: &str = "constant";
 
-struct Assessed<'a> {
-    studies: Vec<&'static str>,
-    policy: &'a Policy,
-    is_read: bool,
-    absent: &'a [usize],
-    /// Assessments of every head for every label (except for labels of how it chooses), `[heads][labels]`.
-    roles: Vec<Vec<Assessment>>,
-    choices: Vec<Vec<Assessment>>,
-}
-
-impl<'a> Assessed<'a> {
-    fn new(side: &'a Side) -> Self {
-        let policy = &side.context.settings.policy;
-        Self {
-            studies: side.results.studies().into_iter().map(|study| study.card().name).collect(),
-            policy,
-            is_read: side.results.is_read,
-            absent: &side.results.absent,
-            roles: side.results.assessments(policy),
-            choices: side.results.assessments_of_choices(policy),
-        }
-    }
-
-    /// First label of a head. For a head that does nothing, the reason in its place.
-    fn primary(&self, place: usize, idle: Option<Idleness>) -> String {
-        match idle {
-            Some(Idleness::Absent) => ABSENT.to_owned(),
-            Some(Idleness::Removed) => REMOVED.to_owned(),
-            Some(Idleness::WritesConstant) => CONSTANT.to_owned(),
-            None => Verdict::new(self.roles[place].clone()).primary,
-        }
+/// First label of a head from its assessments. For a head that does nothing, the reason in its place.
+fn primary(assessed: &[Assessment], idle: Option<Idleness>) -> String {
+    match idle {
+        Some(Idleness::Absent) => ABSENT.to_owned(),
+        Some(Idleness::Removed) => REMOVED.to_owned(),
+        Some(Idleness::WritesConstant) => CONSTANT.to_owned(),
+        None => Verdict::new(assessed.to_vec()).primary,
     }
 }
 
 /// Compares every head of `a`, unless both models lack it, with its partner in `b`. `partners`: indices, `[layers * heads]`.
-fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
+fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
     let grid = a.context.model.grid();
-    let like_counts = |label: &str| a.has_comparable_counts(b, label);
-    let idleness = |place: usize| standing::idleness([(a, place), (b, partners[place])]);
-    let [a, b] = [a, b].map(Assessed::new);
-    let both = [&a, &b];
+    let policies = [a, b].map(|side| &side.context.settings.policy);
+    let roles = [a.results.assessments(policies[0]), b.results.assessments(policies[1])];
+    let choices = [a.results.assessments_of_choices(policies[0]), b.results.assessments_of_choices(policies[1])];
     let head = |place: usize| {
-        let of_both = [(&a, place), (&b, partners[place])];
-        let roles = of_both.map(|(side, place)| roles_of(&side.roles[place]));
-        let idle = idleness(place);
-        let labels = compare_labels((both, idle), &like_counts, roles.each_ref().map(|roles| &**roles));
-        let [primary_a, primary_b] = [0, 1].map(|side| of_both[side].0.primary(of_both[side].1, idle[side]));
-        let of_choice = compare_labels((both, idle), &like_counts, of_both.map(|(side, place)| &*side.choices[place]));
-        let [chosen_a, chosen_b] = of_both.map(|(side, place)| {
-            let chosen = side.choices[place].iter().find(|one| one.fires);
-            chosen.map(|one| one.label.label.clone())
-        });
+        let assessed = [&roles[0][place], &roles[1][partners[place]]];
+        let choices = [&*choices[0][place], &*choices[1][partners[place]]];
+        let idle = standing::idleness([(a, place), (b, partners[place])]);
+        // Labels that are no roles hold for untrained heads as well, so they cannot be lost.
+        let roles = assessed.map(|all| all.iter().filter(|one| is_role(&one.label)).cloned().collect::<Vec<_>>());
+        let labels = compare_labels([a, b], idle, roles.each_ref().map(|roles| &**roles));
+        let choice_labels = compare_labels([a, b], idle, choices);
+        let [primary_a, primary_b] = [0, 1].map(|side| primary(assessed[side], idle[side]));
+        let first_fired = |all: &[Assessment]| all.iter().find(|one| one.fires).map(|one| one.label.label.clone());
+        let [choice_a, choice_b] = choices.map(first_fired);
         HeadComparison {
             place: grid.place(place),
             partner: grid.place(partners[place]),
@@ -249,60 +219,49 @@ fn of_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> {
             primary_a,
             primary_b,
             labels,
-            choice: (!of_choice.is_empty()).then(|| ChoiceComparison {
-                outcome: head_fate(&of_choice),
-                a: chosen_a,
-                b: chosen_b,
-                labels: of_choice,
+            choice: (!choice_labels.is_empty()).then(|| ChoiceComparison {
+                outcome: head_fate(&choice_labels),
+                a: choice_a,
+                b: choice_b,
+                labels: choice_labels,
             }),
         }
     };
-    let is_there = |place: &usize| !(a.absent.contains(place) && b.absent.contains(&partners[*place]));
-    (0..grid.count()).filter(is_there).map(head).collect()
-}
-
-/// Keeps the assessments of labels that are roles. Other labels hold for untrained heads as well, so they cannot be lost.
-fn roles_of(assessed: &[Assessment]) -> Vec<Assessment> {
-    assessed.iter().filter(|one| is_role(&one.label)).cloned().collect()
+    let is_present =
+        |place: &usize| !(a.results.absent.contains(place) && b.results.absent.contains(&partners[*place]));
+    (0..grid.count()).filter(is_present).map(head).collect()
 }
 
 /// Compares each label, firm or borderline, that a head has in at least one analysis.
 /// `idle`: why the head does nothing in an analysis, in which it then has no labels.
 fn compare_labels(
-    (sides, idle): ([&Assessed<'_>; 2], [Option<Idleness>; 2]),
-    like_counts: &dyn Fn(&str) -> bool,
+    sides: [&Side; 2],
+    idle: [Option<Idleness>; 2],
     assessed: [&[Assessment]; 2],
 ) -> Vec<LabelComparison> {
-    let by_label = |all: &'_ [Assessment]| -> BTreeMap<String, Assessment> {
-        all.iter().map(|one| (one.label.label.clone(), one.clone())).collect()
-    };
     let at_work = assessed.iter().zip(idle).filter(|(_, idle)| idle.is_none());
     let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.fires);
     let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
-    let known = assessed.map(by_label);
+    let by_label = assessed.map(by_label);
     let comparison = |label: &str| {
-        let found = known.each_ref().map(|known| known.get(label));
-        let is_measured = |side: &&Assessed<'_>| {
-            let study = registry::study_of_label(label).map(|study| study.card().name);
-            study.is_none_or(|study| side.studies.contains(&study))
-        };
-        let told = if !sides.iter().all(is_measured) {
+        let assessments = by_label.each_ref().map(|by_label| by_label.get(label).copied());
+        let fate = if !sides.iter().all(|side| side.has_study_of(label)) {
             Err(Doubt::NotMeasured)
-        } else if sides.iter().any(|side| !side.is_read) {
+        } else if sides.iter().any(|side| !side.results.is_read) {
             Err(Doubt::Unread)
-        } else if !like_counts(label) {
+        } else if !sides[0].has_comparable_counts(sides[1], label) {
             Err(Doubt::OtherCounts)
-        } else if same_rule(label, sides.map(|side| side.policy)) {
-            label_fate([0, 1].map(|side| standing(found[side], idle[side])))
+        } else if same_rule(label, sides.map(|side| &side.context.settings.policy)) {
+            label_fate([0, 1].map(|side| label_standing(assessments[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
         };
-        let [a, b] = [0, 1].map(|side| found[side].map(|one| evidence(one, idle[side])));
+        let [a, b] = [0, 1].map(|side| assessments[side].map(|one| evidence(one, idle[side])));
         LabelComparison {
             label: label.to_owned(),
             family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),
-            outcome: told.unwrap_or(Fate::CouldNotTell),
-            doubt: told.err(),
+            outcome: fate.unwrap_or(Fate::CouldNotTell),
+            doubt: fate.err(),
             a,
             b,
         }
@@ -311,7 +270,7 @@ fn compare_labels(
 }
 
 /// Standing of a head for a label in one analysis; `None`: not assessed. A missing head is out of reach of every label.
-fn standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
+fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Option<LabelStanding> {
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
         Some(Idleness::Absent | Idleness::Removed) => Some(LabelStanding::OutOfReach),
@@ -354,7 +313,7 @@ fn head_fate(labels: &[LabelComparison]) -> Fate {
 fn evidence(assessment: &Assessment, idle: Option<Idleness>) -> LabelEvidence {
     let label = &assessment.label;
     LabelEvidence {
-        standing: standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
+        standing: label_standing(Some(assessment), idle).unwrap_or(LabelStanding::OutOfReach),
         number: label.number.clone(),
         score: label.score,
         ci95: label.ci95,

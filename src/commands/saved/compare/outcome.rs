@@ -225,6 +225,13 @@ pub struct FamilyComparison {
     pub agreement: CategoryAgreement,
 }
 
+impl CompareOutcome {
+    /// Returns all labels of all heads, also those of how heads choose.
+    pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
+        self.heads.iter().flat_map(HeadComparison::all_labels)
+    }
+}
+
 impl HeadComparison {
     /// Returns all labels of the head; labels of how it chooses come last.
     pub fn all_labels(&self) -> impl Iterator<Item = &LabelComparison> {
@@ -336,24 +343,14 @@ pub enum FailOn {
 }
 
 impl FailOn {
-    /// Whether the finding is about labels of the first analysis, so that it is undecided if none of them could be tested.
-    pub fn concerns_lost_labels(self) -> bool {
-        matches!(self, Self::Lost | Self::NoLongerFirm)
-    }
-
     /// Whether the comparison has this finding. Labels of how heads choose count like others.
     pub fn is_met(self, outcome: &CompareOutcome) -> bool {
-        let any = |wanted: &[Fate]| {
-            outcome.heads.iter().flat_map(HeadComparison::all_labels).any(|label| wanted.contains(&label.outcome))
-        };
+        let mut labels = outcome.all_labels();
         match self {
-            Self::Any => any(&[Fate::Lost, Fate::Gained]),
-            Self::Lost => any(&[Fate::Lost]),
-            Self::Gained => any(&[Fate::Gained]),
-            Self::NoLongerFirm => {
-                let mut labels = outcome.heads.iter().flat_map(HeadComparison::all_labels);
-                labels.any(|label| label.firm() == [true, false])
-            }
+            Self::Any => labels.any(|label| [Fate::Lost, Fate::Gained].contains(&label.outcome)),
+            Self::Lost => labels.any(|label| label.outcome == Fate::Lost),
+            Self::Gained => labels.any(|label| label.outcome == Fate::Gained),
+            Self::NoLongerFirm => labels.any(|label| label.firm() == [true, false]),
             Self::Corpora => outcome.corpora.is_some(),
             Self::Never => false,
         }

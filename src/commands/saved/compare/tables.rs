@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::outcome::{CompareOutcome, Fate, HeadComparison, LabelComparison, LabelEvidence};
 use super::text;
-use crate::commands::saved::sides::described::{ComparisonPage, PageTable};
+use crate::commands::saved::sides::described::{PageTable, comparison_page};
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::CategoryAgreement;
@@ -47,7 +47,8 @@ struct HeadOutcomeRow<'a> {
 
 fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
-    let of = |fate: Fate| labels.iter().filter(|label| label.outcome == fate).map(|label| &*label.label).collect();
+    let labels_with =
+        |fate: Fate| labels.iter().filter(|label| label.outcome == fate).map(|label| &*label.label).collect();
     let choice = choice.as_ref();
     HeadOutcomeRow {
         place: *place,
@@ -55,10 +56,10 @@ fn head(head: &HeadComparison) -> HeadOutcomeRow<'_> {
         outcome: *outcome,
         primary_a,
         primary_b,
-        kept: of(Fate::Kept),
-        gained: of(Fate::Gained),
-        lost: of(Fate::Lost),
-        could_not_tell: of(Fate::CouldNotTell),
+        kept: labels_with(Fate::Kept),
+        gained: labels_with(Fate::Gained),
+        lost: labels_with(Fate::Lost),
+        could_not_tell: labels_with(Fate::CouldNotTell),
         choice_outcome: choice.map(|choice| choice.outcome),
         choice_a: choice.and_then(|choice| choice.a.as_deref()),
         choice_b: choice.and_then(|choice| choice.b.as_deref()),
@@ -80,13 +81,13 @@ fn labels(head: &HeadComparison) -> impl Iterator<Item = LabelOutcomeRow<'_>> {
 pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
     let agreements = text::agreements(outcome);
     let facts = outcome.not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = ComparisonPage {
-        title: "Are the labels of heads stable?",
-        facts: vec![("a", outcome.a.in_words()), ("b", outcome.b.in_words())],
-        verdict: outcome.verdict(),
-        findings: outcome.findings(usize::MAX),
-        how: text::INTERVALS.to_owned(),
-        parts: vec![
+    comparison_page(
+        "Are the labels of heads stable?",
+        [&outcome.a, &outcome.b],
+        &outcome.verdict(),
+        &outcome.findings(usize::MAX),
+        text::INTERVALS,
+        &[
             PageTable::new(
                 "Agreement",
                 &["on", "heads that agree", "expected by chance", "Cohen's kappa"],
@@ -105,18 +106,16 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
             PageTable::new(
                 "Heads: their labels by outcome, and the one with the largest margin",
                 &HEAD_COLUMNS,
-                outcome.heads.iter().map(head_cells).collect(),
+                outcome.heads.iter().map(head_page_row).collect(),
             ),
             PageTable::new("Not shared", &["fact", "a", "b"], facts.collect()),
         ],
-        footer: "Layers and heads are counted from 0.",
-    };
-    page.render()
+    )
 }
 
-fn agreement((name, of): &(&'static str, CategoryAgreement)) -> Vec<String> {
-    let expected = of.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    vec![(*name).to_owned(), text::share(of), expected, text::kappa(of)]
+fn agreement((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
+    let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
+    vec![(*name).to_owned(), text::share(agreement), expected, text::kappa(agreement)]
 }
 
 const HEAD_COLUMNS: [&str; 11] = [
@@ -133,19 +132,19 @@ const HEAD_COLUMNS: [&str; 11] = [
     "chooses in b",
 ];
 
-fn head_cells(head: &HeadComparison) -> Vec<String> {
+fn head_page_row(head: &HeadComparison) -> Vec<String> {
     let HeadComparison { place, partner, outcome, primary_a, primary_b, labels, choice } = head;
     let none = || "-".to_owned();
     let name = if place == partner { place.to_string() } else { format!("{place} (in b {partner})") };
     let choice = choice.as_ref();
-    let of = |fate: Fate| {
+    let labels_with = |fate: Fate| {
         let names: Vec<&str> =
             labels.iter().filter(|label| label.outcome == fate).map(|label| label.label.as_str()).collect();
         names.join(", ")
     };
     let first = |primary: &str, side: fn(&LabelComparison) -> Option<&LabelEvidence>| {
-        let known = labels.iter().find(|label| label.label == primary).and_then(side);
-        match known.map(|of| of.standing) {
+        let evidence = labels.iter().find(|label| label.label == primary).and_then(side);
+        match evidence.map(|evidence| evidence.standing) {
             Some(LabelStanding::Borderline) => format!("{primary} (borderline)"),
             _ => primary.to_owned(),
         }
@@ -153,10 +152,10 @@ fn head_cells(head: &HeadComparison) -> Vec<String> {
     vec![
         name,
         outcome.words().to_owned(),
-        of(Fate::Kept),
-        of(Fate::Lost),
-        of(Fate::Gained),
-        of(Fate::CouldNotTell),
+        labels_with(Fate::Kept),
+        labels_with(Fate::Lost),
+        labels_with(Fate::Gained),
+        labels_with(Fate::CouldNotTell),
         first(primary_a, |label| label.a.as_ref()),
         first(primary_b, |label| label.b.as_ref()),
         choice.map_or_else(none, |choice| choice.outcome.words().to_owned()),

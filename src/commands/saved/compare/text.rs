@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
-
 use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
@@ -15,21 +13,22 @@ use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{decimal, plain_table, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, decimal, percent_of, plain_table, plus_minus, significance};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// Maximum number of listed labels without `--full`.
-const LABELS: usize = 30;
+const MAX_LABELS: usize = 30;
 
 /// Maximum number of labels named in a sentence without `--full`.
-const NAMES: usize = 12;
+const MAX_NAMES: usize = 12;
 
 /// Renders a comparison as text. With `full` it lists every label, including kept ones.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     Summary::written(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
-        outcome.findings(most(NAMES, full)).iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
+        let findings = outcome.findings(most(MAX_NAMES, full));
+        findings.iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
         sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;
         families(out, outcome)?;
@@ -38,30 +37,38 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     })
 }
 
-pub fn share(of: &CategoryAgreement) -> String {
-    let percent = |share: f64| decimal(100.0 * share, 0);
-    let Some(share) = of.share else { return "-".to_owned() };
-    let ends = |ci95: Interval| format!(" [{}, {}]", percent(ci95.low()), percent(ci95.high()));
-    format!("{} %{}", percent(share), of.share_ci95.map_or_else(String::new, ends))
+pub fn share(agreement: &CategoryAgreement) -> String {
+    let Some(share) = agreement.share else { return "-".to_owned() };
+    percent_of(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
 }
 
-pub fn kappa(of: &CategoryAgreement) -> String {
-    let valued = of.kappa.map(|value| Valued { value, ci95: of.kappa_ci95 }.in_words(2));
+/// Share of heads that agree in random order, with its range.
+pub fn share_by_chance(share: ShareByChance) -> String {
+    percent_of(share.mean) + &ends_in_percent(share.range95)
+}
+
+fn ends_in_percent(shares: Interval) -> String {
+    let [low, high] = [shares.low(), shares.high()].map(|end| decimal(100.0 * end, 0));
+    format!(" [{low}, {high}]")
+}
+
+pub fn kappa(agreement: &CategoryAgreement) -> String {
+    let valued = agreement.kappa.map(|value| Valued { value, ci95: agreement.kappa_ci95 }.in_words(2));
     valued.unwrap_or_else(|| "-".to_owned())
 }
 
 pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreement)> {
-    let of = &outcome.agreement;
-    let always = [("first label", of.first_label), ("all firm labels", of.firm_labels)];
-    always.into_iter().chain(of.choice.map(|choice| ("how the head chooses", choice))).collect()
+    let agreement = &outcome.agreement;
+    let of_labels = [("first label", agreement.first_label), ("all firm labels", agreement.firm_labels)];
+    of_labels.into_iter().chain(agreement.choice.map(|choice| ("how the head chooses", choice))).collect()
 }
 
 fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
+    let rows = agreements(outcome)
+        .into_iter()
+        .map(|(name, agreement)| [name.to_owned(), share(&agreement), kappa(&agreement)]);
     let mut table = plain_table();
-    table.set_header(["agreement on", "heads", "Cohen's kappa"]);
-    for (name, of) in agreements(outcome) {
-        table.add_row([name.to_owned(), share(&of), kappa(&of)]);
-    }
+    table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
     out.table(table);
     writeln!(out, "{INTERVALS}")
 }
@@ -76,9 +83,7 @@ pub const FAMILY_COLUMNS: [&str; 8] =
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(move |family| {
         let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
-        let own =
-            outcome.heads.iter().flat_map(HeadComparison::all_labels).filter(|label| label.family == family.family);
-        let untold = UntoldCounts::of(own).firm();
+        let untold = UntoldCounts::of(outcome.all_labels().filter(|label| label.family == family.family)).firm();
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
@@ -95,18 +100,8 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
         "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart}); kappa: agreement on which heads have \
          one\n"
     )?;
-    let mut table = plain_table();
-    table.set_header(FAMILY_COLUMNS);
-    table.add_rows(family_rows(outcome));
-    align_numbers(&mut table, 1..7);
-    out.table_without(table, &[7]);
+    out.table_without(aligned_table(FAMILY_COLUMNS, family_rows(outcome), 1..7), &[7]);
     Ok(())
-}
-
-fn align_numbers(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in table.column_iter_mut().skip(columns.start).take(columns.len()) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
 
 /// Lists every label of every head, with the head: lost, then gained, then undecided, then kept ones.
@@ -130,7 +125,7 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
         Some(doubt) => format!("{}: {}", outcome.words(), doubt.words()),
         None => outcome.words().to_owned(),
     };
-    let named = differ(a.as_ref(), b.as_ref());
+    let named = have_different_metrics(a.as_ref(), b.as_ref());
     let number = |side: &LabelEvidence| if named { format!("{} ", one_line(&side.number)) } else { String::new() };
     let in_words = |side: &LabelEvidence| number(side) + &side.in_words();
     let [a, b] = [a, b].map(|side| side.as_ref().map_or_else(|| "-".to_owned(), in_words));
@@ -138,14 +133,14 @@ pub fn label_row((place, label): (HeadPlace, &LabelComparison)) -> [String; 5] {
 }
 
 /// Whether two analyses compare different metrics with the threshold, such as different directions of one relation.
-fn differ(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
+fn have_different_metrics(a: Option<&LabelEvidence>, b: Option<&LabelEvidence>) -> bool {
     a.zip(b).is_some_and(|(a, b)| a.number != b.number)
 }
 
 /// As [`label_row`], but narrow enough for a terminal: one column of thresholds, and a label's reach only with `full`.
 fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [String; 6] {
     let LabelComparison { label, outcome, a, b, .. } = label;
-    let named = differ(a.as_ref(), b.as_ref());
+    let named = have_different_metrics(a.as_ref(), b.as_ref());
     // Equal scores can differ in standing, because the q-value depends on all tests of a report.
     let standings = [a, b].map(|side| side.as_ref().map(|side| side.standing));
     let by_q = standings.iter().all(|one| matches!(one, Some(LabelStanding::Firm | LabelStanding::Borderline)));
@@ -175,11 +170,11 @@ fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Resul
     }
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
+    let shown = rows.iter().take(most(MAX_LABELS, full)).map(|row| brief_row(*row, full));
     let mut table = plain_table();
-    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]);
-    table.add_rows(rows.iter().take(most(LABELS, full)).map(|row| brief_row(*row, full)));
+    table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
     out.table_without(table, &[5]);
-    match rows.len().saturating_sub(most(LABELS, full)) {
+    match rows.len().saturating_sub(most(MAX_LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", counted(more, "more label")),
     }
@@ -228,8 +223,7 @@ impl CompareOutcome {
     /// Why a finding about lost labels is undecided; `None` if it is decided.
     /// Either no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
-        let labels = self.heads.iter().flat_map(HeadComparison::all_labels);
-        let firm: Vec<&LabelComparison> = labels.filter(|label| label.firm()[0]).collect();
+        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.firm()[0]).collect();
         let is_tested =
             |label: &&LabelComparison| matches!(label.doubt, None | Some(Doubt::Borderline | Doubt::WithinReach));
         match firm.first() {
@@ -245,32 +239,26 @@ impl CompareOutcome {
     /// Sentences that follow the verdict of a comparison, with at most `most` labels named in each.
     pub fn findings(&self, most: usize) -> Vec<String> {
         let UntoldCounts { firm_in_a, firm_in_b, firm_in_neither, firm_in_both } = self.untold;
-        let of_fate = |title: &str, fate: Fate| {
-            let names = self.names(most, |label| label.outcome == fate);
-            names.map(|names| format!("{title}: {names}."))
+        let sentence = |title: String, holds: &dyn Fn(&LabelComparison) -> bool| {
+            self.names(most, holds).map(|names| format!("{title}: {names}."))
         };
+        let of_fate = |title: &str, fate: Fate| sentence(title.to_owned(), &|label| label.outcome == fate);
         let one_sided = |count: usize, [has, lacks]: [&str; 2], firm: [bool; 2]| {
-            let names = self.names(most, |label| label.outcome == Fate::CouldNotTell && label.firm() == firm)?;
             let labels = counted(count, "label");
-            Some(format!(
-                "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested: {names}."
-            ))
+            let title = format!(
+                "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested"
+            );
+            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.firm() == firm)
         };
-        let neither = (firm_in_neither > 0).then(|| {
-            let are = plural(&firm_in_neither, "is", "are");
-            format!("{} {are} firm in neither, but borderline in one or both.", counted(firm_in_neither, "label"))
-        });
-        let both = (firm_in_both > 0).then(|| {
-            let are = plural(&firm_in_both, "is", "are");
-            format!("{} {are} firm in both, under other thresholds or counts of words.", counted(firm_in_both, "label"))
-        });
+        let labels_are = |count: usize, predicate: &str| {
+            (count > 0).then(|| format!("{} {} {predicate}.", counted(count, "label"), plural(&count, "is", "are")))
+        };
         let beyond_one = |has: &str, is_beyond: [bool; 2]| {
-            let names = self.names(most, |label| {
+            sentence(format!("Kept, but shown to be beyond word classes only in {has}"), &|label| {
                 let reach = label.reach();
-                let is_told = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
-                is_told && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
-            });
-            names.map(|names| format!("Kept, but shown to be beyond word classes only in {has}: {names}."))
+                let is_known = reach.iter().all(Option::is_some) && label.outcome == Fate::Kept;
+                is_known && reach.map(|reach| reach == Some(Reach::Tags)) == is_beyond
+            })
         };
         let all = [
             self.unread.clone(),
@@ -284,8 +272,8 @@ impl CompareOutcome {
             beyond_one("b", [false, true]),
             one_sided(firm_in_a, ["a", "b"], [true, false]),
             one_sided(firm_in_b, ["b", "a"], [false, true]),
-            both,
-            neither,
+            labels_are(firm_in_both, "firm in both, under other thresholds or counts of words"),
+            labels_are(firm_in_neither, "firm in neither, but borderline in one or both"),
             Some(self.heads_in_words()),
             self.choices_in_words(),
         ];
@@ -294,17 +282,12 @@ impl CompareOutcome {
 
     fn matched_in_words(&self) -> Option<String> {
         let MatchedHeads { moved, halves_agree, first_label, firm_labels } = self.matched?;
-        let chance = |of: ShareByChance| {
-            let [mean, low, high] =
-                [of.mean, of.range95.low(), of.range95.high()].map(|share| decimal(100.0 * share, 0));
-            format!("{mean} % [{low}, {high}]")
-        };
         Some(format!(
             "Heads are matched: {moved} of {} have their partner at another place, and {halves_agree} the same one by both halves of \
              the text. In random order within layers {} agree on the first label, {} on all firm ones.",
             self.heads.len(),
-            chance(first_label),
-            chance(firm_labels),
+            share_by_chance(first_label),
+            share_by_chance(firm_labels),
         ))
     }
 
@@ -321,8 +304,8 @@ impl CompareOutcome {
                 format!("{} no firm label, or only labels that could not be told", have(could_not_tell + none)),
             ),
         ];
-        let told = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
-        format!("Heads: {}.", told.collect::<Vec<_>>().join("; "))
+        let clauses = parts.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+        format!("Heads: {}.", clauses.collect::<Vec<_>>().join("; "))
     }
 
     /// Sentence on how the heads' choices compare; `None` if neither analysis has any.

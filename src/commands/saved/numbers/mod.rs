@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow};
 
 use super::sides::described::{self, LeftAside, Valued};
-use super::sides::standing::{self, Idleness, LabelStanding, same_rule};
+use super::sides::standing::{self, Idleness, LabelStanding, by_label, same_rule};
 use super::sides::{self, Side, SidesOptions};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
@@ -18,7 +18,7 @@ use crate::report::firm::is_role;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;
-use crate::study::labels::Assessment;
+use crate::study::labels::{Assessment, Label};
 use crate::study::metrics::number::{Number, Part, in_rules};
 use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
 use crate::system::counted::plural;
@@ -28,10 +28,9 @@ use outcome::{
     SCHEMA_VERSION, Standing,
 };
 
-const PAIRING: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
+const PAIRING_HINT: &str = "Both are over the same sentences: partials of these runs (`headscope analyze ... --partial \
     FILE.headscope`) are compared pairwise, block by block, which sees far smaller changes.";
 
-#[derive(Clone, Debug)]
 pub struct NumbersOptions {
     pub sides: SidesOptions,
     pub rate: f64,
@@ -59,13 +58,13 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let [a, b] = sides::read(&options.sides).class(Class::Input)?;
     let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
-    let labels = Labels::new(&a, &b, &pairs, options.rate);
-    let wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
-    let of = |part: Part| if wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
-    let (relations, metrics) = (of(Part::Relations), of(Part::Metrics));
+    let labels = ComparedLabels::new(&a, &b, &pairs, options.rate);
+    let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
+    let changes_of = |part: Part| if is_wanted(part) { pairs.changes(part, options.rate) } else { Vec::new() };
+    let (relations, metrics) = (changes_of(Part::Relations), changes_of(Part::Metrics));
     let (changes, one_sided, mut idle) = (labels.changes, labels.one_sided, labels.idle);
-    let (changes, one_sided) = if wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
-    idle.iter_mut().filter(|_| !wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
+    let (changes, one_sided) = if is_wanted(Part::Labels) { (changes, one_sided) } else { (Vec::new(), Vec::new()) };
+    idle.iter_mut().filter(|_| !is_wanted(Part::Labels)).for_each(|head| head.firm_labels.clear());
     let is_lost = idle.iter().any(|head| !head.firm_labels.is_empty());
     let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(NumbersOutcome {
@@ -77,7 +76,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         changed,
         method,
         rate: options.rate,
-        pairing: a.could_be_paired(&b).then(|| PAIRING.to_owned()),
+        pairing: a.could_be_paired(&b).then(|| PAIRING_HINT.to_owned()),
         tolerances: options.tolerances,
         only: options.only.clone(),
         compared: Compared {
@@ -90,7 +89,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         labels: changes,
         one_sided,
         idle,
-        heads: pairs.heads(wanted, options.rate),
+        heads: pairs.heads(is_wanted, options.rate),
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
@@ -101,7 +100,7 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
 }
 
 #[derive(Default)]
-struct Labels {
+struct ComparedLabels {
     pub changes: Vec<LabelChange>,
     /// Labels that are firm in one analysis only and are not shown to have changed, in the order of heads.
     pub one_sided: Vec<OneSidedLabel>,
@@ -113,12 +112,13 @@ struct Labels {
     pub left_aside: Vec<LeftAside>,
 }
 
-impl Labels {
+impl ComparedLabels {
     /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
-        let idle = standing::one_sided(a, b, &places).into_iter().map(IdleHeadLabels::from);
-        let mut found = Self { idle: idle.collect(), ..Self::default() };
+        let idle =
+            standing::one_sided(a, b, &places).into_iter().map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
+        let mut result = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.context.model.grid();
         let have_like_counts = |label: &str| a.has_comparable_counts(b, label);
         // Rules name a number either as policies do or as the report does.
@@ -128,13 +128,13 @@ impl Labels {
         // A score over a text that the model could not read says nothing about a label.
         let are_read = a.results.is_read && b.results.is_read;
         let policies = [a, b].map(|side| &side.context.settings.policy);
-        let [ours, theirs] = [a, b].map(Side::assessments);
-        let [mut unlike, mut uncounted, mut missing, mut unfounded] = [const { Vec::new() }; 4];
-        for (place, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            let [ours, theirs] = [ours, theirs].map(|all| by_label(all));
+        let [of_a, of_b] = [a, b].map(Side::assessments);
+        let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
+        for (place, (of_a, of_b)) in of_a.iter().zip(&of_b).enumerate() {
+            let [of_a, of_b] = [of_a, of_b].map(|all| by_label(all));
             let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
-            for label in ours.keys().chain(theirs.keys()).copied().collect::<BTreeSet<&str>>() {
-                let sides = [ours.get(label).copied(), theirs.get(label).copied()];
+            for label in of_a.keys().chain(of_b.keys()).copied().collect::<BTreeSet<&str>>() {
+                let sides = [of_a.get(label).copied(), of_b.get(label).copied()];
                 let standings = sides.map(|side| side.map(LabelStanding::of));
                 let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
@@ -144,89 +144,86 @@ impl Labels {
                     continue;
                 }
                 let counts = usize::from(!is_choice);
-                found.firm += counts;
+                result.firm += counts;
                 if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
-                    found.compared += counts;
-                    let head = found.idle.iter_mut().find(|head| head.head.place == grid.place(place));
+                    result.compared += counts;
+                    let head = result.idle.iter_mut().find(|head| head.head.place == grid.place(place));
                     head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
                     continue;
                 }
                 let [Some(in_a), Some(in_b)] = sides else {
-                    missing.push(label);
+                    unassessed.push(label);
                     continue;
                 };
                 if !same_rule(label, policies) {
-                    unlike.push(label);
+                    other_rules.push(label);
                     continue;
                 }
                 if !have_like_counts(label) {
-                    uncounted.push(label);
+                    other_counts.push(label);
                     continue;
                 }
-                found.compared += counts;
+                result.compared += counts;
                 if is_firm[1 - firm] {
                     continue;
                 }
                 // For a score that also depends on rates of the corpus, the head's part of the score is compared.
-                let of_head = |rule: &str| pairs.of_corpus.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
+                let of_head =
+                    |rule: &str| pairs.corpus_dependent.get(rule).map_or(rule, |[_, of_head]| of_head).to_owned();
                 let pair_of = |side: &Assessment| numbers.get(&(place, of_head(&side.label.number))).copied();
-                let name_of = |side: &Assessment| match (pairs.of_corpus.get(&side.label.number), pair_of(side)) {
+                let name_of = |side: &Assessment| match (pairs.corpus_dependent.get(&side.label.number), pair_of(side))
+                {
                     (Some([name, _]), _) => name.clone(),
                     (None, Some(pair)) => pair.a.name.clone(),
                     (None, None) => side.label.number.clone(),
                 };
-                let [a, b] = [in_a, in_b].map(|side| standing(side, name_of(side)));
+                let [a, b] = [in_a, in_b].map(|side| standing_of(side, name_of(side)));
                 let (label, place) = (label.to_owned(), grid.place(place));
                 match pair_of([in_a, in_b][firm]) {
                     _ if standings[1 - firm] != Some(LabelStanding::OutOfReach) || !are_read => {}
                     Some(Pair { a: number, q, .. }) if *q <= rate => {
-                        found.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
+                        result.changes.push(LabelChange { place, label, a, b, number: number.name.clone(), q: *q });
                         continue;
                     }
                     Some(_) => {}
                     None => {
-                        unfounded.push(in_a.label.label.as_str());
+                        untested.push(in_a.label.label.as_str());
                         continue;
                     }
                 }
-                found.one_sided.push(OneSidedLabel { place, label, a, b });
+                result.one_sided.push(OneSidedLabel { place, label, a, b });
             }
         }
         let size = |change: &LabelChange| (change.a.score - change.b.score).abs();
-        found.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        result.changes.sort_by(|a, b| size(b).total_cmp(&size(a)));
         let reasons = [
-            (unlike, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
+            (other_rules, "of the firm labels have other thresholds in the two policies; --policy gives both the same"),
             (
-                uncounted,
+                other_counts,
                 "of the firm labels rest on token counts of corpora of other sizes; --counts gives both the same",
             ),
-            (missing, "of the firm labels could not be assessed on the other side"),
+            (unassessed, "of the firm labels could not be assessed on the other side"),
             (
-                unfounded,
+                untested,
                 "of the firm labels fail their rule on the other side, and rest on numbers that were not tested",
             ),
         ];
-        found.left_aside = reasons.into_iter().filter_map(not_compared).collect();
-        found
+        result.left_aside = reasons.into_iter().filter_map(left_aside_labels).collect();
+        result
     }
 }
 
 /// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
-fn not_compared((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
+fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
     labels.retain(|label| !registry::is_of_choice(label));
-    let of = labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
-    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: of.into_iter().collect() })
-}
-
-fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
-    assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
+    let names: BTreeSet<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+    (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: Vec::from_iter(names) })
 }
 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
-fn standing(assessment: &Assessment, number: String) -> Standing {
-    let label = &assessment.label;
-    let firm = LabelStanding::of(assessment) == LabelStanding::Firm;
-    Standing { firm, number, score: label.score, ci95: label.ci95, threshold: label.threshold }
+fn standing_of(assessment: &Assessment, number: String) -> Standing {
+    let Label { score, ci95, threshold, .. } = assessment.label;
+    Standing { firm: LabelStanding::of(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
 
 struct NumberPairs<'a> {
@@ -234,7 +231,7 @@ struct NumberPairs<'a> {
     pub left_aside: Vec<LeftAside>,
     /// Numbers that also depend on rates of the corpus. Key: the number's name in rules.
     /// Value: its name in reports, and the name in rules of the part that depends on the head alone.
-    pub of_corpus: BTreeMap<String, [String; 2]>,
+    pub corpus_dependent: BTreeMap<String, [String; 2]>,
     grid: HeadGrid,
 }
 
@@ -253,7 +250,7 @@ impl Pair<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum Obstacle {
     Differing,
     Idle,
     OneSided,
@@ -262,7 +259,7 @@ enum Reason {
     OfCorpus,
 }
 
-impl Reason {
+impl Obstacle {
     /// The reason in words that follow the count of numbers.
     fn why(self, count: usize) -> String {
         let are = plural(&count, "number is", "numbers are");
@@ -291,8 +288,8 @@ impl<'a> NumberPairs<'a> {
     /// Tests numbers that both analyses have and that depend on heads alone. Differences up to the tolerance do not count.
     pub fn new(a: &'a Side, b: &'a Side, method: Method, tolerances: &PerUnit<f64>) -> Self {
         let grid = a.context.model.grid();
-        let mut aside: BTreeMap<Reason, (usize, BTreeSet<String>)> = BTreeMap::new();
-        let mut leave = |number: &Number<'_>, reason: Reason| {
+        let mut aside: BTreeMap<Obstacle, (usize, BTreeSet<String>)> = BTreeMap::new();
+        let mut leave = |number: &Number<'_>, reason: Obstacle| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
             of.insert(number.of.clone());
@@ -300,7 +297,7 @@ impl<'a> NumberPairs<'a> {
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
         let mut others: BTreeMap<_, Number<'a>> =
             b.numbers().into_iter().map(|number| (key(&number), number)).collect();
-        let (mut tested, mut of_corpus) = (Vec::new(), BTreeMap::new());
+        let (mut tested, mut corpus_dependent) = (Vec::new(), BTreeMap::new());
         // A head that writes a constant is not missing: its attention is compared.
         let runs_without = |head: usize| {
             let idle = standing::idleness([(a, head), (b, head)]);
@@ -311,37 +308,36 @@ impl<'a> NumberPairs<'a> {
         for number in a.numbers() {
             if missing[number.head] {
                 others.remove(&key(&number));
-                leave(&number, Reason::Idle);
+                leave(&number, Obstacle::Idle);
                 continue;
             }
             if let Some(of_head) = number.made_of.as_ref() {
                 others.remove(&key(&number));
-                leave(&number, Reason::OfCorpus);
-                of_corpus.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
+                leave(&number, Obstacle::OfCorpus);
+                corpus_dependent.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
                 continue;
             }
             let Some(other) = others.remove(&key(&number)) else {
-                leave(&number, Reason::OneSided);
+                leave(&number, Obstacle::OneSided);
                 continue;
             };
-            match test(&number, &other, method, tolerances.of(number.unit)) {
+            match test_difference(&number, &other, method, tolerances.of(number.unit)) {
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
             }
         }
         for number in others.values() {
-            leave(number, if missing[number.head] { Reason::Idle } else { Reason::OneSided });
+            leave(number, if missing[number.head] { Obstacle::Idle } else { Obstacle::OneSided });
         }
         let p: Vec<f64> = tested.iter().map(|pair| pair.test.p).collect();
         tested.iter_mut().zip(benjamini_hochberg(&p)).for_each(|(pair, q)| pair.q = q);
-        let aside = aside.into_iter();
-        let left_aside = aside.map(|(reason, (count, of))| LeftAside {
+        let left_aside = aside.into_iter().map(|(reason, (count, of))| LeftAside {
             why: reason.why(count),
             count,
             of: of.into_iter().collect(),
         });
-        Self { tested, left_aside: left_aside.collect(), of_corpus, grid }
+        Self { tested, left_aside: left_aside.collect(), corpus_dependent, grid }
     }
 
     pub fn count(&self, part: Part) -> usize {
@@ -363,20 +359,15 @@ impl<'a> NumberPairs<'a> {
         for pair in self.tested.iter().filter(|pair| wanted(pair.a.part)) {
             by_head.entry(pair.a.head).or_default().push(pair);
         }
-        let of_head = |(head, pairs): (usize, Vec<&Pair<'_>>)| {
+        let summary = |pairs: &Vec<&Pair<'_>>| {
             let changed: Vec<&Pair<'_>> = pairs.iter().copied().filter(|pair| pair.q <= rate).collect();
             let largest = *changed.iter().max_by(|a, b| a.size().total_cmp(&b.size()))?;
-            let Pair { a, test, q, .. } = largest;
-            let (number, difference) = (a.name.clone(), test.difference);
-            let summary = HeadChanges {
-                place: self.grid.place(head),
-                changed: changed.len(),
-                compared: pairs.len(),
-                largest: LargestChange { number, unit: a.unit, difference, q: *q },
-            };
-            Some((largest.size(), summary))
+            let Change { place, number, unit, difference, q, .. } = self.change(largest);
+            let largest_change = LargestChange { number, unit, difference, q };
+            let (changed, compared) = (changed.len(), pairs.len());
+            Some((largest.size(), HeadChanges { place, changed, compared, largest: largest_change }))
         };
-        let mut heads: Vec<(f64, HeadChanges)> = by_head.into_iter().filter_map(of_head).collect();
+        let mut heads: Vec<(f64, HeadChanges)> = by_head.values().filter_map(summary).collect();
         heads.sort_by(|(size, a), (other, b)| b.changed.cmp(&a.changed).then(other.total_cmp(size)));
         heads.into_iter().map(|(_, summary)| summary).collect()
     }
@@ -398,26 +389,32 @@ impl<'a> NumberPairs<'a> {
 }
 
 /// Tests the difference of a number; `None` if neither analysis has it. Fails with the reason if it cannot be tested.
-fn test(a: &Number<'_>, b: &Number<'_>, method: Method, tolerance: f64) -> Result<Option<DifferenceTest>, Reason> {
+fn test_difference(
+    a: &Number<'_>,
+    b: &Number<'_>,
+    method: Method,
+    tolerance: f64,
+) -> Result<Option<DifferenceTest>, Obstacle> {
     let values = match (a.value, b.value) {
         (Some(a), Some(b)) => [a, b],
         (None, None) => return Ok(None),
-        _ => return Err(Reason::OneSided),
+        _ => return Err(Obstacle::OneSided),
     };
     if !(a.enough && b.enough) {
-        return Err(Reason::Rare);
+        return Err(Obstacle::Rare);
     }
     let test = match method {
         Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
         Method::ByIntervals => {
             let reported = |number: &Number<'_>, place: usize| {
                 let Number { blocks, effective_blocks, trials, .. } = *number;
-                let of = |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
-                number.ci95.map(of)
+                let number_with_interval =
+                    |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
+                number.ci95.map(number_with_interval)
             };
             reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
         }
     };
-    let untested = if (values[0] - values[1]).abs() <= tolerance { Reason::Equal } else { Reason::Differing };
+    let untested = if (values[0] - values[1]).abs() <= tolerance { Obstacle::Equal } else { Obstacle::Differing };
     test.map(Some).ok_or(untested)
 }

@@ -135,12 +135,6 @@ pub struct IdleHeadLabels {
     pub firm_labels: Vec<String>,
 }
 
-impl From<IdleHead> for IdleHeadLabels {
-    fn from(head: IdleHead) -> Self {
-        Self { head, firm_labels: Vec::new() }
-    }
-}
-
 /// Standing of a head for a label in one analysis.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Standing {

@@ -3,28 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use anyhow::Result;
-use comfy_table::Table;
-
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    ComparisonPage, LeftAside, PageTable, left_aside, most, sides, write_not_shared,
+    LeftAside, PageTable, comparison_page, left_aside, most, sides, write_not_shared,
 };
-use crate::study::metrics::number::Part;
+use crate::export::written;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
+use anyhow::Result;
 
-/// Maximum numbers of listed labels and of table rows without `--full`; with the lines around them they fill about sixty lines.
-const LABELS: usize = 16;
-const ROWS: usize = 10;
+/// Maximum number of listed labels without `--full`. With [`MAX_ROWS`] per table the text has about sixty lines.
+const MAX_LABELS: usize = 16;
+/// Maximum number of rows of a table without `--full`.
+const MAX_ROWS: usize = 10;
 const DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
-    let mut text = String::new();
-    NumbersText { outcome, full }.write(&mut text).expect("writing to a string does not fail");
-    printable(&text)
+    printable(&written(|out| NumbersText { outcome, full }.write(out)))
 }
 
 struct NumbersText<'a> {
@@ -38,8 +35,9 @@ impl NumbersText<'_> {
         self.labels(out)?;
         self.one_sided(out)?;
         self.heads(out)?;
-        self.numbers(out, Part::Relations, "Accuracies on relations", &self.outcome.relations)?;
-        self.numbers(out, Part::Metrics, "Metrics of heads", &self.outcome.metrics)?;
+        let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
+        self.numbers(out, "Accuracies on relations", relations, compared.relations)?;
+        self.numbers(out, "Metrics of heads", metrics, compared.metrics)?;
         left_aside(out, &self.outcome.left_aside, self.full)?;
         write_not_shared(out, &self.outcome.not_shared, self.full)
     }
@@ -48,7 +46,7 @@ impl NumbersText<'_> {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(most(ROWS, self.full));
+        let idle = self.outcome.idle_in_words(most(MAX_ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
         sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
@@ -60,66 +58,42 @@ impl NumbersText<'_> {
     }
 
     fn labels(&self, out: &mut String) -> fmt::Result {
-        let changes = &self.outcome.labels;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nLabels: {} changed\n", changes.len())?;
-        let mut table = plain_table();
-        for change in changes.iter().take(most(LABELS, self.full)) {
+        let row = |change: &LabelChange| {
             let LabelChange { place, label, a, b, number, q } = change;
-            let (label, mut q) = (one_line(label), format!("q {}", significance(*q)));
-            let named = change.has_several_numbers();
-            if named {
-                write!(q, " of {}", one_line(number))?;
-            }
-            let [a, b] = [a, b].map(|side| side.in_words(named, DIGITS));
-            table.add_row([place.to_string(), label, change.fate().to_owned(), a, "->".to_owned(), b, q]);
-        }
-        self.table(out, &table, changes.len(), LABELS)
+            let is_named = change.has_several_numbers();
+            let of_number = if is_named { format!(" of {}", one_line(number)) } else { String::new() };
+            let q = format!("q {}{of_number}", significance(*q));
+            let [a, b] = [a, b].map(|side| side.in_words(is_named, DIGITS));
+            [place.to_string(), one_line(label), change.fate().to_owned(), a, "->".to_owned(), b, q]
+        };
+        let changes = &self.outcome.labels;
+        self.table(out, &format!("Labels: {} changed", changes.len()), changes, MAX_LABELS, row)
     }
 
-    /// Writes the labels that are firm in one analysis only. They are no changes, but a reader who compares two grids sees them.
+    /// Writes the labels that are firm in one analysis only. They are not changes, but two grids of labels differ in them.
     fn one_sided(&self, out: &mut String) -> fmt::Result {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
-        let shown = labels.iter().take(most(LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let shown = labels.iter().take(most(MAX_LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
         let more = if labels.len() > shown.len() { ", ..." } else { "" };
         writeln!(out, "  {}{more}", shown.join(", "))
     }
 
     /// Writes a table with a row per changed head, the head with most changed numbers first.
     fn heads(&self, out: &mut String) -> fmt::Result {
-        let heads = &self.outcome.heads;
-        if heads.is_empty() {
-            return Ok(());
-        }
-        writeln!(out, "\nHeads: {} changed\n", heads.len())?;
-        let mut table = plain_table();
-        for HeadChanges { place, changed, compared, largest } in heads.iter().take(most(ROWS, self.full)) {
+        let row = |HeadChanges { place, changed, compared, largest }: &HeadChanges| {
             let LargestChange { number, difference, q, .. } = largest;
-            let (of, q) = (format!("{changed} of {compared} numbers"), format!("q {}", significance(*q)));
-            table.add_row([
-                place.to_string(),
-                of,
-                format!("most {}", one_line(number)),
-                format!("{difference:+.3}"),
-                q,
-            ]);
-        }
-        self.table(out, &table, heads.len(), ROWS)
+            let counts = format!("{changed} of {compared} numbers");
+            let most = format!("most {}", one_line(number));
+            [place.to_string(), counts, most, format!("{difference:+.3}"), format!("q {}", significance(*q))]
+        };
+        let heads = &self.outcome.heads;
+        self.table(out, &format!("Heads: {} changed", heads.len()), heads, MAX_ROWS, row)
     }
 
-    /// Writes a table with a row per changed number, at the head where it changed most. With `full`, a row per number and head.
-    fn numbers(&self, out: &mut String, part: Part, title: &str, changes: &[Change]) -> fmt::Result {
-        if changes.is_empty() {
-            return Ok(());
-        }
-        let compared = match part {
-            Part::Relations => self.outcome.compared.relations,
-            _ => self.outcome.compared.metrics,
-        };
+    /// Writes a row per changed number, for the head with the largest change. With `full`, a row per number and head.
+    fn numbers(&self, out: &mut String, title: &str, changes: &[Change], compared: usize) -> fmt::Result {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         changes.iter().for_each(|change| *counts.entry(&change.number).or_default() += 1);
         let mut largest: Vec<&Change> = Vec::new();
@@ -128,24 +102,34 @@ impl NumbersText<'_> {
                 largest.push(change);
             }
         }
-        writeln!(out, "\n{title}: {} of {compared} changed\n", changes.len())?;
-        let mut table = plain_table();
-        for change in largest.iter().take(most(ROWS, self.full)) {
-            let Change { place, number, a, b, q, .. } = change;
+        let row = |Change { place, number, a, b, q, .. }: &&Change| {
             let heads = match counts[number.as_str()] {
                 count if count > 1 && !self.full => format!("{count} heads, most {place}"),
                 _ => place.to_string(),
             };
             let q = format!("q {}", significance(*q));
             let [a, b] = [a, b].map(|side| side.in_words(DIGITS));
-            table.add_row([one_line(number), heads, a, "->".to_owned(), b, q]);
-        }
-        self.table(out, &table, largest.len(), ROWS)
+            [one_line(number), heads, a, "->".to_owned(), b, q]
+        };
+        self.table(out, &format!("{title}: {} of {compared} changed", changes.len()), &largest, MAX_ROWS, row)
     }
 
-    fn table(&self, out: &mut String, table: &Table, count: usize, usual: usize) -> fmt::Result {
-        writeln!(out, "{table}")?;
-        match count.saturating_sub(most(usual, self.full)) {
+    /// Writes a title and a row per item, at most `usual` rows without `full`; nothing without items.
+    fn table<T, const COLUMNS: usize>(
+        &self,
+        out: &mut String,
+        title: &str,
+        items: &[T],
+        usual: usize,
+        row: impl Fn(&T) -> [String; COLUMNS],
+    ) -> fmt::Result {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let mut table = plain_table();
+        table.add_rows(items.iter().take(most(usual, self.full)).map(row));
+        writeln!(out, "\n{title}\n\n{table}")?;
+        match items.len().saturating_sub(most(usual, self.full)) {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }
@@ -155,23 +139,25 @@ impl NumbersText<'_> {
 pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
     let NumbersOutcome { a, b, compared, labels, one_sided, heads, relations, metrics, left_aside, not_shared, .. } =
         outcome;
+    let left_aside_rows =
+        left_aside.iter().map(|LeftAside { why, count, of }| vec![why.clone(), count.to_string(), of.join(", ")]);
     let columns = ["number", "head", "a", "b", "difference", "q"].as_slice();
     let facts = not_shared.iter().map(|fact| vec![fact.key.clone(), fact.a.to_string(), fact.b.to_string()]);
-    let page = ComparisonPage {
-        title: "What changed between two analyses",
-        facts: vec![("a", a.in_words()), ("b", b.in_words())],
-        verdict: outcome.verdict(),
-        findings: {
-            let idle = outcome.idle_in_words(usize::MAX);
-            outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect()
-        },
-        how: format!(
-            "{} {} Intervals are of 95 %. {}",
-            outcome.numbers_in_words("q is at most"),
-            outcome.labels_in_words(),
-            outcome.pairing.as_deref().unwrap_or_default()
-        ),
-        parts: vec![
+    let idle = outcome.idle_in_words(usize::MAX);
+    let findings: Vec<String> = outcome.unread.iter().chain(&outcome.corpora).cloned().chain(idle).collect();
+    let how = format!(
+        "{} {} Intervals are of 95 %. {}",
+        outcome.numbers_in_words("q is at most"),
+        outcome.labels_in_words(),
+        outcome.pairing.as_deref().unwrap_or_default()
+    );
+    comparison_page(
+        "What changed between two analyses",
+        [a, b],
+        &outcome.verdict(),
+        &findings,
+        &how,
+        &[
             PageTable::new(
                 format!("Labels lost or gained: {}", labels.len()),
                 &["head", "label", "outcome", "a", "b", "number", "q"],
@@ -197,12 +183,10 @@ pub fn html(outcome: &NumbersOutcome) -> Result<Vec<u8>> {
                 columns,
                 metrics.iter().map(change).collect(),
             ),
-            PageTable::new("Not compared", &["why", "how many", "of"], left_aside.iter().map(not_compared).collect()),
+            PageTable::new("Not compared", &["why", "how many", "of"], left_aside_rows.collect()),
             PageTable::new("Not shared, and no change", &["fact", "a", "b"], facts.collect()),
         ],
-        footer: "Layers and heads are counted from 0.",
-    };
-    page.render()
+    )
 }
 
 const PAGE_DIGITS: usize = 4;
@@ -221,16 +205,11 @@ fn of_one_side(one_sided: &OneSidedLabel) -> Vec<String> {
 
 fn of_head(HeadChanges { place, changed, compared, largest }: &HeadChanges) -> Vec<String> {
     let LargestChange { number, difference, q, .. } = largest;
-    let counts = [changed, compared].map(ToString::to_string);
-    let [changed, compared] = counts;
+    let [changed, compared] = [changed, compared].map(ToString::to_string);
     vec![place.to_string(), changed, compared, number.clone(), format!("{difference:+.4}"), significance(*q)]
 }
 
 fn change(Change { place, number, a, b, difference, q, .. }: &Change) -> Vec<String> {
     let [a, b] = [a, b].map(|side| side.in_words(PAGE_DIGITS));
     vec![number.clone(), place.to_string(), a, b, format!("{difference:+.4}"), significance(*q)]
-}
-
-fn not_compared(LeftAside { why, count, of }: &LeftAside) -> Vec<String> {
-    vec![why.clone(), count.to_string(), of.join(", ")]
 }

@@ -80,10 +80,10 @@ pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
     });
-    facts("", &a, &b)
+    differences("", &a, &b)
 }
 
-/// Relative difference up to which numbers count as equal: a report keeps six digits, a partial all of them.
+/// Relative difference up to which numbers count as equal. A report keeps six digits, a partial keeps all digits.
 const ROUNDING: f64 = 5e-6;
 
 /// Whether two values are equal up to the rounding of reports.
@@ -104,38 +104,40 @@ pub fn are_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn facts(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
+fn differences(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
         _ if are_same(a, b) => Vec::new(),
         (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
             // If one side lacks an object, each of its values is a fact.
-            whole.keys().flat_map(|key| facts(&format!("{at}.{key}"), &a[key], &b[key])).collect()
+            whole.keys().flat_map(|key| differences(&format!("{at}.{key}"), &a[key], &b[key])).collect()
         }
         (Value::Object(ours), Value::Object(theirs)) => {
             let more = theirs.keys().filter(|key| !ours.contains_key(*key));
             let inner = |key: &String| if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-            ours.keys().chain(more).flat_map(|key| facts(&inner(key), &a[key], &b[key])).collect()
+            ours.keys().chain(more).flat_map(|key| differences(&inner(key), &a[key], &b[key])).collect()
         }
         // Items of equally long lists are compared by position: `corpus.files[0].sha256`.
         (Value::Array(ours), Value::Array(theirs))
             if ours.len() == theirs.len() && ours.iter().all(Value::is_object) =>
         {
             let pairs = ours.iter().zip(theirs).enumerate();
-            pairs.flat_map(|(place, (a, b))| facts(&format!("{at}[{place}]"), a, b)).collect()
+            pairs.flat_map(|(place, (a, b))| differences(&format!("{at}[{place}]"), a, b)).collect()
         }
         _ => vec![Fact { key: at.to_owned(), a: a.clone(), b: b.clone() }],
     }
 }
 
-/// Maximum numbers of listed facts, and of names per reason, without `--full`.
-const FACTS: usize = 6;
-const NAMES: usize = 6;
+/// Maximum number of listed facts without `--full`.
+const MAX_FACTS: usize = 6;
+
+/// Maximum number of names per reason without `--full`.
+const MAX_NAMES: usize = 6;
 
 /// Maximum number of characters shown of a value; digests and lists of files are longer.
-const VALUE: usize = 40;
+const MAX_VALUE_LENGTH: usize = 40;
 
 /// Number of characters shown before the first difference of two long values.
-const CONTEXT: usize = 12;
+const CONTEXT_LENGTH: usize = 12;
 
 pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
@@ -148,7 +150,7 @@ pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::R
     }
     writeln!(out, "\nNot compared:")?;
     for aside in all {
-        let names: Vec<String> = aside.of.iter().take(most(NAMES, full)).map(|name| one_line(name)).collect();
+        let names: Vec<String> = aside.of.iter().take(most(MAX_NAMES, full)).map(|name| one_line(name)).collect();
         let more = if aside.of.len() > names.len() { ", ..." } else { "" };
         let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
         writeln!(out, "  {} {}{names}", aside.count, aside.why)?;
@@ -163,7 +165,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
         return Ok(());
     }
     let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
-    let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(FACTS, full)).collect();
+    let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(MAX_FACTS, full)).collect();
     if shown.is_empty() {
         let values = counted(facts.len(), "value");
         return writeln!(
@@ -173,7 +175,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
     }
     writeln!(out, "\nSettings and facts that differ (a | b), not counted as changes:")?;
     for fact in &shown {
-        let [a, b] = values([&fact.a, &fact.b], full);
+        let [a, b] = differing_excerpts([&fact.a, &fact.b], full);
         writeln!(out, "  {}: {a} | {b}", one_line(&fact.key))?;
     }
     match facts.len() - shown.len() {
@@ -183,15 +185,15 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
 }
 
 /// Texts of two values, `[a, b]`. Long texts are cut to the part where they begin to differ, unless `full` is set.
-fn values(values: [&Value; 2], full: bool) -> [String; 2] {
-    let whole = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
-    let same = whole[0].iter().zip(&whole[1]).take_while(|(a, b)| a == b).count();
-    let shown = most(VALUE, full);
-    let from = if same + CONTEXT < shown { 0 } else { same - CONTEXT };
-    whole.map(|text| {
-        let part: String = text.iter().skip(from).take(shown).collect();
+fn differing_excerpts(values: [&Value; 2], full: bool) -> [String; 2] {
+    let texts = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
+    let common = texts[0].iter().zip(&texts[1]).take_while(|(a, b)| a == b).count();
+    let shown = most(MAX_VALUE_LENGTH, full);
+    let start = if common + CONTEXT_LENGTH < shown { 0 } else { common - CONTEXT_LENGTH };
+    texts.map(|text| {
+        let part: String = text.iter().skip(start).take(shown).collect();
         let [before, after] =
-            [from > 0, text.len() > from + part.chars().count()].map(|cut| if cut { "..." } else { "" });
+            [start > 0, text.len() > start + part.chars().count()].map(|cut| if cut { "..." } else { "" });
         format!("{before}{part}{after}")
     })
 }
@@ -199,17 +201,6 @@ fn values(values: [&Value; 2], full: bool) -> [String; 2] {
 /// Maximum length of a list: `usual`, or no limit with `full`.
 pub fn most(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
-}
-
-#[derive(Serialize)]
-pub struct ComparisonPage {
-    pub title: &'static str,
-    pub facts: Vec<(&'static str, String)>,
-    pub verdict: String,
-    pub findings: Vec<String>,
-    pub how: String,
-    pub parts: Vec<PageTable>,
-    pub footer: &'static str,
 }
 
 #[derive(Serialize)]
@@ -233,10 +224,25 @@ impl PageTable {
     }
 }
 
-impl ComparisonPage {
-    pub fn render(&self) -> Result<Vec<u8>> {
-        page::filled("changes", self)
-    }
+/// Page of a comparison: verdict and findings, how the comparison was made, and the tables.
+pub fn comparison_page(
+    title: &str,
+    [a, b]: [&Described; 2],
+    verdict: &str,
+    findings: &[String],
+    how: &str,
+    tables: &[PageTable],
+) -> Result<Vec<u8>> {
+    let page = json!({
+        "title": title,
+        "facts": [("a", a.in_words()), ("b", b.in_words())],
+        "verdict": verdict,
+        "findings": findings,
+        "how": how,
+        "parts": tables,
+        "footer": "Layers and heads are counted from 0.",
+    });
+    page::filled("changes", &page)
 }
 
 #[cfg(test)]
@@ -251,19 +257,19 @@ mod tests {
     fn items_of_equally_long_lists_are_named_by_their_places() {
         let a = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "1" }], "sizes": [1, 2] });
         let b = json!({ "files": [{ "path": "x" }, { "path": "y", "sha256": "2" }], "sizes": [1, 3] });
-        let found = facts("", &a, &b);
+        let found = differences("", &a, &b);
         assert_eq!(
             found,
             [named("files[1].sha256", json!("1"), json!("2")), named("sizes", json!([1, 2]), json!([1, 3]))]
         );
         let longer = json!({ "files": [{ "path": "x" }], "sizes": [1, 2] });
-        assert_eq!(facts("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
+        assert_eq!(differences("", &a, &longer), [named("files", a["files"].clone(), longer["files"].clone())]);
     }
 
     #[test]
     fn an_object_that_one_side_lacks_is_named_value_by_value() {
         let (a, b) = (json!({ "documents": { "taken": 51, "of": 318 } }), json!({ "documents": null }));
-        let found = facts("", &a, &b);
+        let found = differences("", &a, &b);
         assert_eq!(
             found,
             [named("documents.of", json!(318), Value::Null), named("documents.taken", json!(51), Value::Null)]
@@ -274,7 +280,7 @@ mod tests {
     fn single_values_are_named_by_their_keys() {
         let a = json!({ "model": { "id": "x", "layers": 2, "old": [1] }, "same": 1 });
         let b = json!({ "model": { "id": "y", "layers": 2, "new": true }, "same": 1 });
-        let found = facts("", &a, &b);
+        let found = differences("", &a, &b);
         assert_eq!(
             found,
             [
@@ -288,13 +294,13 @@ mod tests {
     #[test]
     fn of_long_values_the_part_that_differs_is_shown() {
         let [a, b] = ["1.2", "1.3"].map(|end| json!(format!("{}{end}{}", "x".repeat(60), "y".repeat(60))));
-        let shown = values([&a, &b], false);
+        let shown = differing_excerpts([&a, &b], false);
         assert_eq!(shown, ["2", "3"].map(|digit| format!("...{}1.{digit}{}...", "x".repeat(10), "y".repeat(27))));
-        assert_eq!(values([&a, &b], true), [a.to_string(), b.to_string()]);
-        assert_eq!(values([&json!(1), &json!(null)], false), ["1", "null"]);
+        assert_eq!(differing_excerpts([&a, &b], true), [a.to_string(), b.to_string()]);
+        assert_eq!(differing_excerpts([&json!(1), &json!(null)], false), ["1", "null"]);
         // A difference near the beginning is shown with the beginning.
         let [a, b] = ["p", "q"].map(|first| json!(format!("{first}{}", "x".repeat(60))));
-        assert_eq!(values([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
+        assert_eq!(differing_excerpts([&a, &b], false)[0], format!("\"p{}...", "x".repeat(38)));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::Side;
 use crate::export::json;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observation::identity::ModelInfo;
 use crate::system::errors::Facts;
 
 /// Version of the file's schema, raised when a key changes its meaning or goes away; new keys alone do not raise it.
@@ -57,12 +56,6 @@ pub struct MatchedHead {
     pub halves_agree: bool,
 }
 
-impl From<&ModelInfo> for MatchedModel {
-    fn from(model: &ModelInfo) -> Self {
-        Self { id: model.id.clone(), weights_sha256: model.weights_sha256.clone() }
-    }
-}
-
 impl HeadMatching {
     pub fn read(path: &Path) -> Result<Self> {
         let text = json::read_text(path)?;
@@ -89,19 +82,19 @@ impl HeadMatching {
                     .hint("match the heads of the two models in the order of the reports")
             );
         }
-        pairs(&self.heads, sides[0].context.model.grid())
+        partner_indices(&self.heads, sides[0].context.model.grid())
             .ok_or_else(|| anyhow!("the heads are not matched one to one within the layers"))
     }
 }
 
 /// Index of each head's partner, `[layers * heads]`; `None` unless heads are paired one to one within each layer.
-fn pairs(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
+fn partner_indices(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
     let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.stray([head.b]).is_none();
-    let all = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
-    let found: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
-    let mut sorted = found.clone();
+    let is_complete = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
+    let partners: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
+    let mut sorted = partners.clone();
     sorted.sort_unstable();
-    (all && sorted.into_iter().eq(0..grid.count())).then_some(found)
+    (is_complete && sorted.into_iter().eq(0..grid.count())).then_some(partners)
 }
 
 #[cfg(test)]
@@ -118,12 +111,12 @@ mod tests {
         let grid = HeadGrid { layers: 2, heads: 2 };
         let of = |partners: [(usize, usize); 4]| {
             let heads: Vec<_> = partners.into_iter().enumerate().map(|(at, b)| head(grid.at(at), b)).collect();
-            pairs(&heads, grid)
+            partner_indices(&heads, grid)
         };
         assert_eq!(of([(0, 1), (0, 0), (1, 0), (1, 1)]), Some(vec![1, 0, 2, 3]));
         assert_eq!(of([(0, 1), (0, 1), (1, 0), (1, 1)]), None);
         assert_eq!(of([(0, 0), (1, 0), (0, 1), (1, 1)]), None);
         assert_eq!(of([(0, 0), (0, 2), (1, 0), (1, 1)]), None);
-        assert_eq!(pairs(&[head((0, 0), (0, 0))], grid), None);
+        assert_eq!(partner_indices(&[head((0, 0), (0, 0))], grid), None);
     }
 }

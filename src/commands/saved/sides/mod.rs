@@ -30,7 +30,6 @@ use crate::system::errors::Facts;
 use crate::system::printable::one_line;
 use described::{Described, LeftAside};
 
-#[derive(Clone, Debug)]
 pub struct SidesOptions {
     pub files: [PathBuf; 2],
     /// Policy by which both analyses are labelled. Thresholds that it leaves out stay as in each report.
@@ -56,17 +55,14 @@ enum SavedFile {
 /// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
 pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
-    let files = [read_file(&paths[0])?, read_file(&paths[1])?];
-    let policies = [0, 1].map(|place| [&files[place], &files[1 - place]].into_iter().find_map(policy_of));
-    let [first, second] = files;
-    let [ours, theirs] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
-    let sides = [Side::new(first, &paths[0], ours?, *threads)?, Side::new(second, &paths[1], theirs?, *threads)?];
+    let [a, b] = [read_file(&paths[0])?, read_file(&paths[1])?];
+    let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(saved_policy));
+    let [policy_a, policy_b] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
+    let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
-        let measured = options.ensure_measured(&side.context.settings.protocol.studies);
-        measured.cannot("label", &side.file)?;
+        options.ensure_measured(&side.context.settings.protocol.studies).cannot("label", &side.file)?;
     }
-    let [a, b] = &sides;
-    ensure_same_heads(a, b)?;
+    ensure_same_heads(&sides[0], &sides[1])?;
     Ok(sides)
 }
 
@@ -78,7 +74,7 @@ pub fn read_sides_like_first(paths: &[PathBuf], threads: NonZeroUsize) -> Result
         let file = read_file(path)?;
         let policy = match sides.first() {
             Some(first) => first.context.settings.policy.clone(),
-            None => policy_of(&file).ok_or_else(|| {
+            None => saved_policy(&file).ok_or_else(|| {
                 anyhow!("`{}` is a partial, whose labels no policy has fixed", path.display())
                     .hint("make a report of it: `headscope merge PARTIAL -o REPORT.json`")
             })?,
@@ -112,11 +108,8 @@ fn read_file(path: &Path) -> Result<SavedFile> {
     json::parse_lenient(&path.display().to_string(), &text).map(|report| SavedFile::Report(Box::new(report)))
 }
 
-fn policy_of(file: &SavedFile) -> Option<Policy> {
-    match file {
-        SavedFile::Report(report) => Some(report.settings.policy.clone()),
-        SavedFile::Partial(..) => None,
-    }
+fn saved_policy(file: &SavedFile) -> Option<Policy> {
+    if let SavedFile::Report(report) = file { Some(report.settings.policy.clone()) } else { None }
 }
 
 impl Side {
@@ -138,10 +131,8 @@ impl Side {
 
     /// Whether the two corpora have a file in common.
     pub fn same_text(&self, other: &Self) -> bool {
-        let files =
-            |side: &Self| -> Vec<String> { side.context.corpus.files.iter().map(|file| file.sha256.clone()).collect() };
-        let ours = files(self);
-        files(other).iter().any(|file| ours.contains(file))
+        let [ours, theirs] = [self, other].map(|side| &side.context.corpus.files);
+        ours.iter().any(|file| theirs.iter().any(|other| other.sha256 == file.sha256))
     }
 
     pub fn same_weights(&self, other: &Self) -> bool {
@@ -153,9 +144,9 @@ impl Side {
     /// counts.
     pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
         let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
-        let given = [self, other].map(|side| &side.context.settings.protocol.counts);
+        let counts_files = [self, other].map(|side| &side.context.settings.protocol.counts);
         let [a, b] = [self, other].map(|side| side.context.corpus.tokens as f64);
-        !is_counted || given[0] == given[1] && (given[0].is_some() || a.min(b) >= 0.9 * a.max(b))
+        !is_counted || counts_files[0] == counts_files[1] && (counts_files[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
     pub fn has_study_of(&self, label: &str) -> bool {
@@ -170,8 +161,8 @@ impl Side {
     /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.context.settings.policy;
-        let both = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
-        both.map(|(roles, choices)| [roles, choices].concat()).collect()
+        let by_head = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
+        by_head.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
     /// Whether both files are partials of one shard of equal corpus files, and so have equal sentences in equal blocks.
@@ -187,12 +178,12 @@ impl Side {
 
     /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
     fn same_corpus(&self, other: &Self) -> bool {
-        let corpus = |side: &Self| {
+        let [ours, theirs] = [self, other].map(|side| {
             let ReportContext { corpus, settings, .. } = &side.context;
-            let files: Vec<_> = corpus.files.iter().map(|file| (file.format, file.sha256.clone())).collect();
+            let files: Vec<_> = corpus.files.iter().map(|file| (file.format, &file.sha256)).collect();
             (files, settings.protocol.limit, settings.protocol.blocks)
-        };
-        corpus(self) == corpus(other)
+        });
+        ours == theirs
     }
 
     /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
@@ -201,17 +192,17 @@ impl Side {
             let task = |side: &Self| side.context.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
             return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
         }
-        let [ours, theirs] = [self, other].map(|side| side.context.corpus.sentences);
-        if ours != theirs {
-            let [ours, theirs] = [ours, theirs].map(|sentences| counted(sentences, "sentence"));
+        let [size_a, size_b] = [self, other].map(|side| side.context.corpus.sentences);
+        if size_a != size_b {
+            let [size_a, size_b] = [size_a, size_b].map(|sentences| counted(sentences, "sentence"));
             return Some(format!(
-                "The corpora differ in size: {ours} in a, {theirs} in b; how many labels are firm depends on the size."
+                "The corpora differ in size: {size_a} in a, {size_b} in b; how many labels are firm depends on the size."
             ));
         }
         // A report covers all shards.
-        let [ours, theirs] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
-        let same = self.same_corpus(other) && ours == theirs;
-        (!same).then(|| "The corpora are not the same.".to_owned())
+        let [shard_a, shard_b] = [self, other].map(|side| side.shard.unwrap_or(Shard::WHOLE));
+        let is_same = self.same_corpus(other) && shard_a == shard_b;
+        (!is_same).then(|| "The corpora are not the same.".to_owned())
     }
 
     pub fn described(&self) -> Described {
@@ -220,7 +211,7 @@ impl Side {
             file: self.file.clone(),
             shard: self.shard.map(|shard| shard.to_string()),
             model: model.id.clone(),
-            corpus: self.task_alone().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
+            corpus: self.only_task().map_or_else(|| corpus.name.clone(), |task| format!("the task {}", task.name)),
             sentences: if self.is_of_corpus() { corpus.sentences } else { 0 },
         }
     }
@@ -229,13 +220,13 @@ impl Side {
         is_of_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
-    fn task_alone(&self) -> Option<&TaskInfo> {
+    fn only_task(&self) -> Option<&TaskInfo> {
         self.context.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus())
     }
 
     /// Fails for an analysis of a task alone, whose heads were not labelled.
     pub fn ensure_labelled(&self) -> Result<()> {
-        let Some(TaskInfo { name, .. }) = self.task_alone() else { return Ok(()) };
+        let Some(TaskInfo { name, .. }) = self.only_task() else { return Ok(()) };
         let (file, name) = (&self.file, one_line(name));
         let error =
             anyhow!("`{file}` is of the task `{name}` alone: no corpus was asked about, so no head has a label");
@@ -287,16 +278,15 @@ impl Side {
 
 /// Analyses with too few sampling units for any test, in words such as `9 documents in a`; `None` if both have enough.
 pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
-    let of = |(side, name): (&Side, &str)| Some(format!("{} in {name}", side.too_few_units()?));
-    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    let words = [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("{} in {name}", side.too_few_units()?)));
+    words.into_iter().flatten().reduce(|first, second| format!("{first}, {second}"))
 }
 
 /// Sentence on why no label is firm, for each analysis whose model could not read the corpus; `None` if both could.
 pub fn unread(a: &Side, b: &Side) -> Option<String> {
-    let of = |(side, name): (&Side, &str)| Some(format!("No label is firm in {name}: {}.", side.unread()?));
-    let said: Vec<String> = [(a, "a"), (b, "b")].into_iter().filter_map(of).collect();
-    (!said.is_empty()).then(|| said.join(" "))
+    let sentences =
+        [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unread()?)));
+    sentences.into_iter().flatten().reduce(|first, second| format!("{first} {second}"))
 }
 
 /// Report sections without a known test that differ between two analyses or are missing in one; `None` if there are none.
@@ -305,10 +295,10 @@ pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
         !others.iter().any(|(other, theirs)| other == key && described::are_same(value, theirs))
     };
-    let mut of: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
-    of.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
-    let count = of.len();
+    let mut keys: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
+    keys.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));
+    let count = keys.len();
     let (parts, them) = plural(&count, ("part of the report differs", "it"), ("parts of the report differ", "them"));
     let why = format!("{parts}, and no test is known for {them}");
-    (count > 0).then_some(LeftAside { why, count, of })
+    (count > 0).then_some(LeftAside { why, count, of: keys })
 }

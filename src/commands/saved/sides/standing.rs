@@ -1,5 +1,7 @@
 //! State of a head on one side of a comparison: its standing for a label, and why it may do nothing at all.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,14 +54,16 @@ impl LabelStanding {
     }
 }
 
+/// Assessments of one head by the names of their labels.
+pub fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
+    assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
+}
+
 /// Whether two policies have the same thresholds for a label.
 pub fn same_rule(label: &str, policies: [&Policy; 2]) -> bool {
-    let own = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
-    let [ours, theirs] = policies;
-    own.iter()
-        .copied()
-        .chain([&MIN_QUERIES, &MIN_SENTENCES])
-        .all(|threshold| ours.get(threshold) == theirs.get(threshold))
+    let thresholds = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
+    let mut all = thresholds.iter().copied().chain([&MIN_QUERIES, &MIN_SENTENCES]);
+    all.all(|threshold| policies[0].get(threshold) == policies[1].get(threshold))
 }
 
 /// Reason why an attention head does nothing.
@@ -133,14 +137,14 @@ pub fn idle_in_words(idle: &[IdleHead], most: usize) -> Option<String> {
     let kinds = ["a", "b"]
         .into_iter()
         .flat_map(|side| [Idleness::Absent, Idleness::Removed, Idleness::WritesConstant].map(|why| (side, why)));
-    let of_kind = |(side, why): (&str, Idleness)| {
-        let own = idle.iter().filter(|head| head.side == side && head.why == why);
-        let names: Vec<String> = own.map(|head| head.place.to_string()).collect();
+    let heads_of_kind = |(side, why): (&str, Idleness)| {
+        let heads = idle.iter().filter(|head| head.side == side && head.why == why);
+        let names: Vec<String> = heads.map(|head| head.place.to_string()).collect();
         let more = names.len().saturating_sub(most);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let shown = names[..names.len().min(most)].join(", ");
-        (!names.is_empty()).then(|| format!("{shown}{more} ({} in {side})", why.words()))
+        (!names.is_empty()).then(|| format!("{shown}{and_more} ({} in {side})", why.words()))
     };
-    let told: Vec<String> = kinds.filter_map(of_kind).collect();
-    (!told.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", told.join("; ")))
+    let parts: Vec<String> = kinds.filter_map(heads_of_kind).collect();
+    (!parts.is_empty()).then(|| format!("Heads that do nothing on one side: {}.", parts.join("; ")))
 }
