@@ -108,29 +108,25 @@ impl<'a> Finder<'a> {
             return;
         };
         let span = start..word + 1;
-        let Some((entity, part, of)) = part(name) else {
-            self.found.mentions.push(Mention::new(name, vec![span], head));
-            return;
-        };
-        let before = self.unfinished.remove(&(entity, of));
-        let (head, parts) = match before {
+        let (entity, part, part_count) = part(name).unwrap_or((name, 1, 1));
+        let (head, parts) = match self.unfinished.remove(&(entity, part_count)) {
             // Parts come in their order, and none begins before the one before it has ended.
             Some((head, mut parts)) if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start => {
                 parts.push(span);
                 (head, parts)
             }
-            other => {
-                self.found.unmatched += u64::from(other.is_some()) + u64::from(part != 1);
+            incomplete => {
+                self.found.unmatched += u64::from(incomplete.is_some()) + u64::from(part != 1);
                 if part != 1 {
                     return;
                 }
                 (head, vec![span])
             }
         };
-        if part == of {
+        if part == part_count {
             self.found.mentions.push(Mention::new(entity, parts, head));
         } else {
-            self.unfinished.insert((entity, of), (head, parts));
+            self.unfinished.insert((entity, part_count), (head, parts));
         }
     }
 }
