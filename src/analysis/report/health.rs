@@ -95,25 +95,25 @@ impl CorpusInfo {
     pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
-        let [fact, way_out] = self.told(cause, model);
-        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.told(check, model)[0]);
+        let [fact, way_out] = self.message(cause, model);
+        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.message(check, model)[0]);
         Some([fact, way_out])
     }
 
     /// Messages, without a full stop, for the failing checks that leave labels firm.
     pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
-        let beside = self.health.failing().filter(|check| !check.id.affects_firmness());
-        beside.map(|check| self.told(check, model).join(": ")).collect()
+        let others = self.health.failing().filter(|check| !check.id.affects_firmness());
+        others.map(|check| self.message(check, model).join(": ")).collect()
     }
 
     /// The message for a failing check: `[fact, advice]`.
-    fn told(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
+    fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();
         let share = percent_of(value);
-        let told = |fact: String, way_out: &str| [fact, way_out.to_owned()];
+        let message = |fact: String, way_out: &str| [fact, way_out.to_owned()];
         match check.id {
-            HealthId::Unparted => told(
+            HealthId::Unparted => message(
                 format!(
                     "{share} of its {sentence}s have a stretch of letters that is longer than every entry of the vocabulary, and one \
                      unknown token"
@@ -123,29 +123,29 @@ impl CorpusInfo {
             HealthId::ForeignScript => {
                 let scripts = self.text.iter().flat_map(|text| &text.foreign_letters);
                 let script = scripts.max_by_key(|(_, letters)| **letters).map_or("foreign", |(script, _)| &**script);
-                told(
+                message(
                     format!(
                         "{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"
                     ),
                     "take a model of the corpus's language, or a multilingual one",
                 )
             }
-            HealthId::UnknownTokens => told(
+            HealthId::UnknownTokens => message(
                 format!("{share} of its tokens of text are unknown to the vocabulary"),
                 "take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
             ),
-            HealthId::TokensPerWord => told(
+            HealthId::TokensPerWord => message(
                 format!(
                     "its {word}s have {} times as many tokens as the vocabulary's entries suggest",
                     decimal(value, 1)
                 ),
                 "take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
             ),
-            HealthId::OneTokenSentences => told(
+            HealthId::OneTokenSentences => message(
                 format!("{share} of its {sentence}s have a single token, which has no other to attend to"),
                 "give whole sentences: `words` of JSON lines, CoNLL-U, or plain text with a sentence a line",
             ),
-            HealthId::LowerCased => told(
+            HealthId::LowerCased => message(
                 format!("{share} of its {word}s lose their capitals, and the vocabulary is cased"),
                 "put `\"do_lower_case\": false` into tokenizer_config.json",
             ),
@@ -160,9 +160,9 @@ impl CorpusInfo {
                         "check that the tokenizer's files are the model's own, or leave such text out"
                     }
                 };
-                told(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)
+                message(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)
             }
-            HealthId::Repeated => told(
+            HealthId::Repeated => message(
                 format!("{share} of its {sentence}s are copies of earlier ones, which tests count once"),
                 "leave the copies out",
             ),
@@ -170,14 +170,14 @@ impl CorpusInfo {
                 let [one, many] = self.unit.words(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
                 match self.documents {
-                    Some(taken) if taken.taken < taken.of => told(
+                    Some(taken) if taken.taken < taken.of => message(
                         format!(
                             "it has {units}, and a test asks for {:.0}, since --limit took {} of {} documents",
                             check.threshold, taken.taken, taken.of
                         ),
                         RAISE_LIMIT,
                     ),
-                    _ => told(
+                    _ => message(
                         format!("it has {units}, and a test asks for {:.0}", check.threshold),
                         if self.unit == Unit::Sentences { "give more text" } else { MORE_TEXT },
                     ),

@@ -111,17 +111,13 @@ pub struct Corrupted<I> {
     sentences: I,
     corruption: Corruption,
     ready: vec::IntoIter<Sequence>,
-    left_out: u64,
+    /// Number of sentences read so far that have no token to score.
+    pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
     pub fn new(sentences: I, corruption: Corruption) -> Self {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
-    }
-
-    /// Number of sentences read so far that have no token to score.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
     }
 }
 
@@ -167,7 +163,7 @@ mod tests {
     fn corrupted(sentences: &[Sequence], phases: u8, noise: Noise) -> (Vec<Sequence>, u64) {
         let corruption = Corruption { phases, noise, unknown: Some(3) };
         let mut corrupted = Corrupted::new(sentences.iter().cloned().map(Ok), corruption);
-        (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out())
+        (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out)
     }
 
     fn masked(sentences: &[Sequence], phases: u8) -> (Vec<Sequence>, u64) {

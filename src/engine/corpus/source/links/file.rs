@@ -27,7 +27,7 @@ const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 #[derive(Debug, Default)]
 pub struct LinkFile {
     pub path: Arc<str>,
-    digest: NamedDigest,
+    pub digest: NamedDigest,
     pub(super) types: Vec<Box<str>>,
     /// Index into `links` by sentence id (`ids`), and by sentence number in the corpus, counted from 0 (`numbers`).
     pub(super) ids: HashMap<Box<str>, usize>,
@@ -95,10 +95,6 @@ impl LinkFile {
         ensure!(reader.count > 0, nothing().hint(format!("{HEADER}, and each other line a link")));
         file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
-    }
-
-    pub fn digest(&self) -> &NamedDigest {
-        &self.digest
     }
 
     /// Link types that occur in only one line; empty if the file has only one type.

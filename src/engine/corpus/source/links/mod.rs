@@ -59,8 +59,8 @@ impl LinkOptions {
     /// Link sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
-            file: self.file.as_ref().map(|file| file.digest().clone()),
-            rules: self.rules.as_ref().map(|rules| rules.digest().clone()),
+            file: self.file.as_ref().map(|file| file.digest.clone()),
+            rules: self.rules.as_ref().map(|rules| rules.digest.clone()),
             types: self.types.clone(),
         }
     }

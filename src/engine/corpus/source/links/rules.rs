@@ -40,7 +40,7 @@ const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 #[derive(Debug)]
 pub struct LinkRules {
     pub path: Arc<str>,
-    digest: NamedDigest,
+    pub digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
     /// Names of the word annotations that are read for the rules alone.
     pub(super) columns: Vec<String>,
@@ -111,10 +111,6 @@ impl LinkRules {
         let nothing = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), nothing());
         Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
-    }
-
-    pub fn digest(&self) -> &NamedDigest {
-        &self.digest
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 
-use super::file::{ClozeContext, CorruptedContext, Item, ItemContent, TaskFile};
+use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
     reasons,
@@ -18,7 +18,7 @@ use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Corruption, InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
 use crate::sequences::tally::SkipReason;
-use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 
 pub struct TaskReader<'a> {
@@ -158,7 +158,7 @@ impl ItemReader<'_> {
                 let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 let foils = foil.into_iter().collect();
-                Ok(vec![self.part_against(sequence, ScoreRule::Class, Some(label), foils)])
+                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label), foils)])
             }
             ItemContent::Tag { words, labels, foils } => Ok(vec![self.tagged(words, labels, foils)?]),
             ItemContent::Triple { texts: [anchor, positive, negative] } => {
@@ -167,22 +167,20 @@ impl ItemReader<'_> {
                 ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
                 let texts = [self.text(anchor)?, positive, negative];
                 let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
-                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None);
+                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None, Vec::new());
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
             }
-            ItemContent::Cloze { context, answer, foil, .. } => Ok(vec![self.cloze(context, [answer, foil])?]),
+            ItemContent::Cloze { text, answer, foil, .. } => Ok(vec![self.cloze(text, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
-                Ok(vec![self.part(good, ScoreRule::Gains, None), self.part(bad, ScoreRule::Loses, None)])
+                let sides = [(good, ScoreRule::Gains), (bad, ScoreRule::Loses)];
+                Ok(sides.into_iter().map(|(side, rule)| self.part(side, rule, None, Vec::new())).collect())
             }
         }
     }
 
-    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
-        self.part_against(sequence, rule, answer, Vec::new())
-    }
-
-    fn part_against(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
+    /// Makes a sequence a part of the item.
+    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
@@ -191,7 +189,7 @@ impl ItemReader<'_> {
     fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
-        let (mut predictions, mut against): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut predictions, mut foil_classes): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
             let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
@@ -200,35 +198,30 @@ impl ItemReader<'_> {
             if predictions.last().is_none_or(|last| last.position < position) {
                 predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
                 if let Some(foil) = foils.get(word).and_then(Option::as_ref) {
-                    against.push(other_class(known, truth, foil)?);
+                    foil_classes.push(other_class(known, truth, foil)?);
                 }
             }
         }
         ensure!(!predictions.is_empty(), ItemSkip::NoLabels);
-        Ok(self.part_against(Sequence { predictions, ..sequence }, ScoreRule::Class, None, against))
+        Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None, foil_classes))
     }
 
-    fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Result<Sequence> {
-        let (sequence, answer, foil) = match context {
-            ClozeContext::Masked(text) => self.filled_in(text, sides)?,
-            ClozeContext::Prompt(text) => self.continued(text, sides)?,
-        };
+    fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
+        let encoded = if *is_prompt { self.continued(text, sides) } else { self.filled_in(text, sides) };
+        let (sequence, answer, foil) = encoded?;
         let sequence = Sequence { compared: vec![answer, foil], ..sequence };
-        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
+        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer), Vec::new()))
     }
 
     /// The text of a cloze item and its corrupted text. Activation patching over heads exchanges contexts between the two, so
     /// both need equal lengths, one predicted position, and one answer and foil.
     fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
-        let ItemContent::Cloze { context, answer, foil, corrupted } = &self.item.content else {
+        let ItemContent::Cloze { text: clean, answer, foil, corrupted: Some(corrupted) } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
         };
-        let CorruptedContext { text, name } = corrupted.as_ref().ok_or(ItemSkip::NotCorrupted)?;
-        let corrupted = match context {
-            ClozeContext::Masked(_) => ClozeContext::Masked(text.clone()),
-            ClozeContext::Prompt(_) => ClozeContext::Prompt(text.clone()),
-        };
-        let [mut clean, corrupted] = [self.cloze(context, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
+        let CorruptedText { text, name } = corrupted;
+        let corrupted = ClozeText { text: text.clone(), ..*clean };
+        let [mut clean, corrupted] = [self.cloze(clean, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
         ensure!(clean.ids.len() == corrupted.ids.len(), ItemSkip::OtherLength);
         let place = clean.predictions[0].position;
         ensure!(corrupted.predictions[0].position == place, ItemSkip::OtherPlace);
@@ -322,9 +315,9 @@ impl ItemReader<'_> {
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
         let tokenized = SentenceTokenizer::new(self.task.tokenizer, self.task.max_tokens, false).encode(sentence)?;
         match tokenized {
-            Tokenized::Sequence(sequence) => Ok(Sequence { spelled: Vec::new(), ..*sequence }),
-            Tokenized::Skipped(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
-            Tokenized::Skipped(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
+            Ok(sequence) => Ok(Sequence { spelled: Vec::new(), ..sequence }),
+            Err(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
+            Err(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
         }
     }
 }

@@ -47,22 +47,22 @@ pub enum ItemContent {
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
     /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
-    /// A context in which the token `answer` should be more probable than the token `foil`.
-    Cloze { context: ClozeContext, answer: String, foil: String, corrupted: Option<CorruptedContext> },
+    /// A text in which the token `answer` should be more probable than the token `foil`.
+    Cloze { text: ClozeText, answer: String, foil: String, corrupted: Option<CorruptedText> },
     /// Two texts: `good` should be more probable than `bad`.
     Pair { good: String, bad: String },
 }
 
+/// The text of a cloze item.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ClozeContext {
-    /// Text with one mask.
-    Masked(String),
-    /// Beginning of a text, which the answer continues.
-    Prompt(String),
+pub struct ClozeText {
+    pub text: String,
+    /// Whether the answer continues the text; otherwise the text has one mask.
+    pub is_prompt: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct CorruptedContext {
+pub struct CorruptedText {
     /// The corrupted text; like the text, it has one mask or ends before the answer.
     pub text: String,
     pub name: Option<Arc<str>>,
@@ -257,14 +257,11 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
             None => None,
         };
         let name = parsed.corruption.map(Arc::from);
-        let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
-        let cloze = parsed.answer.zip(foil);
+        let corrupted = parsed.corrupted.map(|text| CorruptedText { text, name });
+        let (is_prompt, cloze) = (parsed.prompt.is_some(), parsed.answer.zip(foil));
         match (parsed.text, parsed.prompt, cloze, parsed.good.zip(parsed.bad)) {
-            (Some(text), None, Some((answer, foil)), None) => {
-                ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil, corrupted }
-            }
-            (None, Some(prompt), Some((answer, foil)), None) => {
-                ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil, corrupted }
+            (Some(text), None, Some((answer, foil)), None) | (None, Some(text), Some((answer, foil)), None) => {
+                ItemContent::Cloze { text: ClozeText { text, is_prompt }, answer, foil, corrupted }
             }
             (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
             _ => {
