@@ -81,7 +81,9 @@ impl LinkOptions {
 #[derive(Default)]
 pub(super) struct OutsideLinks {
     options: LinkOptions,
+    /// Origin of the sentence with each name in the file of links; `None` for a sentence not read yet.
     met: Vec<Option<Origin>>,
+    /// Number of links that each rule has made.
     made: Vec<usize>,
     /// Number of columns that the run requested of each word; columns for rules follow them.
     requested: usize,
@@ -125,9 +127,9 @@ impl OutsideLinks {
             *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
-            let kept =
-                words.iter_mut().map(|word| &mut word.annotation.requested).filter(|kept| kept.len() > self.requested);
-            kept.for_each(|kept| *kept = kept[..self.requested].into());
+            let columns = words.iter_mut().map(|word| &mut word.annotation.requested);
+            let columns = columns.filter(|columns| columns.len() > self.requested);
+            columns.for_each(|columns| *columns = columns[..self.requested].into());
         }
         Ok(())
     }
@@ -174,13 +176,13 @@ impl OutsideLinks {
         let missing = (0..self.met.len()).filter(|&name| self.met[name].is_none());
         let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
         let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
-        let nothing = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
+        let no_other = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
         let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
-            anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
+            anyhow!("there is no sentence #{number}{no_other}: the corpus has {sentences}, counted from #0")
                 .of_value(number)
         } else {
             let id = file.ids.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
-            let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
+            let error = anyhow!("the corpus has no sentence `{}`{no_other}", excerpt(id)).of_value(id);
             if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
         };
         const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \

@@ -35,16 +35,6 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Classify => "classify",
-            Self::Tag => "tag",
-            Self::Cloze => "cloze",
-            Self::Pair => "pair",
-            Self::Triple => "triple",
-        }
-    }
-
     /// Whether items have classes, named by the labels of the model.
     pub fn is_of_classes(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
@@ -53,7 +43,13 @@ impl TaskKind {
 
 impl fmt::Display for TaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(match self {
+            Self::Classify => "classify",
+            Self::Tag => "tag",
+            Self::Cloze => "cloze",
+            Self::Pair => "pair",
+            Self::Triple => "triple",
+        })
     }
 }
 
