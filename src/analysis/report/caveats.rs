@@ -212,13 +212,13 @@ impl Report {
                  all of them at once, other studies from one layer"
             )
         });
-        let of_model = windows(&self.model)
+        let of_model = window_remarks(&self.model)
             .chain(shared)
             .chain(absent)
             .chain(removed)
             .chain(repeated)
-            .chain(self.of_proteins())
-            .chain(self.of_headless_decoder())
+            .chain(self.protein_remark())
+            .chain(self.headless_decoder_remark())
             .collect();
         let is_of_proteins = is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
@@ -228,12 +228,12 @@ impl Report {
         let unhealthy = self.corpus.other_failing_checks(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
-        let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());
+        let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.is_of_corpus());
         [of_model, of_corpus.collect()]
     }
 
     /// A remark on the studies that a model of proteins leaves out; `None` for another model.
-    fn of_proteins(&self) -> Option<String> {
+    fn protein_remark(&self) -> Option<String> {
         const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
         let is_of_language = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_language);
         let left_out: Vec<String> = self.settings.protocol.left_out.iter().filter(is_of_language).cloned().collect();
@@ -245,7 +245,7 @@ impl Report {
     }
 
     /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
-    fn without_links(&self) -> Option<String> {
+    fn missing_links_remark(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::with_option("links-from");
         let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
@@ -255,7 +255,7 @@ impl Report {
     }
 
     /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
-    fn of_headless_decoder(&self) -> Option<String> {
+    fn headless_decoder_remark(&self) -> Option<String> {
         let decoders_only = |name: &&String| registry::named(name).is_some_and(|study| study.card().decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
@@ -286,7 +286,7 @@ fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, re
 }
 
 /// A remark for each class of layers whose queries do not see every key.
-fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
+fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);
         let seen = visibility.words()?;

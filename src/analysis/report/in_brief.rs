@@ -17,10 +17,10 @@ use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
 
 /// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
-const KINDS: usize = 5;
+const MAX_KINDS: usize = 5;
 /// Most heads with one kind of label that are named (L3H1); more heads are only counted.
-const NAMED: usize = 2;
-const MOST_NAMED: usize = 16;
+const MAX_NAMED_PER_KIND: usize = 2;
+const MAX_NAMED_CONSTANT: usize = 16;
 
 /// The opening sentences of a report. A finding without content has no sentence.
 pub(super) fn of(report: &Report) -> Vec<String> {
@@ -30,17 +30,21 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let is_of_corpus = report.is_of_corpus();
     let untested = report.untested();
     let is_tested = untested.is_none();
-    let results =
-        || untested.map_or_else(|| [roles(report)].into_iter().chain(relation(report)).collect(), |why| vec![why]);
+    let results = || {
+        untested.map_or_else(
+            || [roles_sentence(report)].into_iter().chain(relation_sentence(report)).collect(),
+            |why| vec![why],
+        )
+    };
     let of_corpus = || unread.into_iter().chain(results()).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
-    lines.extend(constant(report));
+    lines.extend(constant_heads(report));
     let mut shortages = shortages(report);
     let mut openings = 0;
     for (study, view) in report.views() {
         let InBrief { found, shortage, opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
-            lines.push(choices(report));
+            lines.push(choices_sentence(report));
         }
         match found {
             Some(found) if opens => {
@@ -53,20 +57,20 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     }
     // More of a text that cannot be read would not help.
     if is_read && is_tested && is_of_corpus {
-        lines.extend(Some(too_little(report, &shortages)).filter(|line| !line.is_empty()));
+        lines.extend(Some(shortage_sentences(report, &shortages)).filter(|line| !line.is_empty()));
     }
     lines
 }
 
-fn roles(report: &Report) -> String {
+fn roles_sentence(report: &Report) -> String {
     let roles = Roles::of(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
-    let kinds = kinds(report.at_work().filter_map(|head| Some((category(&first(head)?), head.place))));
+    let kinds = count_by_kind(report.at_work().filter_map(|head| Some((category(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
-    format!("{} a firm role, not counting `broad`{kinds}{}.", roles.at_least(roles.firm), in_controls(report))
+    format!("{} a firm role, not counting `broad`{kinds}{}.", roles.at_least(roles.firm), control_clauses(report))
 }
 
-fn constant(report: &Report) -> Option<String> {
+fn constant_heads(report: &Report) -> Option<String> {
     let heads = &report.model.constant_heads;
     let count = heads.len();
     let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
@@ -78,11 +82,11 @@ fn constant(report: &Report) -> Option<String> {
         _ => ", so that its firm roles count in no number here",
     };
     let uses = format!("the model makes no use of that attention{consequence}");
-    (count > 0).then(|| format!("{count} of {all} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
+    (count > 0).then(|| format!("{count} of {all} {writes}, whatever {attends} to ({}): {uses}.", name_heads(heads)))
 }
 
-fn named(heads: &[HeadPlace]) -> String {
-    let names: Vec<String> = heads.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+fn name_heads(heads: &[HeadPlace]) -> String {
+    let names: Vec<String> = heads.iter().take(MAX_NAMED_CONSTANT).map(ToString::to_string).collect();
     match heads.len() - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
@@ -90,7 +94,7 @@ fn named(heads: &[HeadPlace]) -> String {
 }
 
 /// A sentence on the heads whose attention is almost fully explained by position alone, or by the attended token alone.
-fn choices(report: &Report) -> String {
+fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
         let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
@@ -99,7 +103,7 @@ fn choices(report: &Report) -> String {
             if code == "token" { "by the identity of the attended token".to_owned() } else { format!("by {code}") };
         Some((cue, head.place))
     });
-    let kinds = kinds(firm);
+    let kinds = count_by_kind(firm);
     if kinds.is_empty() {
         return "No head above layer 0 is shown to have its attention mainly explained by position or by the identity of the attended token."
             .to_owned();
@@ -108,7 +112,7 @@ fn choices(report: &Report) -> String {
 }
 
 /// The number of heads with a firm role in each control, averaged over its seeds, as clauses.
-fn in_controls(report: &Report) -> String {
+fn control_clauses(report: &Report) -> String {
     let controls = report.controls_by_kind();
     let clauses = controls.iter().filter_map(|(kind, runs)| {
         let counts: Vec<u64> = runs.iter().map(|run| run.firm_roles).collect::<Option<_>>()?;
@@ -133,15 +137,15 @@ fn category(label: &str) -> String {
 }
 
 /// Lists the number of heads for each kind of label, the most frequent first. Heads are named where there are few of a kind.
-fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
+fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
     let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
     // If only one kind is left, it is named as well.
-    let named = if kinds.len() == KINDS + 1 { kinds.len() } else { KINDS };
+    let named = if kinds.len() == MAX_KINDS + 1 { kinds.len() } else { MAX_KINDS };
     let shown = kinds.iter().take(named).map(|(kind, places)| {
-        if places.len() > NAMED {
+        if places.len() > MAX_NAMED_PER_KIND {
             return format!("{} {kind}", places.len());
         }
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();
@@ -165,7 +169,7 @@ pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
-fn relation(report: &Report) -> Option<String> {
+fn relation_sentence(report: &Report) -> Option<String> {
     let (place, label) = strongest_relation(report)?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
     let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
@@ -195,7 +199,7 @@ fn relation(report: &Report) -> Option<String> {
 }
 
 /// Sentences on the labels with too little evidence and how many more sentences they need, and on undecided heads.
-fn too_little(report: &Report, shortages: &[Shortage]) -> String {
+fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
     let lack = |shortage: &Shortage| {
@@ -246,9 +250,9 @@ fn attention_clause(head: &HeadReport) -> String {
     let is_independent = |label: &&&Label| label.rests_on.is_none();
     let mut independent = alike.iter().filter(is_independent);
     let role = independent.clone().find(|label| is_role(label)).or_else(|| independent.next());
-    let Some(&role) = role else { return unlabelled(&head.nearest) };
+    let Some(&role) = role else { return unlabelled_clause(&head.nearest) };
     let mut sentence = clause_with(role, &share_by_chance(head, role).unwrap_or_default());
-    if let Some(sink) = sink(head).filter(|_| lead_over(&role.number).is_some()) {
+    if let Some(sink) = sink_clause(head).filter(|_| lead_over(&role.number).is_some()) {
         sentence = format!("{sink}, and {sentence}");
     }
     let dependent = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
@@ -271,7 +275,7 @@ const SINKS: [(&str, &str); 3] = [
 ];
 
 /// A verb phrase for a head that gives more than half of its attention to a token without content; else `None`.
-fn sink(head: &HeadReport) -> Option<String> {
+fn sink_clause(head: &HeadReport) -> Option<String> {
     let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
     SINKS
         .iter()
@@ -312,7 +316,7 @@ fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
-fn unlabelled(nearest: &[Near]) -> String {
+fn unlabelled_clause(nearest: &[Near]) -> String {
     match nearest.first() {
         // A score below half of its threshold is not near.
         Some(Near { score, threshold, .. }) if *score < threshold / 2.0 => {
@@ -342,7 +346,7 @@ mod tests {
         let heads = of.iter().flat_map(|&(kind, count)| {
             (0..count).map(move |head| (kind.to_owned(), HeadPlace { layer: kind.len(), head }))
         });
-        kinds(heads)
+        count_by_kind(heads)
     }
 
     #[test]

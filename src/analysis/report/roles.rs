@@ -136,7 +136,7 @@ pub fn lacking(report: &Report) -> Vec<String> {
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
     let mut shortages: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {
-        let Some(shortage) = of_study(report, *study) else { continue };
+        let Some(shortage) = study_shortage(report, *study) else { continue };
         let is_equal = |other: &&mut Shortage| (other.count, &other.things) == (shortage.count, &shortage.things);
         match shortages.iter_mut().find(is_equal) {
             Some(other) => other.of = format!("{}, {}", other.of, study.card().name),
@@ -147,7 +147,7 @@ pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
 }
 
 /// The shortage of evidence that keeps a study from any label, judged by the metric with the most evidence.
-fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
+fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let policy = &report.settings.policy;
     let card = study.card();
     if !card.all_labels().any(|detector| detector.is_on(policy)) {

@@ -199,7 +199,7 @@ impl Lines {
             match first {
                 Ok(first) => return Ok(first),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.unreadable(error)),
+                Err(error) => return Err(self.read_error(error)),
             }
         }
     }
@@ -210,7 +210,7 @@ impl Lines {
         self.buffer.clear();
         // One byte more than the longest line distinguishes a line that is too long from one that just fits.
         let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
-        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
+        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.read_error(error))?;
         if read == 0 {
             return Ok(None);
         }
@@ -220,7 +220,7 @@ impl Lines {
             hash.update(&self.buffer);
         }
         self.ensure_plausible()?;
-        self.line(read).at(&self.path, self.number).map(Some)
+        self.decode_line(read).at(&self.path, self.number).map(Some)
     }
 
     /// Fails on a decompression bomb: more than [`LARGEST_RATIO`] bytes for each stored byte.
@@ -242,7 +242,7 @@ impl Lines {
     }
 
     /// Decodes the line in the buffer, of `read` bytes with its end. Fails if it is too long, not UTF-8 or a git LFS pointer.
-    fn line(&self, read: usize) -> Result<&str> {
+    fn decode_line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,
             "the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line"
@@ -267,7 +267,7 @@ impl Lines {
         }
     }
 
-    fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
+    fn read_error(&mut self, error: io::Error) -> anyhow::Error {
         let stored = self.source.get_mut().stored();
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
         let Self { path, number, compression, .. } = self;

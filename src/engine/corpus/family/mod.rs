@@ -49,14 +49,14 @@ impl Families {
     pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
-        let (words, name) = (digest_of(content), name.map(|name| digest(NAME, [name])));
+        let (words, name) = (content_digest(content), name.map(|name| digest(NAME, [name])));
         let family = match self.remembered.get_mut(&words) {
             Some(known) => {
                 let is_first_repeat = !std::mem::replace(&mut known.has_recurred, true);
                 self.counts.repeated += 1 + u64::from(is_first_repeat);
                 SentenceFamily { number: known.family.into(), is_first: false }
             }
-            None => self.of_new(words, name, document),
+            None => self.assign_new(words, name, document),
         };
         if let Some(name) = name {
             self.remember(name, family.number);
@@ -64,7 +64,7 @@ impl Families {
         family
     }
 
-    fn of_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
+    fn assign_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
         self.counts.different += 1;
         let named = name.and_then(|name| self.remembered.get(&name));
         let next = SentenceFamily::alone(document.unwrap_or(self.counts.families));
@@ -96,7 +96,7 @@ const WORDS: u8 = 1;
 const NAME: u8 = 2;
 
 /// The digest of a sentence's words, without annotations; running text is split at white space.
-fn digest_of(content: &Content) -> u64 {
+fn content_digest(content: &Content) -> u64 {
     match content {
         Content::Text(text) => digest(TEXT, text.split_whitespace()),
         Content::Words(words) => digest(WORDS, words.iter().map(|word| word.form.as_str())),

@@ -49,15 +49,15 @@ fn a_family_has_the_number_of_its_document() {
 #[test]
 fn the_annotation_does_not_matter_and_the_pieces_do() {
     let tree = Content::Words(vec![Word::new("a", TreeHead::Root, "root"), Word::new("b", TreeHead::Word(0), "obj")]);
-    assert_eq!(digest_of(&words("a b")), digest_of(&tree));
-    let text = |text: &str| digest_of(&Content::Text(text.to_owned()));
+    assert_eq!(content_digest(&words("a b")), content_digest(&tree));
+    let text = |text: &str| content_digest(&Content::Text(text.to_owned()));
     assert_eq!(text("a b"), text(" a\t b "));
     let different = [
         text("a b"),
         text("ab"),
         text("A b"),
-        digest_of(&words("a b")),
-        digest_of(&words("ab")),
+        content_digest(&words("a b")),
+        content_digest(&words("ab")),
         digest(NAME, ["a b"]),
     ];
     for (place, one) in different.iter().enumerate() {

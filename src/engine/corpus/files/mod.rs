@@ -124,7 +124,7 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
             }
             Input::File(path, kind) => files.add_path(path, *kind)?,
             Input::Folder(path, format) => {
-                let (of_folder, others) = folder(path, *format)?;
+                let (of_folder, others) = folder_files(path, *format)?;
                 passed_over += others;
                 of_folder.iter().try_for_each(|(path, kind)| files.add_path(path, *kind))?;
             }
@@ -176,7 +176,7 @@ impl Files {
 
 /// Lists the corpus files of a folder, sorted by the bytes of their names. Counts its other entries except temporary outputs.
 /// A dangling link counts as a file, so that opening it reports the error.
-fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
+fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
     let (mut files, mut passed_over) = (Vec::new(), 0);
     for entry in fs::read_dir(path).cannot("read corpus folder", &shown)? {

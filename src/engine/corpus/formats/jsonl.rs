@@ -61,10 +61,10 @@ enum Targets {
 }
 
 pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    next_line(lines, |line| parsed(line, context))
+    next_line(lines, |line| parse_line(line, context))
 }
 
-fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
+fn parse_line(json: &str, context: &mut Context) -> Result<Parsed> {
     let Context { relations, links: types, requested, reads_classes, classes, file, .. } = context;
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
@@ -78,7 +78,7 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
         let is_lost =
             (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
         let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
-        ensure!(!is_lost, renamed(json, lost()));
+        ensure!(!is_lost, with_key_hint(json, lost()));
         let written = line.written(&forms)?;
         let links = line.take_links(forms.len(), types)?;
         let lists = [aligned_lists(json, requested)?, aligned_lists(json, classes.as_slice())?];
@@ -114,7 +114,7 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
 ];
 
 /// Adds a hint to an error: which unread keys of the line to rename, and to what.
-fn renamed(json: &str, error: Error) -> Error {
+fn with_key_hint(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,
         reason = "serde reads no set of keys, and what stands under them is passed over"
@@ -141,7 +141,7 @@ impl Line {
             ("undirected", self.undirected.is_some()),
             ("min_distance", self.min_distance.is_some()),
         ])?;
-        let neither = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
+        let neither = || with_key_hint(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
         let text = self.text.take().ok_or_else(neither)?;
         ensure_missing(&self.lengths().map(|(name, length)| (name, length.is_some())))?;
         ensure_missing(&[("classes", self.classes.is_some())])?;
@@ -201,7 +201,7 @@ impl Line {
         };
         let misfit = |Misfit { word, at }: Misfit| {
             let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
-            let error = match forms.get(word).map(|form| (nth(word), excerpt(form))) {
+            let error = match forms.get(word).map(|form| (numbered_word(word), excerpt(form))) {
                 Some((nth, form)) => anyhow!("{nth} is `{form}`, and at character {column} `text` has `{rest}`"),
                 None => anyhow!("`text` has `{rest}` after its words, from character {column} on"),
             };
@@ -240,7 +240,7 @@ impl Line {
             let name = values_of_word(&listed, word).into_iter().flatten().next()?;
             Some(WordClass::shared(class_key?, name))
         };
-        let mut classes = given_classes(self.classes, forms.len(), class_key)?.into_iter();
+        let mut classes = classes_of_words(self.classes, forms.len(), class_key)?.into_iter();
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (self.heads.into_iter().flatten(), self.relations.into_iter().flatten());
@@ -260,13 +260,16 @@ impl Line {
                 Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
             };
             let check = relations.check(head, &relation);
-            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
+            check
+                .reworded(|problem| format!("{}: its relation {problem}", numbered_word(words.len())))
+                .of_value(&relation)?;
             let upos = upos.next().flatten().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
-        let in_word =
-            |(word, problem): (usize, Error)| problem.reworded(|problem| format!("{}: its head {problem}", nth(word)));
+        let in_word = |(word, problem): (usize, Error)| {
+            problem.reworded(|problem| format!("{}: its head {problem}", numbered_word(word)))
+        };
         check_tree(&words).map_err(in_word)?;
         Ok(words)
     }
@@ -307,7 +310,7 @@ fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str
 
 /// Class of each word, from the key `wanted` of the line's `classes`, or from its only key; empty without classes. Fails if there
 /// are several keys, or not one class or null per word.
-fn given_classes(
+fn classes_of_words(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
     wanted: Option<&Arc<str>>,
@@ -333,6 +336,6 @@ fn ensure_length(name: &str, length: usize, words: usize) -> Result<()> {
 }
 
 /// Names a word in messages by its number, counted from 1 as in `heads`: `word 3`.
-fn nth(position: usize) -> String {
+fn numbered_word(position: usize) -> String {
     format!("word {}", position + 1)
 }

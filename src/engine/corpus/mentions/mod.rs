@@ -29,13 +29,13 @@ pub struct Mentions<'a> {
     pub unmatched: u64,
 }
 
-struct Fields {
+struct EntityFields {
     count: usize,
     entity: usize,
     head: Option<usize>,
 }
 
-impl Fields {
+impl EntityFields {
     /// Finds the entity and head fields in a declaration (`eid-etype-head`); without one, the entity is the only field.
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
@@ -56,8 +56,8 @@ impl Fields {
 /// Discontinuous mention that still lacks parts: its head field, and the word ranges so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
-struct Finder<'a> {
-    fields: Fields,
+struct MentionParser<'a> {
+    fields: EntityFields,
     /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
     /// Discontinuous mentions that still lack parts, keyed by entity and number of parts.
@@ -68,19 +68,19 @@ struct Finder<'a> {
 impl<'a> Mentions<'a> {
     /// Parses the mentions in the `Entity=` values of words; `fields` is the declaration by `# global.Entity`.
     pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
-        let fields = Fields::new(fields);
-        let mut finder =
-            Finder { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), found: Mentions::default() };
+        let fields = EntityFields::new(fields);
+        let mut parser =
+            MentionParser { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), found: Mentions::default() };
         for (word, value) in words.into_iter().enumerate() {
-            finder.word(word, value.unwrap_or_default());
+            parser.word(word, value.unwrap_or_default());
         }
-        let open: usize = finder.open.values().map(Vec::len).sum();
-        finder.found.unmatched += (open + finder.unfinished.len()) as u64;
-        finder.found
+        let open: usize = parser.open.values().map(Vec::len).sum();
+        parser.found.unmatched += (open + parser.unfinished.len()) as u64;
+        parser.found
     }
 }
 
-impl<'a> Finder<'a> {
+impl<'a> MentionParser<'a> {
     fn word(&mut self, word: usize, value: &'a str) {
         let mut rest = value;
         while !rest.is_empty() {
@@ -108,7 +108,7 @@ impl<'a> Finder<'a> {
             return;
         };
         let span = start..word + 1;
-        let (entity, part, part_count) = part(name).unwrap_or((name, 1, 1));
+        let (entity, part, part_count) = parse_part(name).unwrap_or((name, 1, 1));
         let (head, parts) = match self.unfinished.remove(&(entity, part_count)) {
             // Parts come in their order, and none begins before the one before it has ended.
             Some((head, mut parts)) if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start => {
@@ -132,7 +132,7 @@ impl<'a> Finder<'a> {
 }
 
 /// Parses `e1[1/2]` into entity, number of the part, and number of parts; `None` for a name without a part.
-fn part(name: &str) -> Option<(&str, u32, u32)> {
+fn parse_part(name: &str) -> Option<(&str, u32, u32)> {
     let (entity, part) = name.strip_suffix(']')?.rsplit_once('[')?;
     let (part, of) = part.split_once('/')?;
     let (part, of) = (part.parse().ok()?, of.parse().ok()?);

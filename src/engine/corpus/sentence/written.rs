@@ -62,7 +62,7 @@ impl Written {
             let start = at + rest.len() - rest.trim_start().len();
             let misfit = Misfit { word: written.words.len(), at: start };
             at = if text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
-            written.words.extend(divided(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
         let rest = text[at..].trim_start().len();
@@ -81,7 +81,7 @@ impl Written {
             let (surface, own_forms) = piece.surface(forms, written.words.len());
             let start = written.text.len();
             written.text.push_str(surface);
-            written.words.extend(divided(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
         written
@@ -94,14 +94,14 @@ const MAX_CELLS: usize = 1 << 20;
 /// Divides a multiword token as written (`surface`) among its words; returns the byte range of each. It follows a longest common
 /// subsequence with the lower-cased forms. On a tie, the later word takes the character. An unmatched character joins the one
 /// before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and à takes all of `au`.
-fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
+fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
     let mut ends: Vec<usize> = forms.iter().map(|form| form.len()).collect();
     if forms.concat() == surface {
         (1..ends.len()).for_each(|word| ends[word] += ends[word - 1]);
     } else {
         // Byte of the first matched character of each word.
         let mut starts = vec![None; forms.len()];
-        for (byte, word) in common(surface, forms) {
+        for (byte, word) in longest_common_subsequence(surface, forms) {
             starts[word].get_or_insert(byte);
         }
         let mut end = surface.len();
@@ -116,7 +116,7 @@ fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> 
 
 /// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Returns the byte offset of each
 /// character in `surface`, and the index of its form. Empty if the table would exceed [`MAX_CELLS`].
-fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
+fn longest_common_subsequence(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     let of_surface: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();
     let of_forms = forms.iter().enumerate().flat_map(|(word, form)| form.chars().map(move |c| (word, lower(c))));
@@ -157,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parts<'a>(surface: &'a str, forms: &[&str]) -> Vec<&'a str> {
-        divided(surface, forms).map(|word| &surface[word]).collect()
+        split_surface(surface, forms).map(|word| &surface[word]).collect()
     }
 
     #[test]

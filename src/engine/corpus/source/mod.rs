@@ -61,7 +61,7 @@ pub struct Corpus {
     begins_file: bool,
     scope: Scope,
     /// Number of sentences still to read from the open file.
-    left: u64,
+    sentences_left: u64,
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
@@ -245,7 +245,7 @@ impl Corpus {
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
-        self.left = match self.scope.part() {
+        self.sentences_left = match self.scope.part() {
             Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
             Some(ReadPart::OfFiles(shares)) => shares[self.done.len()],
             None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
@@ -311,7 +311,7 @@ impl Corpus {
     /// Reads the next sentence of the open file, with its index in the corpus; `None` at the end of the file.
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
-        while self.left > 0 {
+        while self.sentences_left > 0 {
             let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
             self.met_sentences += 1;
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
@@ -319,14 +319,14 @@ impl Corpus {
             if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
                 let number = self.met_documents - 1;
                 if taken.last().is_none_or(|last| *last < number) {
-                    self.left = 0;
+                    self.sentences_left = 0;
                     break;
                 }
                 if taken.binary_search(&number).is_err() {
                     continue;
                 }
             }
-            self.left -= 1;
+            self.sentences_left -= 1;
             return Ok(Some((parsed, self.number_sentence(begins_document))));
         }
         let is_cut = matches!(self.scope.part(), Some(ReadPart::OfFiles(_)));

@@ -54,8 +54,8 @@ impl TokenRoles {
             first_token: kinds.iter().position(|&kind| kind == TokenKind::First),
             separators: positions(TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
-            is_text: mask(kinds, |kind| !kind.is_special()),
-            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
+            is_text: indicator(kinds, |kind| !kind.is_special()),
+            is_unseparated: indicator(kinds, |kind| kind != TokenKind::Separator),
         }
     }
 
@@ -90,7 +90,7 @@ pub fn slot(query: usize, key: usize) -> usize {
 }
 
 /// 1 for tokens of a wanted kind, 0 for others and for the padding of the last vector.
-fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
+fn indicator(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
     mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
     mask

@@ -42,14 +42,14 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
         let parsed = if line.starts_with('#') {
             comments.add(line, file).map(|()| None)
         } else {
-            columns(line).and_then(|columns| match columns[0] {
-                id if is_pair(id, '.') => Ok(None),
-                id if is_pair(id, '-') => surface.add_multiword(&columns, words.len(), &mut size).map(|()| None),
+            split_columns(line).and_then(|columns| match columns[0] {
+                id if is_number_pair(id, '.') => Ok(None),
+                id if is_number_pair(id, '-') => surface.add_multiword(&columns, words.len(), &mut size).map(|()| None),
                 _ => {
                     let value = link_value(links_from.as_ref(), &columns);
                     link_values.extend(value.map(|value| (words.len(), value.into())));
                     let further = (&**requested, classes.as_ref());
-                    word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
+                    parse_word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
                 }
             })
         };
@@ -119,7 +119,7 @@ impl Comments {
     }
 }
 
-fn word(
+fn parse_word(
     columns: &[&str; COLUMNS],
     surface: &mut Surface,
     before: usize,
@@ -129,13 +129,13 @@ fn word(
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = *columns;
     let expected = before + 1;
     let wrong_id = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
-    ensure!(number(id) == Some(expected), wrong_id());
+    ensure!(parse_number(id) == Some(expected), wrong_id());
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let wrong_head = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
     let head = match head {
         "_" => TreeHead::Unknown,
         "0" => TreeHead::Root,
-        _ => TreeHead::Word(number(head).ok_or_else(wrong_head).of_value(head)? - 1),
+        _ => TreeHead::Word(parse_number(head).ok_or_else(wrong_head).of_value(head)? - 1),
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
@@ -181,10 +181,10 @@ fn column_value<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str>
     entry.map_or(Some(value), |entry| value_of(entry, value))
 }
 
-fn columns(line: &str) -> Result<[&str; COLUMNS]> {
+fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
     let (mut columns, count) = ([""; COLUMNS], line.split('\t').count());
     columns.iter_mut().zip(line.split('\t')).for_each(|(column, text)| *column = text);
-    let is_cut = count < COLUMNS && number(columns[0]).is_some() && columns[count - 1].is_empty();
+    let is_cut = count < COLUMNS && parse_number(columns[0]).is_some() && columns[count - 1].is_empty();
     let shown = || excerpt(line);
     let cut = || anyhow!("the line ends after column {}, within a word: `{}`", count - 1, shown());
     let way_out = "a form or lemma that is a line break has cut it: leave that token out, or write it as `_`";
@@ -203,7 +203,7 @@ fn present(column: &str) -> Option<Box<str>> {
 }
 
 /// Whether `id` is two numbers joined by `joint`, as `3-4` or `5.1`.
-fn is_pair(id: &str, joint: char) -> bool {
+fn is_number_pair(id: &str, joint: char) -> bool {
     id.split_once(joint).is_some_and(|(first, last)| [first, last].iter().all(|n| n.parse::<u32>().is_ok()))
 }
 
@@ -223,7 +223,7 @@ impl Surface {
     fn add_multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
-        let ends = id.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?)));
+        let ends = id.split_once('-').and_then(|(first, last)| Some((parse_number(first)?, parse_number(last)?)));
         let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
         let wrong_range = || anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
         let way_out = "put the line of a multiword token before the lines of its words";
@@ -259,7 +259,7 @@ fn space_after(misc: &str) -> bool {
 }
 
 /// Parses a number from 1 on as CoNLL-U writes it: digits without a sign or leading zeros.
-fn number(text: &str) -> Option<usize> {
+fn parse_number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| matches!(first, '1'..='9')))
 }
 
@@ -279,7 +279,7 @@ fn add_links(
     words: usize,
     types: &mut LinkTypes,
 ) -> Result<()> {
-    for (to, name) in targets(from, value)? {
+    for (to, name) in link_targets(from, value)? {
         let set = LinkSet::of_type(sets, &types.plain(name)?);
         match to {
             Some(to) => set.link(word as u64 + 1, to, words).of_value(value)?,
@@ -291,7 +291,7 @@ fn add_links(
 
 /// Parses a word's DEPS or MISC value into link targets. Each is a word number, counted from 1 (`None`: an empty node), and a
 /// link type. A root gives no target.
-fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
+fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, value: &str, expected: &str| {
         anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).of_value(value)
     };
@@ -300,7 +300,7 @@ fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Optio
         Some(LinksFrom::Misc(key)) => {
             let column = format!("column 10 (MISC), `{key}`,");
             let wrong = |part| wrong(&column, part, "numbers of words, separated by commas");
-            let target = |part| Ok((Some(number(part).ok_or_else(|| wrong(part))? as u64), &**key));
+            let target = |part| Ok((Some(parse_number(part).ok_or_else(|| wrong(part))? as u64), &**key));
             value.split(',').map(str::trim).map(target).collect()
         }
         Some(LinksFrom::Deps) => {
@@ -311,7 +311,7 @@ fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Optio
                 if head == "0" {
                     continue;
                 }
-                let to = if head.contains('.') { None } else { Some(number(head).ok_or_else(wrong)? as u64) };
+                let to = if head.contains('.') { None } else { Some(parse_number(head).ok_or_else(wrong)? as u64) };
                 targets.push((to, base(relation)));
             }
             Ok(targets)

@@ -29,9 +29,9 @@ mod tests;
 pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     next_line(lines, |line| {
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let id = name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
+        let id = reaction_name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
         ensure_no_table(line)?;
-        let (words, links) = words_and_links(sides(smiles)?, &mut context.links)?;
+        let (words, links) = words_and_links(parse_sides(smiles)?, &mut context.links)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         let written = Written::joined(&forms, &vec![WrittenPiece::word(false); forms.len()]);
         Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
@@ -39,7 +39,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
 }
 
 /// The name after a reaction: the first non-empty field after any CXSMILES extension (`|...|`).
-fn name(rest: &str) -> Option<&str> {
+fn reaction_name(rest: &str) -> Option<&str> {
     let rest = rest.trim_start();
     let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));
     let names = extended.map_or(rest, |(_, after)| after);
@@ -56,7 +56,7 @@ fn ensure_no_table(line: &str) -> Result<()> {
     sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
 }
 
-fn sides(smiles: &str) -> Result<[Molecule; 2]> {
+fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
     let sides: Vec<&str> = smiles.split('>').collect();
     let [reactants, agents, products] = sides[..] else {
         let error = anyhow!("a reaction has two `>`, and `{}` has {}", excerpt(smiles), sides.len() - 1);
@@ -103,7 +103,7 @@ fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) 
     maps.candidates = Some(positions.into_iter().collect());
     let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
-    for word in reactants.into_words().chain([word(">>".to_owned(), None)]).chain(products.into_words()) {
+    for word in reactants.into_words().chain([new_word(">>".to_owned(), None)]).chain(products.into_words()) {
         size.add([&*word.form, word.annotation.class.as_deref().map_or("", |class| &class.name)])?;
         words.push(word);
     }
@@ -128,11 +128,11 @@ impl Molecule {
         let Self { tokens, atoms, .. } = self;
         tokens
             .into_iter()
-            .map(move |SmilesToken { text, atom }| word(text, atom.map(|atom| atoms[atom].element.clone())))
+            .map(move |SmilesToken { text, atom }| new_word(text, atom.map(|atom| atoms[atom].element.clone())))
     }
 }
 
-fn word(form: String, element: Option<Box<str>>) -> Word {
+fn new_word(form: String, element: Option<Box<str>>) -> Word {
     let class = element.map(|name| Arc::new(WordClass { key: "element".into(), name }));
     let annotation = Annotation { class, ..Annotation::default() };
     Word { form, head: TreeHead::Unknown, relation: "_".to_owned(), annotation }

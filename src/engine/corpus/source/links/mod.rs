@@ -82,9 +82,9 @@ impl LinkOptions {
 pub(super) struct OutsideLinks {
     options: LinkOptions,
     /// Origin of the sentence with each name in the file of links; `None` for a sentence not read yet.
-    met: Vec<Option<Origin>>,
+    origins_met: Vec<Option<Origin>>,
     /// Number of links that each rule has made.
-    made: Vec<usize>,
+    links_made: Vec<usize>,
     /// Number of columns that the run requested of each word; columns for rules follow them.
     requested: usize,
     /// Number of sentences read; `has_ids` tells whether any has an id.
@@ -97,11 +97,17 @@ impl OutsideLinks {
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
-        Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
+        Self {
+            options: options.clone(),
+            origins_met: vec![None; names],
+            links_made: vec![0; rules],
+            requested,
+            ..Self::default()
+        }
     }
 
     pub(super) fn idle_rules(&self) -> Vec<&str> {
-        let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.made);
+        let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.links_made);
         rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
     }
 
@@ -123,7 +129,7 @@ impl OutsideLinks {
             self.add_of_file(&file, sentence, (number, format), types)?;
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
-        for (rule, made) in rules.rules.iter().zip(&mut self.made) {
+        for (rule, made) in rules.rules.iter().zip(&mut self.links_made) {
             *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
@@ -148,15 +154,15 @@ impl OutsideLinks {
             let way_out = format!("give the sentence another id, or none and name it `#{number}`");
             return Err(error.of_value(id).hint(way_out));
         }
-        if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
+        if let Some((name, first)) = by_id.and_then(|name| Some((name, self.origins_met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
             let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);
             let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
             return Err(error.at(&file.path, file.line(name)));
         }
         for name in by_id.into_iter().chain(file.numbers.get(&number).copied()) {
-            self.met[name] = Some(sentence.origin.clone());
-            let words = words(sentence, format).at(&file.path, file.line(name))?;
+            self.origins_met[name] = Some(sentence.origin.clone());
+            let words = word_count(sentence, format).at(&file.path, file.line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
             for row in &file.links[name] {
                 let kind = types.plain(&file.types[usize::from(row.kind)]);
@@ -173,10 +179,11 @@ impl OutsideLinks {
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
-        let missing = (0..self.met.len()).filter(|&name| self.met[name].is_none());
+        let missing = (0..self.origins_met.len()).filter(|&name| self.origins_met[name].is_none());
         let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
         let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
-        let no_other = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
+        let no_other =
+            if self.origins_met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
         let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
             anyhow!("there is no sentence #{number}{no_other}: the corpus has {sentences}, counted from #0")
                 .of_value(number)
@@ -191,7 +198,7 @@ impl OutsideLinks {
     }
 }
 
-fn words(sentence: &Sentence, format: Format) -> Result<usize> {
+fn word_count(sentence: &Sentence, format: Format) -> Result<usize> {
     match &sentence.content {
         Content::Words(words) => Ok(words.len()),
         Content::Text(residues) if format == Format::Fasta => Ok(residues.len()),

@@ -105,7 +105,7 @@ impl LinkRules {
         let shown: Arc<str> = path.display().to_string().into();
         let line = |offset: usize| text[..offset].matches('\n').count() as u64 + 1;
         let mut columns = Vec::new();
-        let rules = rules(text, line, &mut columns).map_err(|(offset, error)| error.at(&shown, line(offset)))?;
+        let rules = parse_rules(text, line, &mut columns).map_err(|(offset, error)| error.at(&shown, line(offset)))?;
         let no_rule = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), no_rule());
         Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
@@ -228,38 +228,38 @@ impl WordCondition {
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
 /// Entries of a table in the order of the file.
-fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
+fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-fn rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
+fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
     let fault =
         |error: toml::de::Error| (error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned()));
     let table = DeTable::parse(text).map_err(fault)?;
     let (mut rules, mut types) = (Vec::new(), LinkTypes::default());
-    for (key, value) in ordered(table.get_ref()) {
+    for (key, value) in entries_in_order(table.get_ref()) {
         let (kind, offset) = (key.get_ref().as_ref(), key.span().start);
         let Some(entries) = value.get_ref().as_table() else {
             let error = anyhow!("`{}` stands in no rule", excerpt(kind)).of_value(kind);
             return Err((offset, error.hint("write the name of a type above it, as in [comma]")));
         };
         types.plain(kind).map_err(|error| (offset, error))?;
-        rules.push(rule((kind, offset, line(offset)), entries, columns)?);
+        rules.push(parse_rule((kind, offset, line(offset)), entries, columns)?);
     }
     Ok(rules)
 }
 
 /// Parses the rule for links of type `kind`, which begins at byte `offset` of the file and at `line`.
-fn rule(
+fn parse_rule(
     (kind, offset, line): (&str, usize, u64),
     entries: &DeTable<'_>,
     columns: &mut Vec<String>,
 ) -> Result<Rule, Fault> {
     let (mut from, mut to) = (None, None);
     let (mut same, mut side, mut within, mut nearest) = (Vec::new(), None, usize::MAX, false);
-    for (key, value) in ordered(entries) {
+    for (key, value) in entries_in_order(entries) {
         let (name, shown) = (key.get_ref().as_ref(), excerpt(kind));
         let expected =
             |what: &str| (value.span().start, anyhow!("`{name}` of rule `{shown}` must be {what}").of_value(name));
@@ -269,7 +269,7 @@ fn rule(
                 let table = value.as_table();
                 let table = table.ok_or_else(|| expected("a table of conditions, as in { upos = \"VERB\" }"))?;
                 let mut word_conditions = Vec::new();
-                conditions("", table, columns, &mut word_conditions)?;
+                parse_conditions("", table, columns, &mut word_conditions)?;
                 if word_conditions.is_empty() {
                     return Err(expected("at least one condition, as { form = { pattern = \".\" } } of every word"));
                 }
@@ -277,7 +277,7 @@ fn rule(
                 *side = Some(word_conditions);
             }
             "same" => {
-                let names = texts(value).filter(|names| !names.is_empty());
+                let names = parse_texts(value).filter(|names| !names.is_empty());
                 let names = names.ok_or_else(|| expected("the name of an annotation, or a list of names"))?;
                 same = names.iter().map(|name| WordKey::new(name, columns)).collect();
             }
@@ -305,7 +305,7 @@ fn rule(
     Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
-fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),
         DeValue::Array(list) => list.iter().map(|text| Some(text.get_ref().as_str()?.to_owned())).collect(),
@@ -313,18 +313,18 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     }
 }
 
-fn no_condition(name: &str) -> anyhow::Error {
+fn bad_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
 }
 
 /// Adds the conditions of a TOML table to `parsed`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
-fn conditions(
+fn parse_conditions(
     prefix: &str,
     table: &DeTable<'_>,
     columns: &mut Vec<String>,
     parsed: &mut Vec<WordCondition>,
 ) -> Result<(), Fault> {
-    for (key, value) in ordered(table) {
+    for (key, value) in entries_in_order(table) {
         let (name, offset) = (format!("{prefix}{}", key.get_ref()), value.span().start);
         let test = if let Some(inner) = value.get_ref().as_table() {
             let pattern = inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str());
@@ -332,10 +332,10 @@ fn conditions(
                 let before = parsed.len();
                 // These five have no entries.
                 if !["form", "lemma", "upos", "deprel", "class"].contains(&&*name) {
-                    conditions(&format!("{name}."), inner, columns, parsed)?;
+                    parse_conditions(&format!("{name}."), inner, columns, parsed)?;
                 }
                 if parsed.len() == before {
-                    return Err((offset, no_condition(&name)));
+                    return Err((offset, bad_condition(&name)));
                 }
                 continue;
             };
@@ -343,8 +343,8 @@ fn conditions(
             let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
             Test::Matches(regex.map_err(|error| (offset, no_pattern(error)))?)
         } else {
-            let texts = texts(value.get_ref()).filter(|texts| !texts.is_empty());
-            Test::OneOf(texts.ok_or_else(|| (offset, no_condition(&name)))?)
+            let texts = parse_texts(value.get_ref()).filter(|texts| !texts.is_empty());
+            Test::OneOf(texts.ok_or_else(|| (offset, bad_condition(&name)))?)
         };
         parsed.push(WordCondition { key: WordKey::new(&name, columns), test });
     }

@@ -29,7 +29,7 @@ pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
 /// are. A token of text that belongs to no word goes with the word before it.
 pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
-    let pieces = pieces(sequence);
+    let pieces = movable_tokens(sequence);
     // The positions of word tokens in the sequence, and the tokens that move there.
     let positions: Vec<usize> = pieces.iter().cloned().flatten().collect();
     let tokens = order.iter().flat_map(|&word| pieces[word].clone());
@@ -66,7 +66,7 @@ fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
 }
 
 /// The tokens that move with each word: its tokens that the word before lacks, and the following text tokens outside words.
-fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
+fn movable_tokens(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.word_of_tokens();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();
     let mut end = 0;

@@ -52,10 +52,10 @@ impl TaskReader<'_> {
             kind: *kind,
             pooling,
             items: file.items.len() as u64,
-            skipped: counts(&texts.skipped),
+            skipped: count_by_reason(&texts.skipped),
             interchange: self
                 .exchanged
-                .map(|positions| InterchangeInfo { positions, skipped: counts(&interchanged.skipped) }),
+                .map(|positions| InterchangeInfo { positions, skipped: count_by_reason(&interchanged.skipped) }),
         };
         let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
@@ -125,12 +125,12 @@ impl TaskReader<'_> {
             .class(Class::Input)
     }
 
-    fn known(&self, id: u32) -> Result<u32> {
+    fn ensure_known(&self, id: u32) -> Result<u32> {
         if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
 }
 
-fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
+fn count_by_reason(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     let mut counts = BTreeMap::new();
     skipped.iter().for_each(|item| *counts.entry(item.reason).or_default() += 1);
     counts
@@ -152,7 +152,7 @@ impl ItemReader<'_> {
             ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
                 let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
-                let foil = foil.as_ref().map(|foil| other_class(labels, label, foil)).transpose()?;
+                let foil = foil.as_ref().map(|foil| foil_class(labels, label, foil)).transpose()?;
                 let sequence = self.classified(text, pair.as_deref())?;
                 let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
                 let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
@@ -198,7 +198,7 @@ impl ItemReader<'_> {
             if predictions.last().is_none_or(|last| last.position < position) {
                 predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
                 if let Some(foil) = foils.get(word).and_then(Option::as_ref) {
-                    foil_classes.push(other_class(known, truth, foil)?);
+                    foil_classes.push(foil_class(known, truth, foil)?);
                 }
             }
         }
@@ -207,7 +207,7 @@ impl ItemReader<'_> {
     }
 
     fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
-        let encoded = if *is_prompt { self.continued(text, sides) } else { self.filled_in(text, sides) };
+        let encoded = if *is_prompt { self.encode_prompt(text, sides) } else { self.encode_masked(text, sides) };
         let (sequence, answer, foil) = encoded?;
         let sequence = Sequence { compared: vec![answer, foil], ..sequence };
         Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer), Vec::new()))
@@ -250,7 +250,7 @@ impl ItemReader<'_> {
     }
 
     /// `(sequence, answer id, foil id)` of a text with one mask.
-    fn filled_in(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
+    fn encode_masked(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
         let masked = self.text(text)?;
@@ -260,7 +260,7 @@ impl ItemReader<'_> {
             let filled = self.text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];
             let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
-            if is_one { self.task.known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
+            if is_one { self.task.ensure_known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
         let word = masked.word_of_tokens()[place].unwrap_or_default();
@@ -269,7 +269,7 @@ impl ItemReader<'_> {
     }
 
     /// `(sequence, answer id, foil id)` of a prompt.
-    fn continued(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
+    fn encode_prompt(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
         let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
@@ -281,7 +281,7 @@ impl ItemReader<'_> {
             ensure!(!are_joined, ItemSkip::JoinedToPrompt);
             let whole = self.text(&format!("{prompt}{side}"))?;
             let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
-            if is_one { self.task.known(whole.ids[last + 1]) } else { Err(not_one.into()) }
+            if is_one { self.task.ensure_known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
         let word = begun.word_of_tokens()[last].unwrap_or_default();
@@ -295,7 +295,7 @@ impl ItemReader<'_> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
         for token in sides.iter().flat_map(Sequence::text) {
-            self.task.known(token.id)?;
+            self.task.ensure_known(token.id)?;
         }
         if self.task.mask.is_some() {
             return Ok(sides);
@@ -323,7 +323,7 @@ impl ItemReader<'_> {
 }
 
 /// The class of a foil. Fails if the model lacks it, or it is the label's class.
-fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
+fn foil_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)

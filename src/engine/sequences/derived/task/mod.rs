@@ -54,7 +54,7 @@ impl fmt::Display for TaskKind {
 }
 
 /// The most labels, and the most lines, that a message names.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// Why an item cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -154,8 +154,8 @@ impl ItemSkip {
 pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
-        1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
-        _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
+        1..=MAX_NAMED => format!("its labels are {}", names.join(", ")),
+        _ => format!("its {count} labels are {}, ...", names[..MAX_NAMED].join(", ")),
     }
 }
 
@@ -177,8 +177,8 @@ pub fn reasons(skipped: &[SkippedItem]) -> String {
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
-        let named = items.iter().take(MOST_NAMED).map(place).collect::<Vec<_>>().join(", ");
-        let more = if items.len() > MOST_NAMED { ", ..." } else { "" };
+        let named = items.iter().take(MAX_NAMED).map(place).collect::<Vec<_>>().join(", ");
+        let more = if items.len() > MAX_NAMED { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
         format!("{} {reason} ({lines} {named}{more})", counted(items.len(), "item"))
     };
@@ -261,15 +261,15 @@ impl ItemTexts {
 
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
-        taken.map(|sequence| self.texts(sequence)).sum::<usize>() as u64
+        taken.map(|sequence| self.text_count(sequence)).sum::<usize>() as u64
     }
 
     pub fn token_count(&self) -> usize {
-        self.items.iter().flatten().map(|sequence| self.texts(sequence) * sequence.ids.len()).sum()
+        self.items.iter().flatten().map(|sequence| self.text_count(sequence) * sequence.ids.len()).sum()
     }
 
     /// The number of texts, with or without a mask, that run for a sequence.
-    fn texts(&self, sequence: &Sequence) -> usize {
+    fn text_count(&self, sequence: &Sequence) -> usize {
         if self.mask.is_some() { sequence.text_places().count() } else { 1 }
     }
 
