@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 /// Maximum size of a file of counts, 64 MiB: some hundred bytes for each of 500,000 tokens.
 const MAX_COUNTS_BYTES: u64 = 64 << 20;
 
+/// Number of occurrences of each token id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counting(BTreeMap<u32, u64>);
 
@@ -94,6 +95,7 @@ impl Counting {
     }
 }
 
+/// Frequency of a token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     pub count: u64,
@@ -103,6 +105,7 @@ pub struct Frequency {
     pub commonness: f64,
 }
 
+/// Distribution of tokens, from which a token is drawn in proportion to its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
     /// Cumulative count and id of each occurring token, ascending by id.
@@ -130,6 +133,7 @@ impl Unigrams {
     }
 }
 
+/// Frequency of each token of a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
@@ -138,6 +142,7 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
+    /// Frequency of the token with this id.
     pub fn of(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.absent)
     }

@@ -30,10 +30,12 @@ impl Shard {
         text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
     }
 
+    /// Number of the shard, counted from 1.
     pub fn number(self) -> u32 {
         self.number
     }
 
+    /// Number of shards of the corpus.
     pub fn of(self) -> u32 {
         self.of
     }

@@ -179,11 +179,9 @@ fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
 /// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once. Files
 /// are read ahead up to their shares. A broken file counts up to its error, which the reader reports later.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
-    if files.len() < 2 {
+    if files.len() < 2 || files.iter().any(|file| file.again().is_none()) {
         return None;
     }
-    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
-    again?;
     Some(equal_shares(files.len(), limit, |file, most| {
         let again = files[file].again().expect("a file that can be read again");
         let mut ahead = Corpus::of(String::new(), vec![again], 0);
@@ -199,15 +197,15 @@ fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> 
     loop {
         let Some(share) = left.checked_div(others.len() as u64) else { return shares };
         let counted: Vec<(usize, u64)> = others.iter().map(|&file| (file, count(file, share + 1))).collect();
-        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, has)| *has <= share);
+        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, sentences)| *sentences <= share);
         others = long.into_iter().map(|(file, _)| file).collect();
         if short.is_empty() {
-            let more = left % others.len() as u64;
-            others.iter().zip(0..).for_each(|(&file, place)| shares[file] = share + u64::from(place < more));
+            let remainder = left % others.len() as u64;
+            others.iter().zip(0..).for_each(|(&file, index)| shares[file] = share + u64::from(index < remainder));
             return shares;
         }
-        for (file, has) in short {
-            (shares[file], left) = (has, left - has);
+        for (file, sentences) in short {
+            (shares[file], left) = (sentences, left - sentences);
         }
     }
 }

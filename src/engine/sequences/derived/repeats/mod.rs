@@ -30,8 +30,10 @@ const MAX_DISTINCT_WORDS: usize = *COPY_LENGTHS.end() + *FILLER_LENGTHS.end();
 /// accident with a chance of 4^-15.
 const MIN_WORDS: usize = 4;
 
+/// Number of masked variants of a sequence.
 const MASKED_VARIANTS: usize = 8;
 
+/// Seed in the digests that order random choices.
 const SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,7 @@ impl Repeats {
     }
 }
 
+/// Random lengths of the sequence with this number: of a copy, and of the filler between the copies.
 struct DrawnLengths {
     number: usize,
     length: usize,
@@ -107,6 +110,7 @@ impl DrawnLengths {
     }
 }
 
+/// Orders items by their digests (see the module), for random choices that anyone can reproduce.
 fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();

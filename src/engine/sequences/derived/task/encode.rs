@@ -21,6 +21,7 @@ use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 
+/// Encodes the items of a task file for a model.
 pub struct TaskReader<'a> {
     pub tokenizer: &'a ModelTokenizer,
     pub max_tokens: usize,
@@ -30,7 +31,9 @@ pub struct TaskReader<'a> {
     pub labels: Option<&'a Labels>,
     /// How the model pools the states of a text into one vector, or why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
+    /// Number of segments of the model.
     pub segments: usize,
+    /// Whether an item that cannot be scored is an error.
     pub strict: bool,
     /// Positions at which heads exchange contexts between the texts of an item and its corrupted text; `None` if none do.
     pub exchanged: Option<ExchangedPositions>,
@@ -136,6 +139,7 @@ fn count_by_reason(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     counts
 }
 
+/// Encodes one item.
 struct ItemReader<'a> {
     task: &'a TaskReader<'a>,
     item: &'a Item,

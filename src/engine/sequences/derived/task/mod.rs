@@ -151,6 +151,7 @@ impl ItemSkip {
     }
 }
 
+/// Describes the labels of a model in a hint.
 pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
@@ -168,7 +169,7 @@ pub struct SkippedItem {
     pub label: Option<String>,
 }
 
-/// Counts of the skipped items by reason, with the lines of the first ones.
+/// Describes how many items are skipped for each reason, with the lines of the first items.
 pub fn reasons(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
@@ -238,14 +239,17 @@ impl fmt::Display for ExchangedPositions {
     }
 }
 
+/// A task, encoded for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub info: TaskInfo,
+    /// The texts of each item that can be scored.
     pub texts: ItemTexts,
     /// The text of each item and its corrupted text, one after the other; empty if no study needs them.
     pub interchanged: ItemTexts,
 }
 
+/// Encoded texts of the items of a task, and the items that are skipped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
     items: Vec<Vec<Sequence>>,
@@ -259,6 +263,7 @@ impl ItemTexts {
         self.items.len() as u64
     }
 
+    /// Number of sequences that run for the texts that `takes` accepts.
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
         taken.map(|sequence| self.text_count(sequence)).sum::<usize>() as u64
