@@ -2,7 +2,7 @@
 
 use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
-use crate::corpus::{CorpusIdentity, Unit};
+use crate::corpus::{CorpusIdentity, TakenDocuments, Unit};
 use crate::passes::observation::identity::Protocol;
 use crate::sequences::tally::{SkipReason, Tally};
 use crate::studies::registry;
@@ -76,21 +76,25 @@ impl Report {
         let Self { model, corpus, .. } = self;
         let [piece, _] = model.text_units();
         let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.is_of_corpus())?;
-        let is_limited = corpus.documents.is_some_and(|taken| taken.taken < taken.of);
-        let way_out = match corpus.unit {
-            _ if is_limited => RAISE_LIMIT,
-            Unit::Sentences => "give more text",
-            _ => MORE_TEXT,
-        };
-        Some(format!("No label could be tested, since the corpus has {units}: {way_out}."))
+        Some(format!("No label could be tested, since the corpus has {units}: {}.", corpus.advice_for_more_units()))
     }
 }
 
-/// Advice if the corpus has too few sampling units because of `--limit`.
-const RAISE_LIMIT: &str = "raise --limit, or give `--unit sentences`";
-const MORE_TEXT: &str = "give more text, or `--unit sentences` if its documents need not be told apart";
-
 impl CorpusInfo {
+    /// Numbers of documents if `--limit` left some out.
+    fn limited_documents(&self) -> Option<TakenDocuments> {
+        self.documents.filter(|documents| documents.taken < documents.of)
+    }
+
+    /// Advice if the corpus has too few sampling units.
+    fn advice_for_more_units(&self) -> &'static str {
+        match self.unit {
+            _ if self.limited_documents().is_some() => "raise --limit, or give `--unit sentences`",
+            Unit::Sentences => "give more text",
+            _ => "give more text, or `--unit sentences` if its documents need not be told apart",
+        }
+    }
+
     /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
     pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
@@ -169,19 +173,11 @@ impl CorpusInfo {
             HealthId::Units => {
                 let [one, many] = self.unit.words(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
-                match self.documents {
-                    Some(taken) if taken.taken < taken.of => message(
-                        format!(
-                            "it has {units}, and a test asks for {:.0}, since --limit took {} of {} documents",
-                            check.threshold, taken.taken, taken.of
-                        ),
-                        RAISE_LIMIT,
-                    ),
-                    _ => message(
-                        format!("it has {units}, and a test asks for {:.0}", check.threshold),
-                        if self.unit == Unit::Sentences { "give more text" } else { MORE_TEXT },
-                    ),
-                }
+                let limit = self.limited_documents().map_or_else(String::new, |TakenDocuments { taken, of }| {
+                    format!(", since --limit took {taken} of {of} documents")
+                });
+                let fact = format!("it has {units}, and a test asks for {:.0}{limit}", check.threshold);
+                message(fact, self.advice_for_more_units())
             }
         }
     }
