@@ -63,11 +63,7 @@ impl Report {
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The first failing
     /// check is the cause.
     pub fn unread(&self) -> Option<String> {
-        let Self { model, corpus, .. } = self;
-        if !self.is_of_corpus() {
-            return None;
-        }
-        let [why, way_out] = corpus.unread(model)?;
+        let [why, way_out] = self.corpus.unread(&self.model).filter(|_| self.is_of_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 

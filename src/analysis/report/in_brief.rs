@@ -30,11 +30,9 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let is_of_corpus = report.is_of_corpus();
     let untested = report.untested();
     let is_tested = untested.is_none();
-    let results = || {
-        untested.map_or_else(
-            || [roles_sentence(report)].into_iter().chain(relation_sentence(report)).collect(),
-            |why| vec![why],
-        )
+    let results = || match untested {
+        Some(why) => vec![why],
+        None => [roles_sentence(report)].into_iter().chain(relation_sentence(report)).collect(),
     };
     let of_corpus = || unread.into_iter().chain(results()).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };

@@ -201,7 +201,7 @@ impl Line {
         };
         let misfit = |Misfit { word, at }: Misfit| {
             let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
-            let error = match forms.get(word).map(|form| (numbered_word(word), excerpt(form))) {
+            let error = match forms.get(word).map(|form| (nth_word(word), excerpt(form))) {
                 Some((nth, form)) => anyhow!("{nth} is `{form}`, and at character {column} `text` has `{rest}`"),
                 None => anyhow!("`text` has `{rest}` after its words, from character {column} on"),
             };
@@ -261,14 +261,14 @@ impl Line {
             };
             let check = relations.check(head, &relation);
             check
-                .reworded(|problem| format!("{}: its relation {problem}", numbered_word(words.len())))
+                .reworded(|problem| format!("{}: its relation {problem}", nth_word(words.len())))
                 .of_value(&relation)?;
             let upos = upos.next().flatten().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
         let in_word = |(word, problem): (usize, Error)| {
-            problem.reworded(|problem| format!("{}: its head {problem}", numbered_word(word)))
+            problem.reworded(|problem| format!("{}: its head {problem}", nth_word(word)))
         };
         check_tree(&words).map_err(in_word)?;
         Ok(words)
@@ -336,6 +336,6 @@ fn ensure_length(name: &str, length: usize, words: usize) -> Result<()> {
 }
 
 /// Names a word in messages by its number, counted from 1 as in `heads`: `word 3`.
-fn numbered_word(position: usize) -> String {
+fn nth_word(position: usize) -> String {
     format!("word {}", position + 1)
 }

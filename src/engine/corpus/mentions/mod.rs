@@ -29,6 +29,7 @@ pub struct Mentions<'a> {
     pub unmatched: u64,
 }
 
+/// Places of the fields in the label of a bracket.
 struct EntityFields {
     count: usize,
     entity: usize,
@@ -45,7 +46,7 @@ impl EntityFields {
     }
 
     /// Splits the label of an opening bracket into the entity (with its part, as in `e1[1/2]`) and the head field, if any.
-    fn of<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
+    fn split_label<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
         // The last field may contain hyphens.
         let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
         let field = |place: usize| fields.get(place).copied();
@@ -56,13 +57,14 @@ impl EntityFields {
 /// Discontinuous mention that still lacks parts: its head field, and the word ranges so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
+/// Parser of the mentions of a text, word by word.
 struct MentionParser<'a> {
     fields: EntityFields,
     /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
     /// Discontinuous mentions that still lack parts, keyed by entity and number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
-    found: Mentions<'a>,
+    parsed: Mentions<'a>,
 }
 
 impl<'a> Mentions<'a> {
@@ -70,18 +72,19 @@ impl<'a> Mentions<'a> {
     pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
         let fields = EntityFields::new(fields);
         let mut parser =
-            MentionParser { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), found: Mentions::default() };
+            MentionParser { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), parsed: Mentions::default() };
         for (word, value) in words.into_iter().enumerate() {
-            parser.word(word, value.unwrap_or_default());
+            parser.add_word(word, value.unwrap_or_default());
         }
         let open: usize = parser.open.values().map(Vec::len).sum();
-        parser.found.unmatched += (open + parser.unfinished.len()) as u64;
-        parser.found
+        parser.parsed.unmatched += (open + parser.unfinished.len()) as u64;
+        parser.parsed
     }
 }
 
 impl<'a> MentionParser<'a> {
-    fn word(&mut self, word: usize, value: &'a str) {
+    /// Reads the brackets in the `Entity=` value of a word.
+    fn add_word(&mut self, word: usize, value: &'a str) {
         let mut rest = value;
         while !rest.is_empty() {
             let opens = rest.starts_with('(');
@@ -90,21 +93,21 @@ impl<'a> MentionParser<'a> {
             let closes = inside[end..].starts_with(')');
             let label = &inside[..end];
             rest = &inside[end + usize::from(closes)..];
-            let (name, head) = if opens { self.fields.of(label) } else { (label, None) };
+            let (name, head) = if opens { self.fields.split_label(label) } else { (label, None) };
             if opens {
                 self.open.entry(name).or_default().push((word, head));
             }
             if closes {
                 self.close(word, name);
             } else if !opens {
-                self.found.unmatched += 1;
+                self.parsed.unmatched += 1;
             }
         }
     }
 
     fn close(&mut self, word: usize, name: &'a str) {
         let Some((start, head)) = self.open.get_mut(name).and_then(Vec::pop) else {
-            self.found.unmatched += 1;
+            self.parsed.unmatched += 1;
             return;
         };
         let span = start..word + 1;
@@ -116,7 +119,7 @@ impl<'a> MentionParser<'a> {
                 (head, parts)
             }
             incomplete => {
-                self.found.unmatched += u64::from(incomplete.is_some()) + u64::from(part != 1);
+                self.parsed.unmatched += u64::from(incomplete.is_some()) + u64::from(part != 1);
                 if part != 1 {
                     return;
                 }
@@ -124,7 +127,7 @@ impl<'a> MentionParser<'a> {
             }
         };
         if part == part_count {
-            self.found.mentions.push(Mention::new(entity, parts, head));
+            self.parsed.mentions.push(Mention::new(entity, parts, head));
         } else {
             self.unfinished.insert((entity, part_count), (head, parts));
         }
