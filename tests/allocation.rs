@@ -30,7 +30,7 @@ fn sentence(model: &Model, words: usize) -> Sequence {
         Word { annotation, ..Word::new(["the", "cat", "sat"][place % 3], head, "dep") }
     };
     let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
-    SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().sequence().unwrap()
+    SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().unwrap()
 }
 
 /// Counts what the statistics allocate.

@@ -143,7 +143,7 @@ fn pairs(data: &[u8]) -> bool {
 
 fn links(data: &[u8]) -> bool {
     match LinkFile::from_reader(Path::new("fuzz"), Box::new(Cursor::new(data.to_vec()))) {
-        Ok(file) => file.digest().sha256.len() == 64,
+        Ok(file) => file.digest.sha256.len() == 64,
         Err(error) => {
             check_message(&error);
             false

@@ -22,7 +22,7 @@ fn request(words: &str) -> (StudyRequest, Option<Askable>) {
             ("preset", name) => request.presets = vec![presets::named(name).unwrap()],
             ("task", kind) => {
                 let kinds = [TaskKind::Cloze, TaskKind::Pair, TaskKind::Triple];
-                let kind = kinds.into_iter().find(|known| known.name() == kind).unwrap();
+                let kind = kinds.into_iter().find(|known| known.to_string() == kind).unwrap();
                 let (path, name, sha256) = ("items.jsonl".into(), String::new(), String::new());
                 request.task = Some(Arc::new(TaskFile { path, name, sha256, kind, items: Vec::new() }));
             }

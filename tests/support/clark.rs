@@ -9,7 +9,6 @@ use headscope::model::source::ModelRef;
 use headscope::sequences::derived::pairs::{MAX_TOKENS, PairPacker};
 use headscope::sequences::reading::Spacing;
 use headscope::sequences::tokenize::SentenceTokenizer;
-use headscope::sequences::tokenize::Tokenized;
 use headscope::system::progress::Downloads;
 use serde_json::{Value, json};
 
@@ -29,7 +28,7 @@ fn sequences(model: &Path) -> Value {
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));
     // Sentences that are too long for the model are skipped.
-    let sentences = sentences.filter_map(|tokenized| tokenized.map(Tokenized::sequence).transpose());
+    let sentences = sentences.filter_map(|tokenized| tokenized.map(Result::ok).transpose());
     let pairs = PairPacker::new(sentences, MAX_TOKENS.min(positions));
     json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
 }

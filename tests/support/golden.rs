@@ -118,7 +118,6 @@ pub fn encode(model: &Model, words: &[String]) -> Sequence {
         .spacing(Spacing::Spaced)
         .encode(sentence)
         .expect("encodes")
-        .sequence()
         .expect("is not skipped")
 }
 

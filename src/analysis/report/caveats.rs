@@ -1,5 +1,6 @@
 //! Caveats of a run, and remarks on its model and corpus that precede the labels; docs/LIMITS.md has references.
 
+use super::in_brief::join_with_and;
 use super::{Caveat, ContextInfo, CorpusInfo, ModelInfo, Report, TextInfo};
 use crate::corpus::Format;
 use crate::model::grid::visibility::Visibility;
@@ -7,33 +8,37 @@ use crate::sequences::reading::{Bos, Context, Reading};
 use crate::stats::blocks::BLOCKS;
 use crate::studies::registry;
 use crate::study::labels::Verdict;
-use crate::study::{Caveat as Known, CaveatSubject};
+use crate::study::{Caveat as CaveatText, CaveatSubject};
 use crate::system::boxed;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::printable::printable;
 
-struct RunFacts<'a> {
-    model: &'a ModelInfo,
-    corpus: &'a CorpusInfo,
-    reading: Option<&'a Reading>,
-    verdicts: &'a [Verdict],
+/// Facts about a run on which its caveats depend.
+pub(super) struct RunFacts<'a> {
+    pub model: &'a ModelInfo,
+    pub corpus: &'a CorpusInfo,
+    pub reading: Option<&'a Reading>,
+    pub verdicts: &'a [Verdict],
 }
 
 impl RunFacts<'_> {
     /// Whether the text of the corpus meets a condition; `false` for reports of 0.1, which do not describe the text.
-    fn text(&self, is_such: impl Fn(&TextInfo) -> bool) -> bool {
-        self.corpus.text.as_ref().is_some_and(is_such)
+    fn text(&self, condition: impl Fn(&TextInfo) -> bool) -> bool {
+        self.corpus.text.as_ref().is_some_and(condition)
     }
 }
 
-type ConditionalCaveat = (Known, fn(&RunFacts<'_>) -> bool);
+/// A general caveat, and whether it applies to a run.
+type ConditionalCaveat = (CaveatText, fn(&RunFacts<'_>) -> bool);
 
+/// Makes a caveat on the meaning of labels.
 const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
-    (Known { id, text, about: CaveatSubject::Meaning, applies: |_| true }, applies)
+    (CaveatText { id, text, about: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
+/// Makes a caveat on the certainty of labels.
 const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
-    (Known { id, text, about: CaveatSubject::Certainty, applies: |_| true }, applies)
+    (CaveatText { id, text, about: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
 const GENERAL: &[ConditionalCaveat] = &[
@@ -172,20 +177,12 @@ pub fn is_about_certainty(id: &str) -> bool {
 
 /// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both groups general caveats precede the
 /// caveats of studies.
-pub fn of_run(
-    model: &ModelInfo,
-    (corpus, reading): (&CorpusInfo, Option<&Reading>),
-    verdicts: &[Verdict],
-    of_studies: Vec<&'static Known>,
-) -> Vec<Caveat> {
-    let run = RunFacts { model, corpus, reading, verdicts };
-    let general = GENERAL.iter().filter(|(_, applies)| applies(&run)).map(|(caveat, _)| caveat);
-    let mut caveats: Vec<&Known> = general.chain(of_studies).collect();
+pub(super) fn of_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) -> Vec<Caveat> {
+    let general = GENERAL.iter().filter(|(_, applies)| applies(run)).map(|(caveat, _)| caveat);
+    let mut caveats: Vec<&CaveatText> = general.chain(of_studies).collect();
     caveats.sort_by_key(|caveat| caveat.about);
-    caveats
-        .into_iter()
-        .map(|Known { id, text, .. }| Caveat { id: (*id).to_owned(), text: (*text).to_owned() })
-        .collect()
+    let caveat = |CaveatText { id, text, .. }: &CaveatText| Caveat { id: (*id).to_owned(), text: (*text).to_owned() };
+    caveats.into_iter().map(caveat).collect()
 }
 
 impl Report {
@@ -200,10 +197,9 @@ impl Report {
         let shared = self.model.heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
         });
-        let absent = match self.model.absent.len() {
-            0 => None,
-            count => Some(format!("its checkpoint was saved without {}: they are in no count", counted(count, "head"))),
-        };
+        let count = self.model.absent.len();
+        let absent = (count > 0)
+            .then(|| format!("its checkpoint was saved without {}: they are in no count", counted(count, "head")));
         let removed = &self.settings.protocol.removed;
         let removed = (!removed.is_empty()).then(|| {
             let names: Vec<String> = removed.iter().map(ToString::to_string).collect();
@@ -216,55 +212,50 @@ impl Report {
                  all of them at once, other studies from one layer"
             )
         });
-        let of_model = windows(&self.model)
+        let of_model = window_remarks(&self.model)
             .chain(shared)
             .chain(absent)
             .chain(removed)
             .chain(repeated)
-            .chain(self.of_proteins())
-            .chain(self.of_headless_decoder())
+            .chain(self.protein_remark())
+            .chain(self.headless_decoder_remark())
             .collect();
         let is_of_proteins = is_read_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
-        let read = read.map(|(context, reading)| read_in(context, reading));
+        let read = read.map(|(context, reading)| read_sequences(context, reading));
         let unhealthy = self.corpus.other_failing_checks(&self.model);
         let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
-        let of_corpus = of_corpus.chain(self.without_links()).filter(|_| self.is_of_corpus());
+        let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.is_of_corpus());
         [of_model, of_corpus.collect()]
     }
 
     /// A remark on the studies that a model of proteins leaves out; `None` for another model.
-    fn of_proteins(&self) -> Option<String> {
-        let asked = |name: &&String| registry::named(name).is_none_or(|study| !study.card().of_language);
-        let left_out: Vec<&str> =
-            self.settings.protocol.left_out.iter().filter(|name| !asked(name)).map(String::as_str).collect();
-        let known = || match left_out.split_last() {
-            None => "its tokens are residues of proteins, and it knows no words".to_owned(),
-            Some((last, others)) => {
-                let (joint, names) = (if others.is_empty() { "" } else { " and " }, others.join(", "));
-                format!(
-                    "its tokens are residues of proteins, and it knows no words: left out are the studies of them, {names}{joint}{last}"
-                )
-            }
+    fn protein_remark(&self) -> Option<String> {
+        const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
+        let is_of_language = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_language);
+        let left_out: Vec<String> = self.settings.protocol.left_out.iter().filter(is_of_language).cloned().collect();
+        let studies = match &left_out[..] {
+            [] => String::new(),
+            names => format!(": left out are the studies of them, {}", join_with_and(names)),
         };
-        self.model.residues.then(known)
+        self.model.residues.then(|| format!("{NO_WORDS}{studies}"))
     }
 
     /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
-    fn without_links(&self) -> Option<String> {
+    fn missing_links_remark(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
         let study = registry::with_option("links-from");
         let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
-        let asked = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
-        let asked = asked.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
-        section.view(self.known()).lacks_subject.then(|| format!("it has no link that {asked} could find"))
+        let source = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
+        let source = source.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
+        section.view(self.known()).lacks_subject.then(|| format!("it has no link that {source} could find"))
     }
 
     /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
-    fn of_headless_decoder(&self) -> Option<String> {
+    fn headless_decoder_remark(&self) -> Option<String> {
         let decoders_only = |name: &&String| registry::named(name).is_some_and(|study| study.card().decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
@@ -272,7 +263,7 @@ impl Report {
 }
 
 /// Describes in words the sequences that a decoder read, and the token that each begins with.
-fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
+fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: &Reading) -> String {
     let (mean, most) = (tokens.mean, tokens.largest);
     let read = match reading.context {
         Context::Document => format!(
@@ -295,7 +286,7 @@ fn read_in(ContextInfo { sequences, sentences, tokens }: &ContextInfo, reading: 
 }
 
 /// A remark for each class of layers whose queries do not see every key.
-fn windows(model: &ModelInfo) -> impl Iterator<Item = String> {
+fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);
         let seen = visibility.words()?;

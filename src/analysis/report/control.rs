@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::firm::has_firm_role;
+use super::roles::has_firm_role;
 use super::schema;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::Control;
@@ -59,17 +59,17 @@ pub struct ControlVerdicts {
 }
 
 impl ControlReport {
-    /// Compares the verdicts in a control with the verdicts of the analysis itself, `here`.
-    pub(super) fn new(controlled: ControlVerdicts, here: &[Verdict], grid: HeadGrid) -> Self {
-        let ControlVerdicts { control, studies, verdicts, choices } = controlled;
+    /// Compares the verdicts in a control with the verdicts of the `analysis` itself.
+    pub(super) fn new(control: ControlVerdicts, analysis: &[Verdict], grid: HeadGrid) -> Self {
+        let ControlVerdicts { control, studies, verdicts, choices } = control;
         let names = |verdict: &Verdict| verdict.labels.iter().map(|label| label.label.clone()).collect::<Vec<_>>();
-        let head = |(place, (there, here)): (usize, (&Verdict, &Verdict))| {
-            let labels = names(there);
-            let known = BTreeSet::from_iter(names(here));
-            let kept = labels.iter().filter(|label| known.contains(*label)).cloned().collect();
-            ControlHead { place: grid.place(place), labels, kept }
+        let head = |(index, (in_control, in_analysis)): (usize, (&Verdict, &Verdict))| {
+            let labels = names(in_control);
+            let labels_in_analysis = BTreeSet::from_iter(names(in_analysis));
+            let kept = labels.iter().filter(|label| labels_in_analysis.contains(*label)).cloned().collect();
+            ControlHead { place: grid.place(index), labels, kept }
         };
-        let mut heads: Vec<ControlHead> = verdicts.iter().zip(here).enumerate().map(head).collect();
+        let mut heads: Vec<ControlHead> = verdicts.iter().zip(analysis).enumerate().map(head).collect();
         heads.retain(|head| !head.labels.is_empty());
         // Labels of how a head chooses are counted, but never kept.
         let chosen = choices.iter().flatten().map(|label| label.label.as_str());
@@ -87,7 +87,7 @@ impl ControlReport {
 
     /// Whether the head has this label both in the control and in the analysis.
     pub fn keeps(&self, head: HeadPlace, label: &str) -> bool {
-        let there = self.heads.iter().find(|there| there.place == head);
-        there.is_some_and(|there| there.kept.iter().any(|kept| kept == label))
+        let in_control = self.heads.iter().find(|other| other.place == head);
+        in_control.is_some_and(|head| head.kept.iter().any(|kept| kept == label))
     }
 }

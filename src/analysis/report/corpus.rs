@@ -101,12 +101,9 @@ impl ContextInfo {
             longest: tally.longest,
         };
         let read = tally.in_windows().unwrap_or(sentences);
-        let of = |sum: u64, largest: u64| MeanAndLargest { mean: sum as f64 / read.windows as f64, largest };
-        Self {
-            sequences: read.windows,
-            sentences: of(read.sentences, read.most_sentences),
-            tokens: of(read.tokens, read.longest),
-        }
+        let per_window = |sum: u64, largest: u64| MeanAndLargest { mean: sum as f64 / read.windows as f64, largest };
+        let sentences = per_window(read.sentences, read.most_sentences);
+        Self { sequences: read.windows, sentences, tokens: per_window(read.tokens, read.longest) }
     }
 }
 
@@ -178,13 +175,13 @@ impl CorpusInfo {
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
         let [one, many] = self.unit.words(piece);
-        let said = format!("{units} {}", plural(&units, one, many));
+        let counted = format!("{units} {}", plural(&units, one, many));
         if units < FEWEST_BLOCKS as u64 {
-            return Some(format!("{said} (a test takes {FEWEST_BLOCKS})"));
+            return Some(format!("{counted} (a test takes {FEWEST_BLOCKS})"));
         }
         let effective = denominators.cells().map(|(_, known)| known.effective_blocks).reduce(f64::max)?;
         let unequal =
-            || format!("{said}, as good as {effective:.1} of equal size (a test takes {FEWEST_EFFECTIVE_BLOCKS})");
+            || format!("{counted}, as good as {effective:.1} of equal size (a test takes {FEWEST_EFFECTIVE_BLOCKS})");
         (effective < FEWEST_EFFECTIVE_BLOCKS).then(unequal)
     }
 }
@@ -224,7 +221,7 @@ pub struct TextInfo {
 
 /// Share of unknown tokens, or of duplicate sentences, above which the report remarks on it. Leaving out 5 % of the counted
 /// things moves a share by up to 5 points, the largest standard error that the fewest queries of a label allow (`min_queries`).
-const NOTABLE: f64 = 0.05;
+const NOTABLE_SHARE: f64 = 0.05;
 
 /// Most tokens per word without a remark: with `f` tokens per word, `(f - 1) / f` of the pairs of adjacent tokens are within one
 /// word, here one half.
@@ -253,7 +250,7 @@ impl TextInfo {
     }
 
     pub fn is_unknown(&self) -> bool {
-        self.unknown_share.is_some_and(|share| share > NOTABLE)
+        self.unknown_share.is_some_and(|share| share > NOTABLE_SHARE)
     }
 
     pub fn is_cut_up(&self) -> bool {
@@ -267,7 +264,7 @@ impl TextInfo {
 
     pub fn is_repetitive(&self) -> bool {
         ratio(self.sentences_read - self.different_sentences.min(self.sentences_read), self.sentences_read)
-            .is_some_and(|copies| copies > NOTABLE)
+            .is_some_and(|copies| copies > NOTABLE_SHARE)
     }
 
     pub fn is_small(&self) -> bool {

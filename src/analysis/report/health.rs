@@ -2,7 +2,7 @@
 
 use super::corpus::ratio;
 use super::{CorpusInfo, ModelInfo, Report};
-use crate::corpus::{CorpusIdentity, Unit};
+use crate::corpus::{CorpusIdentity, TakenDocuments, Unit};
 use crate::passes::observation::identity::Protocol;
 use crate::sequences::tally::{SkipReason, Tally};
 use crate::studies::registry;
@@ -63,11 +63,7 @@ impl Report {
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The first failing
     /// check is the cause.
     pub fn unread(&self) -> Option<String> {
-        let Self { model, corpus, .. } = self;
-        if !self.is_of_corpus() {
-            return None;
-        }
-        let [why, way_out] = corpus.unread(model)?;
+        let [why, way_out] = self.corpus.unread(&self.model).filter(|_| self.is_of_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 
@@ -76,44 +72,48 @@ impl Report {
         let Self { model, corpus, .. } = self;
         let [piece, _] = model.text_units();
         let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.is_of_corpus())?;
-        let is_limited = corpus.documents.is_some_and(|taken| taken.taken < taken.of);
-        let way_out = match corpus.unit {
-            _ if is_limited => RAISE_LIMIT,
-            Unit::Sentences => "give more text",
-            _ => MORE_TEXT,
-        };
-        Some(format!("No label could be tested, since the corpus has {units}: {way_out}."))
+        Some(format!("No label could be tested, since the corpus has {units}: {}.", corpus.advice_for_more_units()))
     }
 }
 
-/// Advice if the corpus has too few sampling units because of `--limit`.
-const RAISE_LIMIT: &str = "raise --limit, or give `--unit sentences`";
-const MORE_TEXT: &str = "give more text, or `--unit sentences` if its documents need not be told apart";
-
 impl CorpusInfo {
+    /// Numbers of documents if `--limit` left some out.
+    fn limited_documents(&self) -> Option<TakenDocuments> {
+        self.documents.filter(|documents| documents.taken < documents.of)
+    }
+
+    /// Advice if the corpus has too few sampling units.
+    fn advice_for_more_units(&self) -> &'static str {
+        match self.unit {
+            _ if self.limited_documents().is_some() => "raise --limit, or give `--unit sentences`",
+            Unit::Sentences => "give more text",
+            _ => "give more text, or `--unit sentences` if its documents need not be told apart",
+        }
+    }
+
     /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
     pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
         let mut unread = self.health.unread();
         let cause = unread.next()?;
-        let [fact, way_out] = self.told(cause, model);
-        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.told(check, model)[0]);
+        let [fact, way_out] = self.message(cause, model);
+        let fact = unread.fold(fact, |facts, check| facts + "; " + &self.message(check, model)[0]);
         Some([fact, way_out])
     }
 
     /// Messages, without a full stop, for the failing checks that leave labels firm.
     pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
-        let beside = self.health.failing().filter(|check| !check.id.affects_firmness());
-        beside.map(|check| self.told(check, model).join(": ")).collect()
+        let others = self.health.failing().filter(|check| !check.id.affects_firmness());
+        others.map(|check| self.message(check, model).join(": ")).collect()
     }
 
     /// The message for a failing check: `[fact, advice]`.
-    fn told(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
+    fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();
         let share = percent_of(value);
-        let told = |fact: String, way_out: &str| [fact, way_out.to_owned()];
+        let message = |fact: String, way_out: &str| [fact, way_out.to_owned()];
         match check.id {
-            HealthId::Unparted => told(
+            HealthId::Unparted => message(
                 format!(
                     "{share} of its {sentence}s have a stretch of letters that is longer than every entry of the vocabulary, and one \
                      unknown token"
@@ -123,29 +123,29 @@ impl CorpusInfo {
             HealthId::ForeignScript => {
                 let scripts = self.text.iter().flat_map(|text| &text.foreign_letters);
                 let script = scripts.max_by_key(|(_, letters)| **letters).map_or("foreign", |(script, _)| &**script);
-                told(
+                message(
                     format!(
                         "{share} of its letters are of scripts in which the vocabulary has no words, most of them {script}"
                     ),
                     "take a model of the corpus's language, or a multilingual one",
                 )
             }
-            HealthId::UnknownTokens => told(
+            HealthId::UnknownTokens => message(
                 format!("{share} of its tokens of text are unknown to the vocabulary"),
                 "take a corpus of what the model was trained on, or check that the tokenizer's files are the model's own",
             ),
-            HealthId::TokensPerWord => told(
+            HealthId::TokensPerWord => message(
                 format!(
                     "its {word}s have {} times as many tokens as the vocabulary's entries suggest",
                     decimal(value, 1)
                 ),
                 "take a model of the corpus's language, or leave out codes, numbers and other text that is no language",
             ),
-            HealthId::OneTokenSentences => told(
+            HealthId::OneTokenSentences => message(
                 format!("{share} of its {sentence}s have a single token, which has no other to attend to"),
                 "give whole sentences: `words` of JSON lines, CoNLL-U, or plain text with a sentence a line",
             ),
-            HealthId::LowerCased => told(
+            HealthId::LowerCased => message(
                 format!("{share} of its {word}s lose their capitals, and the vocabulary is cased"),
                 "put `\"do_lower_case\": false` into tokenizer_config.json",
             ),
@@ -160,28 +160,20 @@ impl CorpusInfo {
                         "check that the tokenizer's files are the model's own, or leave such text out"
                     }
                 };
-                told(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)
+                message(format!("{share} of its {sentence}s are left out, most of them {}", reason.describe()), way_out)
             }
-            HealthId::Repeated => told(
+            HealthId::Repeated => message(
                 format!("{share} of its {sentence}s are copies of earlier ones, which tests count once"),
                 "leave the copies out",
             ),
             HealthId::Units => {
                 let [one, many] = self.unit.words(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
-                match self.documents {
-                    Some(taken) if taken.taken < taken.of => told(
-                        format!(
-                            "it has {units}, and a test asks for {:.0}, since --limit took {} of {} documents",
-                            check.threshold, taken.taken, taken.of
-                        ),
-                        RAISE_LIMIT,
-                    ),
-                    _ => told(
-                        format!("it has {units}, and a test asks for {:.0}", check.threshold),
-                        if self.unit == Unit::Sentences { "give more text" } else { MORE_TEXT },
-                    ),
-                }
+                let limit = self.limited_documents().map_or_else(String::new, |TakenDocuments { taken, of }| {
+                    format!(", since --limit took {taken} of {of} documents")
+                });
+                let fact = format!("it has {units}, and a test asks for {:.0}{limit}", check.threshold);
+                message(fact, self.advice_for_more_units())
             }
         }
     }

@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::firm::{has_firm_role, is_firm_role, is_role};
-use super::roles::{Roles, shortages};
+use super::roles::{Roles, has_firm_role, is_firm_role, is_role, shortages};
 use super::{HeadReport, Report, Sections};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
@@ -18,10 +17,10 @@ use crate::study::show::wording::{below_word_classes, decimal, percent_of};
 use crate::system::counted::{counted, plural};
 
 /// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
-const KINDS: usize = 5;
+const MAX_KINDS: usize = 5;
 /// Most heads with one kind of label that are named (L3H1); more heads are only counted.
-const NAMED: usize = 2;
-const MOST_NAMED: usize = 16;
+const MAX_NAMED_PER_KIND: usize = 2;
+const MAX_NAMED_CONSTANT: usize = 16;
 
 /// The opening sentences of a report. A finding without content has no sentence.
 pub(super) fn of(report: &Report) -> Vec<String> {
@@ -31,17 +30,19 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let is_of_corpus = report.is_of_corpus();
     let untested = report.untested();
     let is_tested = untested.is_none();
-    let found =
-        || untested.map_or_else(|| [roles(report)].into_iter().chain(relation(report)).collect(), |why| vec![why]);
-    let of_corpus = || unread.into_iter().chain(found()).collect();
+    let results = || match untested {
+        Some(why) => vec![why],
+        None => [roles_sentence(report)].into_iter().chain(relation_sentence(report)).collect(),
+    };
+    let of_corpus = || unread.into_iter().chain(results()).collect();
     let mut lines: Vec<String> = if is_of_corpus { of_corpus() } else { Vec::new() };
-    lines.extend(constant(report));
+    lines.extend(constant_heads(report));
     let mut shortages = shortages(report);
     let mut openings = 0;
     for (study, view) in report.views() {
         let InBrief { found, shortage, opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
-            lines.push(choices(report));
+            lines.push(choices_sentence(report));
         }
         match found {
             Some(found) if opens => {
@@ -53,45 +54,45 @@ pub(super) fn of(report: &Report) -> Vec<String> {
         shortages.extend(shortage);
     }
     // More of a text that cannot be read would not help.
-    lines.extend(
-        Some(too_little(report, &shortages)).filter(|line| is_read && is_tested && is_of_corpus && !line.is_empty()),
-    );
+    if is_read && is_tested && is_of_corpus {
+        lines.extend(Some(shortage_sentences(report, &shortages)).filter(|line| !line.is_empty()));
+    }
     lines
 }
 
-fn roles(report: &Report) -> String {
+fn roles_sentence(report: &Report) -> String {
     let roles = Roles::of(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
-    let kinds = kinds(report.at_work().filter_map(|head| Some((family(&first(head)?), head.place))));
+    let kinds = count_by_kind(report.at_work().filter_map(|head| Some((category(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
-    let beside = in_controls(report);
-    format!("{} a firm role, not counting `broad`{kinds}{beside}.", roles.at_least(roles.firm))
+    format!("{} a firm role, not counting `broad`{kinds}{}.", roles.at_least(roles.firm), control_clauses(report))
 }
 
-fn constant(report: &Report) -> Option<String> {
+fn constant_heads(report: &Report) -> Option<String> {
     let heads = &report.model.constant_heads;
     let count = heads.len();
     let (writes, attends) = plural(&count, ("writes a constant", "it attends"), ("write a constant", "they attend"));
-    let of = counted(report.present_heads().count(), "head");
+    let all = counted(report.present_heads().count(), "head");
     let with_role = report.heads.iter().filter(|head| report.is_constant(head) && has_firm_role(&head.labels)).count();
-    let though = match with_role {
+    let consequence = match with_role {
         0 if count == report.present_heads().count() => ", and roles say only where its heads look",
         0 => "",
         _ => ", so that its firm roles count in no number here",
     };
-    let uses = format!("the model makes no use of that attention{though}");
-    (count > 0).then(|| format!("{count} of {of} {writes}, whatever {attends} to ({}): {uses}.", named(heads)))
+    let uses = format!("the model makes no use of that attention{consequence}");
+    (count > 0).then(|| format!("{count} of {all} {writes}, whatever {attends} to ({}): {uses}.", name_heads(heads)))
 }
 
-fn named(heads: &[HeadPlace]) -> String {
-    let names: Vec<String> = heads.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-    let more = heads.len() - names.len();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    names.join(", ") + &more
+fn name_heads(heads: &[HeadPlace]) -> String {
+    let names: Vec<String> = heads.iter().take(MAX_NAMED_CONSTANT).map(ToString::to_string).collect();
+    match heads.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 /// A sentence on the heads whose attention is almost fully explained by position alone, or by the attended token alone.
-fn choices(report: &Report) -> String {
+fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
         let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
@@ -100,7 +101,7 @@ fn choices(report: &Report) -> String {
             if code == "token" { "by the identity of the attended token".to_owned() } else { format!("by {code}") };
         Some((cue, head.place))
     });
-    let kinds = kinds(firm);
+    let kinds = count_by_kind(firm);
     if kinds.is_empty() {
         return "No head above layer 0 is shown to have its attention mainly explained by position or by the identity of the attended token."
             .to_owned();
@@ -109,54 +110,49 @@ fn choices(report: &Report) -> String {
 }
 
 /// The number of heads with a firm role in each control, averaged over its seeds, as clauses.
-fn in_controls(report: &Report) -> String {
+fn control_clauses(report: &Report) -> String {
     let controls = report.controls_by_kind();
-    let said = controls.iter().filter_map(|(kind, runs)| {
+    let clauses = controls.iter().filter_map(|(kind, runs)| {
         let counts: Vec<u64> = runs.iter().map(|run| run.firm_roles).collect::<Option<_>>()?;
         let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
         let digits = usize::from(mean.fract() != 0.0);
-        let what = match kind {
+        let subject = match kind {
             ControlKind::RandomInit => "an untrained model has",
             ControlKind::RandomSharp => "an untrained model of the same sharpness has",
             ControlKind::Rotated => "with rotated outputs there are",
             ControlKind::ShuffledWords => "over shuffled words there are",
         };
-        Some(format!("{what} {}", decimal(mean, digits)))
+        Some(format!("; {subject} {}", decimal(mean, digits)))
     });
-    said.fold(String::new(), |all, one| format!("{all}; {one}"))
+    clauses.collect()
 }
 
-/// The kind under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the label.
-fn family(label: &str) -> String {
-    detector_of(label).map_or_else(
-        || label.to_owned(),
-        |detector| match detector.explanation.name {
-            name if name.contains('<') => name.split_once(':').map_or(name, |(family, _)| family).to_owned(),
-            _ => label.to_owned(),
-        },
-    )
+/// The category under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the
+/// label.
+fn category(label: &str) -> String {
+    let rule = detector_of(label).map(|detector| detector.explanation.name).filter(|name| name.contains('<'));
+    rule.map_or(label, |name| name.split_once(':').map_or(name, |(category, _)| category)).to_owned()
 }
 
 /// Lists the number of heads for each kind of label, the most frequent first. Heads are named where there are few of a kind.
-fn kinds(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
+fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
     let mut kinds: BTreeMap<String, Vec<HeadPlace>> = BTreeMap::new();
     heads.for_each(|(kind, place)| kinds.entry(kind).or_default().push(place));
     let mut kinds: Vec<(String, Vec<HeadPlace>)> = kinds.into_iter().collect();
     kinds.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
     // If only one kind is left, it is named as well.
-    let named = if kinds.len() == KINDS + 1 { kinds.len() } else { KINDS };
+    let named = if kinds.len() == MAX_KINDS + 1 { kinds.len() } else { MAX_KINDS };
     let shown = kinds.iter().take(named).map(|(kind, places)| {
-        if places.len() > NAMED {
+        if places.len() > MAX_NAMED_PER_KIND {
             return format!("{} {kind}", places.len());
         }
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();
         format!("{} {kind} ({})", places.len(), places.join(", "))
     });
     let shown: Vec<String> = shown.collect();
-    let others: usize = kinds.iter().skip(named).map(|(_, places)| places.len()).sum();
-    let more = kinds.len().saturating_sub(named);
-    let more = if more == 0 { String::new() } else { format!(", {others} of rarer kinds") };
-    shown.join(", ") + &more
+    let rarer: usize = kinds.iter().skip(named).map(|(_, places)| places.len()).sum();
+    let rarer = if kinds.len() > named { format!(", {rarer} of rarer kinds") } else { String::new() };
+    shown.join(", ") + &rarer
 }
 
 /// Compares labels by evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
@@ -171,7 +167,7 @@ pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
     labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
 }
 
-fn relation(report: &Report) -> Option<String> {
+fn relation_sentence(report: &Report) -> Option<String> {
     let (place, label) = strongest_relation(report)?;
     let name = label.label.split_once(':').map_or(&*label.label, |(_, relation)| relation);
     let offset = label.versus_offset.as_ref().map_or(0.0, |versus| label.score - versus.difference);
@@ -201,7 +197,7 @@ fn relation(report: &Report) -> Option<String> {
 }
 
 /// Sentences on the labels with too little evidence and how many more sentences they need, and on undecided heads.
-fn too_little(report: &Report, shortages: &[Shortage]) -> String {
+fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
     let lack = |shortage: &Shortage| {
@@ -225,8 +221,8 @@ fn too_little(report: &Report, shortages: &[Shortage]) -> String {
             format!("{} {are} undecided (?): the text neither shows a label nor rules one out.", counted(count, "head"))
         }
     };
-    let said = [lacks, undecided, Roles::of(report).borderline()];
-    said.into_iter().filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" ")
+    let sentences = [lacks, undecided, Roles::of(report).borderline()];
+    sentences.into_iter().filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
@@ -239,27 +235,28 @@ pub(super) fn of_head(head: &HeadReport, sections: &Sections, known: Known<'_>) 
     if head.is_absent() {
         return format!("{} is absent: the checkpoint was saved without it.", head.place);
     }
-    let found = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, known).clauses);
-    let found: Vec<String> = head.chooses.iter().map(clause).chain(found).collect();
-    let end = if found.is_empty() { ".".to_owned() } else { format!("; it {}.", join_with_and(&found)) };
+    let of_studies = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, known).clauses);
+    let clauses: Vec<String> = head.chooses.iter().map(clause).chain(of_studies).collect();
+    let end = if clauses.is_empty() { ".".to_owned() } else { format!("; it {}.", join_with_and(&clauses)) };
     format!("{} {}{end}", head.place, attention_clause(head))
 }
 
 /// The head's first label that is a role, as a verb phrase, and the number of further labels.
 fn attention_clause(head: &HeadReport) -> String {
-    let sureness = head.labels.first().map(|label| label.borderline);
-    let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == sureness).collect();
-    let alone = |label: &&&Label| label.rests_on.is_none();
-    let role = alike.iter().filter(alone).find(|label| is_role(label)).or_else(|| alike.iter().find(alone));
-    let Some(&role) = role else { return unlabelled(&head.nearest) };
+    let is_borderline = head.labels.first().map(|label| label.borderline);
+    let alike: Vec<&Label> = head.labels.iter().filter(|label| Some(label.borderline) == is_borderline).collect();
+    let is_independent = |label: &&&Label| label.rests_on.is_none();
+    let mut independent = alike.iter().filter(is_independent);
+    let role = independent.clone().find(|label| is_role(label)).or_else(|| independent.next());
+    let Some(&role) = role else { return unlabelled_clause(&head.nearest) };
     let mut sentence = clause_with(role, &share_by_chance(head, role).unwrap_or_default());
-    if let Some(sink) = sink(head).filter(|_| lead_over(&role.number).is_some()) {
+    if let Some(sink) = sink_clause(head).filter(|_| lead_over(&role.number).is_some()) {
         sentence = format!("{sink}, and {sentence}");
     }
-    let more = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
-    let more: Vec<&&Label> = more.collect();
-    more.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
-    let is_told = |label: &&Label| label.label == role.label || more.iter().any(|told| told.label == label.label);
+    let dependent = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
+    let dependent: Vec<&&Label> = dependent.collect();
+    dependent.iter().for_each(|label| sentence = format!("{sentence} and {}", clause(label)));
+    let is_told = |label: &&Label| label.label == role.label || dependent.iter().any(|told| told.label == label.label);
     let others: Vec<&Label> = head.labels.iter().filter(|label| !is_told(label)).collect();
     match others[..] {
         [] => sentence,
@@ -276,7 +273,7 @@ const SINKS: [(&str, &str); 3] = [
 ];
 
 /// A verb phrase for a head that gives more than half of its attention to a token without content; else `None`.
-fn sink(head: &HeadReport) -> Option<String> {
+fn sink_clause(head: &HeadReport) -> Option<String> {
     let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
     SINKS
         .iter()
@@ -296,20 +293,20 @@ fn clause(label: &Label) -> String {
     clause_with(label, "")
 }
 
-/// As [`clause`]. `of_lead` is added after the level that the label's score is measured from.
-fn clause_with(label: &Label, of_lead: &str) -> String {
+/// As [`clause`]. `level_note` is added after the level that the label's score is measured from.
+fn clause_with(label: &Label, level_note: &str) -> String {
     let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);
     let interval = label.ci95.map_or_else(String::new, |ci95| {
         let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
         format!(" [{low}, {high}]")
     });
-    let beside = match (lead_over(&label.number), label.baseline) {
-        (Some(level), _) => format!(" above {level}{of_lead}"),
+    let comparison = match (lead_over(&label.number), label.baseline) {
+        (Some(level), _) => format!(" above {level}{level_note}"),
         (None, Some(level)) => format!(", {} {}", label.baseline_name(), decimal(level, 2)),
         (None, None) => String::new(),
     };
-    format!("{perhaps}{phrase} ({} {}{interval}{beside})", label.label, decimal(label.score, 2))
+    format!("{perhaps}{phrase} ({} {}{interval}{comparison})", label.label, decimal(label.score, 2))
 }
 
 /// The word "perhaps" for a borderline label; empty for a firm one.
@@ -317,7 +314,7 @@ fn perhaps(label: &Label) -> &'static str {
     if label.borderline { "perhaps " } else { "" }
 }
 
-fn unlabelled(nearest: &[Near]) -> String {
+fn unlabelled_clause(nearest: &[Near]) -> String {
     match nearest.first() {
         // A score below half of its threshold is not near.
         Some(Near { score, threshold, .. }) if *score < threshold / 2.0 => {
@@ -332,7 +329,7 @@ fn unlabelled(nearest: &[Near]) -> String {
 }
 
 /// Joins clauses by commas, with an "and" before the last.
-fn join_with_and(clauses: &[String]) -> String {
+pub(super) fn join_with_and(clauses: &[String]) -> String {
     match clauses {
         [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
         _ => clauses.concat(),
@@ -347,7 +344,7 @@ mod tests {
         let heads = of.iter().flat_map(|&(kind, count)| {
             (0..count).map(move |head| (kind.to_owned(), HeadPlace { layer: kind.len(), head }))
         });
-        kinds(heads)
+        count_by_kind(heads)
     }
 
     #[test]
@@ -361,7 +358,7 @@ mod tests {
 
     #[test]
     fn families_with_many_members_are_one_kind() {
-        let families = ["syntactic:obj", "tag:NOUN", "offset:-2", "sink:no-op", "broad", "new"].map(family);
+        let families = ["syntactic:obj", "tag:NOUN", "offset:-2", "sink:no-op", "broad", "new"].map(category);
         assert_eq!(families, ["syntactic", "tag", "offset:-2", "sink:no-op", "broad", "new"]);
     }
 }

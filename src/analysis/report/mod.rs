@@ -4,7 +4,6 @@ mod attention_maps;
 mod caveats;
 mod control;
 mod corpus;
-pub mod firm;
 pub mod health;
 pub mod in_brief;
 pub mod roles;
@@ -32,6 +31,8 @@ use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
 use crate::study::section::{Completion, Known, Section, SectionFacts, View};
 pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
+use caveats::RunFacts;
+pub use caveats::is_about_certainty;
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
 pub use corpus::{ContextInfo, CorpusFileInfo, CorpusInfo, TextInfo};
 
@@ -220,17 +221,18 @@ impl Report {
         let ReportContext { tool, model, corpus, settings, controls, run } = context;
         let (grid, policy) = (model.grid(), &settings.policy);
         let verdicts = results.with_knockout_tests(results.verdicts(policy), grid, policy);
-        let read = (&corpus, settings.protocol.reading.as_ref());
-        let caveats = caveats::of_run(&model, read, &verdicts, results.caveats(&verdicts, policy));
+        let reading = settings.protocol.reading.as_ref();
+        let run_facts = RunFacts { model: &model, corpus: &corpus, reading, verdicts: &verdicts };
+        let caveats = caveats::of_run(&run_facts, results.caveats(&verdicts, policy));
         let studies = results.studies();
         let choices = results.choices(policy);
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
         let labels = labels.map(|label| label.label.as_str());
         let label_counts = registry::count(&studies, labels);
-        let controls = controls.into_iter().map(|there| ControlReport::new(there, &verdicts, grid)).collect();
+        let controls = controls.into_iter().map(|control| ControlReport::new(control, &verdicts, grid)).collect();
         let Results { estimates, mut sections, .. } = results;
-        let shared = model.heads_per_group();
-        if let Some(heads) = shared {
+        let heads_per_group = model.heads_per_group();
+        if let Some(heads) = heads_per_group {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
         }
         let Estimates { heads, ci95, standard_errors, own_chance, own_denominators, .. } = estimates;
@@ -239,7 +241,7 @@ impl Report {
             heads.into_iter().zip(ci95).zip(standard_errors).zip(own_chance.into_iter().zip(own_denominators));
         let head = |(place, ((((metrics, ci95), standard_errors), (chance, denominators)), (verdict, chooses)))| {
             let (place, Verdict { primary, labels, nearest }) = (grid.place(place), verdict);
-            let key_value_group = shared.map(|heads| place.head / heads);
+            let key_value_group = heads_per_group.map(|heads| place.head / heads);
             HeadReport {
                 place,
                 key_value_group,
@@ -278,14 +280,6 @@ impl Report {
         report
     }
 
-    fn describe(&mut self) {
-        let known = Known { policy: &self.settings.policy, run: &self.facts };
-        for head in &mut self.heads {
-            head.description = in_brief::of_head(head, &self.sections, known);
-        }
-        self.in_brief = in_brief::of(self);
-    }
-
     /// Labels the heads by another policy. The labels of controls are dropped, since a report lacks their evidence.
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
@@ -305,9 +299,9 @@ impl Report {
             estimates.own_chance.push(head.chance);
             estimates.own_denominators.push(head.denominators);
         }
-        let absent = model.absent.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
-        let removed = &settings.protocol.removed;
-        let removed = removed.iter().map(|place| model.grid().index(place.layer, place.head)).collect();
+        let index = |place: &HeadPlace| model.grid().index(place.layer, place.head);
+        let absent = model.absent.iter().map(index).collect();
+        let removed = settings.protocol.removed.iter().map(index).collect();
         let is_read = corpus.health.is_read();
         let results = Results { estimates, sections: self.sections.0, is_read, absent, removed };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, results)
@@ -355,11 +349,6 @@ impl HeadReport {
         let labels = self.labels.iter().map(|label| label.label.as_str());
         labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))
     }
-}
-
-/// Whether a general caveat is about the certainty of labels, not about their meaning.
-pub fn is_about_certainty(id: &str) -> bool {
-    caveats::is_about_certainty(id)
 }
 
 /// The JSON Schema of [`Report`], draft 2020-12.

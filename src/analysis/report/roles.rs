@@ -2,14 +2,28 @@
 
 use std::fmt;
 
-use super::firm::{has_firm_role, is_firm_role};
 use super::{HeadReport, Report};
+use crate::studies::registry::detector_of;
 use crate::study::labels::{
-    ABSENT_SHOWN, BORDERLINE, CONSTANT, Near, REMOVED_SHOWN, TIED, UNDECIDED_SHOWN, UNLABELLED_SHOWN,
+    ABSENT_SHOWN, BORDERLINE, CONSTANT, Label, Near, REMOVED_SHOWN, TIED, UNDECIDED_SHOWN, UNLABELLED_SHOWN,
 };
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::{counted, plural};
+
+pub fn has_firm_role(labels: &[Label]) -> bool {
+    labels.iter().any(is_firm_role)
+}
+
+/// Whether a label counts as a role and is not borderline.
+pub fn is_firm_role(label: &Label) -> bool {
+    !label.borderline && is_role(label)
+}
+
+/// Whether a label counts as a role. A label that every untrained head has as well does not.
+pub fn is_role(label: &Label) -> bool {
+    detector_of(&label.label).is_none_or(|detector| detector.is_role)
+}
 
 impl Report {
     /// Whether a head writes a constant whatever it attends to. False for all heads if every head of the model does.
@@ -30,7 +44,7 @@ impl Report {
             (head.labels.iter().any(|label| label.tied), TIED),
             (self.is_constant(head), CONSTANT),
         ];
-        let marks: String = marks.iter().filter(|(is_there, _)| *is_there).map(|(_, mark)| *mark).collect();
+        let marks: String = marks.iter().filter(|(applies, _)| *applies).map(|(_, mark)| *mark).collect();
         match head.labels.len() {
             0 | 1 => marks,
             labels => format!("{marks}+{}", labels - 1),
@@ -41,10 +55,10 @@ impl Report {
 /// The heads whose first label is a firm role, by falling margin of that label; ties keep their order. Heads that write a
 /// constant are left out.
 pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
-    let margin = |head: &HeadReport| Some(head.labels.first().filter(|label| is_firm_role(label))?.margin);
-    let mut firm: Vec<(&HeadReport, f64)> = report.at_work().filter_map(|head| Some((head, margin(head)?))).collect();
-    firm.sort_by(|a, b| b.1.total_cmp(&a.1));
-    firm.into_iter().map(|(head, _)| head).collect()
+    let is_firm = |head: &&HeadReport| head.labels.first().is_some_and(is_firm_role);
+    let mut firm: Vec<&HeadReport> = report.at_work().filter(is_firm).collect();
+    firm.sort_by(|a, b| b.labels[0].margin.total_cmp(&a.labels[0].margin));
+    firm
 }
 
 /// Counts of heads with firm labels, with and without a role; heads that write a constant are left out. `broad` is no role, since
@@ -60,7 +74,7 @@ pub struct Roles {
 
 impl Roles {
     pub fn of(report: &Report) -> Self {
-        let count = |is_it: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| is_it(head)).count();
+        let count = |condition: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| condition(head)).count();
         let firm = count(&|head| has_firm_role(&head.labels));
         let labels = || report.at_work().flat_map(|head| &head.labels);
         Self {
@@ -120,20 +134,20 @@ pub fn lacking(report: &Report) -> Vec<String> {
 
 /// Shortages of evidence that keep whole studies from any label; equal shortages of several studies are joined.
 pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
-    let mut found: Vec<Shortage> = Vec::new();
+    let mut shortages: Vec<Shortage> = Vec::new();
     for (study, _) in &report.sections.0 {
-        let Some(shortage) = of_study(report, *study) else { continue };
-        let same = |known: &&mut Shortage| (known.count, &known.things) == (shortage.count, &shortage.things);
-        match found.iter_mut().find(same) {
-            Some(known) => known.of = format!("{}, {}", known.of, study.card().name),
-            None => found.push(shortage),
+        let Some(shortage) = study_shortage(report, *study) else { continue };
+        let is_equal = |other: &&mut Shortage| (other.count, &other.things) == (shortage.count, &shortage.things);
+        match shortages.iter_mut().find(is_equal) {
+            Some(other) => other.of = format!("{}, {}", other.of, study.card().name),
+            None => shortages.push(shortage),
         }
     }
-    found
+    shortages
 }
 
 /// The shortage of evidence that keeps a study from any label, judged by the metric with the most evidence.
-fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
+fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let policy = &report.settings.policy;
     let card = study.card();
     if !card.all_labels().any(|detector| detector.is_on(policy)) {
@@ -144,8 +158,8 @@ fn of_study(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // A study that runs by default says itself if the corpus has nothing for it.
-    let is_said = most.count == 0 && card.runs_first();
-    Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !is_said)
+    let study_says_so = most.count == 0 && card.runs_first();
+    Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !study_says_so)
 }
 
 impl HeadReport {

@@ -4,7 +4,7 @@ use std::mem::take;
 
 use serde::de::Error as _;
 
-use super::{HeadReport, Report, Sections, Settings};
+use super::{HeadReport, Report, Sections, Settings, in_brief};
 use crate::evaluation::plan;
 use crate::stats::block_test::error_of_half;
 use crate::study::labels::ABSENT;
@@ -27,7 +27,9 @@ impl Report {
             labels: self.heads.iter().map(|head| head.place).zip(first).collect(),
             is_above_baseline: protocol.task.as_ref().and_then(|_| views.find_map(|view| view.is_above_baseline)),
         };
-        self.describe();
+        let known = Known { policy: &self.settings.policy, run: &self.facts };
+        self.heads.iter_mut().for_each(|head| head.description = in_brief::of_head(head, &self.sections, known));
+        self.in_brief = in_brief::of(self);
     }
 
     /// Parses a saved report with the sections of all its studies. Fails if the text is no report, or lacks something that one of
@@ -42,14 +44,13 @@ impl Report {
         };
         let (report, sections) = both(|| serde_json::from_str::<Self>(text), sections);
         let (mut report, (studies, sections)) = (report?, sections?);
-        // The report in the form of this version.
+        // Studies get the names that they have in this version.
         report.settings.protocol.studies = plan::names(&studies);
         report.sections = Sections(studies.into_iter().zip(sections).collect());
-        // One that is not whole is refused for that; its sections cannot be completed.
-        if report.defect().is_some() {
-            return Ok(report);
+        // The caller refuses a report with a defect. Its sections cannot be completed.
+        if report.defect().is_none() {
+            report.inform();
         }
-        report.inform();
         Ok(report)
     }
 
@@ -57,9 +58,9 @@ impl Report {
     pub fn rounded(mut self, round: impl Fn(f64) -> f64 + Copy) -> Self {
         for head in &mut self.heads {
             let implied = implied_errors(head, &self.denominators, round);
-            let is_implied = head.standard_errors.zip_map(&implied, |known, implied| match (known, implied.copied()) {
+            let is_implied = head.standard_errors.zip_map(&implied, |error, implied| match (error, implied.copied()) {
                 (None, Some(None)) => true,
-                (&Some(known), Some(Some(implied))) => (known - implied).abs() <= LOSS * known,
+                (&Some(error), Some(Some(implied))) => (error - implied).abs() <= IMPLIED_ERROR_TOLERANCE * error,
                 _ => false,
             });
             head.standard_errors.drop_where(&is_implied);
@@ -75,7 +76,7 @@ impl Report {
             let implied = implied_errors(head, &self.denominators, |number| number);
             let short = |implied: f64| format!("{implied:.3e}").parse().expect("a number");
             implied
-                .zip_map(&head.standard_errors, |&implied, written| written.map_or(implied.map(short), |known| *known))
+                .zip_map(&head.standard_errors, |&implied, written| written.map_or(implied.map(short), |error| *error))
         })
     }
 
@@ -91,57 +92,51 @@ impl Report {
         if let Some(defect) = self.model.defect().or_else(stray) {
             return Some(defect);
         }
-        let is_misjudged = |head: &&HeadReport| {
+        let contradicts_model = |head: &&HeadReport| {
             let is_stray = head.is_removed() && !removed.contains(&head.place);
             is_stray || (head.primary == ABSENT) != self.model.absent.contains(&head.place)
         };
-        if let Some(head) = self.heads.iter().find(is_misjudged) {
+        if let Some(head) = self.heads.iter().find(contradicts_model) {
             return Some(format!("`primary` of the head `{}` does not fit `model.absent`", head.place));
         }
         let expected = &self.heads[0].metrics;
         let has_all = |head: &HeadReport| head.metrics.has_cells_of(expected) && head.ci95.has_cells_of(expected);
-        // There are studies that have none.
+        // Some studies have no metrics.
         let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
         if has_metrics
             && let Some(head) = self.heads.iter().find(|head| expected.cells().next().is_none() || !has_all(head))
         {
-            return Some(lacking(head));
+            return Some(incomplete(head));
         }
         let of_maps = self.attention_maps.as_ref().and_then(|maps| maps.defect(grid));
         of_maps.or_else(|| self.sections.0.iter().find_map(|(_, section)| section.defect(grid)))
     }
 
-    /// Puts all metrics in the order of the metric tables. Returns a fault if an expected metric is missing, or one is unknown.
-    pub fn complete(&mut self) -> Option<String> {
+    /// Puts all metrics in the order of the metric tables. Fails if an expected metric is missing, or one is unknown.
+    pub fn complete(&mut self) -> Result<(), String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
-            let ordered = (take(&mut head.metrics).in_order(&expected), take(&mut head.ci95).in_order(&expected));
-            let (Some(metrics), Some(ci95)) = ordered else { return Some(lacking(head)) };
-            (head.metrics, head.ci95) = (metrics, ci95);
-            let Some(chance) = take(&mut head.chance).present_in_order(&expected) else {
-                return Some(format!("the head `{}` has a chance level of what is no metric", head.place));
-            };
-            head.chance = chance;
-            let Some(denominators) = take(&mut head.denominators).present_in_order(&expected) else {
-                return Some(format!("the head `{}` has a denominator of what is no metric", head.place));
-            };
-            head.denominators = denominators;
+            let place = head.place;
+            let stray = |value: &str| format!("the head `{place}` has a {value} of what is no metric");
+            let ordered = take(&mut head.metrics).in_order(&expected).zip(take(&mut head.ci95).in_order(&expected));
+            (head.metrics, head.ci95) = ordered.ok_or_else(|| incomplete(head))?;
+            let chance = take(&mut head.chance).present_in_order(&expected);
+            head.chance = chance.ok_or_else(|| stray("chance level"))?;
+            let denominators = take(&mut head.denominators).present_in_order(&expected);
+            head.denominators = denominators.ok_or_else(|| stray("denominator"))?;
         }
-        let chance = (take(&mut self.chance).in_order(&expected), take(&mut self.chance_ci95).in_order(&expected));
-        let (Some(chance), Some(chance_ci95)) = chance else {
-            return Some("`chance` does not have every metric".to_owned());
-        };
-        (self.chance, self.chance_ci95) = (chance, chance_ci95);
-        None
+        let chance = take(&mut self.chance).in_order(&expected).zip(take(&mut self.chance_ci95).in_order(&expected));
+        (self.chance, self.chance_ci95) = chance.ok_or("`chance` does not have every metric")?;
+        Ok(())
     }
 }
 
 /// Largest relative difference from the error that the interval implies at which a standard error is left out: the error of
 /// rounding to four digits.
-const LOSS: f64 = 5e-4;
+const IMPLIED_ERROR_TOLERANCE: f64 = 5e-4;
 
 /// Largest relative difference between the halves of an interval that counts as symmetric: its ends and its value are rounded.
-const ASYMMETRY: f64 = 1e-2;
+const SYMMETRY_TOLERANCE: f64 = 1e-2;
 
 /// The standard error of each metric of a head that its interval implies once `round` has been over it; null where the interval
 /// is not symmetric about the value.
@@ -151,7 +146,7 @@ fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl 
         let (interval, value) = ((*interval)?, round(value.copied().flatten()?));
         let [below, above] = [value - round(interval.low()), round(interval.high()) - value];
         let half = below.midpoint(above);
-        ((above - below).abs() <= ASYMMETRY * half).then_some(half)
+        ((above - below).abs() <= SYMMETRY_TOLERANCE * half).then_some(half)
     });
     halves.zip_map(&own, |half, denominator| {
         let freedom = denominator?.effective_blocks - 1.0;
@@ -159,6 +154,6 @@ fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl 
     })
 }
 
-fn lacking(head: &HeadReport) -> String {
+fn incomplete(head: &HeadReport) -> String {
     format!("the head `{}` does not have every metric", head.place)
 }

@@ -12,28 +12,28 @@ use crate::study::metrics::metric::{Denominator, Keys};
 
 /// The schema of a number or null for each metric; metrics of studies that were not run are absent.
 pub(super) fn values(_: &mut SchemaGenerator) -> Schema {
-    metrics(|range| within(range, &["number", "null"]))
+    metrics_schema(|range| number_schema(range, &["number", "null"]))
 }
 
 pub(super) fn intervals(_: &mut SchemaGenerator) -> Schema {
-    metrics(|range| {
-        let end = within(range, &["number"]);
+    metrics_schema(|range| {
+        let end = number_schema(range, &["number"]);
         json_schema!({ "type": ["array", "null"], "items": end, "minItems": 2, "maxItems": 2 })
     })
 }
 
 pub(super) fn denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Denominator>();
-    metrics(|_| value.clone())
+    metrics_schema(|_| value.clone())
 }
 
 pub(super) fn own_denominators(generator: &mut SchemaGenerator) -> Schema {
     let value = generator.subschema_for::<Option<Denominator>>();
-    metrics(|_| value.clone())
+    metrics_schema(|_| value.clone())
 }
 
 /// The schema of a value of one of these JSON types; a number is within `range`.
-fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
+fn number_schema(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
     let mut schema = json_schema!({ "type": types });
     for (key, bound) in [("minimum", range.start()), ("maximum", range.end())] {
         if bound.is_finite() {
@@ -44,7 +44,7 @@ fn within(range: &RangeInclusive<f64>, types: &[&str]) -> Schema {
 }
 
 /// The schema of an object with a key for each metric; `value` makes the schema of a number in a range.
-fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
+fn metrics_schema(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     let metric = |range: &RangeInclusive<f64>, keys: Keys, text: &str| match keys {
         Keys::Single => {
             let mut schema = value(range);
@@ -73,7 +73,7 @@ fn metrics(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
     json_schema!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
-fn label() -> Schema {
+fn label_schema() -> Schema {
     let of_detector = |detector: &Detector| match detector.parameter {
         Parameter::None => json!({ "const": detector.explanation.name }),
         Parameter::OneOf(family, all) => {
@@ -87,29 +87,29 @@ fn label() -> Schema {
 
 /// The schema of a head's `primary`: its first label, or why it has none.
 pub(super) fn primary(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "anyOf": [label(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
+    json_schema!({ "anyOf": [label_schema(), { "enum": [UNLABELLED, ABSENT, REMOVED] }] })
 }
 
 pub(super) fn names(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "array", "items": label() })
+    json_schema!({ "type": "array", "items": label_schema() })
 }
 
 pub(super) fn labels(generator: &mut SchemaGenerator) -> Schema {
-    named(&generator.subschema_for::<Label>())
+    labelled_list(&generator.subschema_for::<Label>())
 }
 
 pub(super) fn chooses(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<Label>();
-    json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label() } }] }, { "type": "null" }] })
+    json_schema!({ "anyOf": [{ "allOf": [item, { "properties": { "label": label_schema() } }] }, { "type": "null" }] })
 }
 
 pub(super) fn nearest(generator: &mut SchemaGenerator) -> Schema {
-    named(&generator.subschema_for::<Near>())
+    labelled_list(&generator.subschema_for::<Near>())
 }
 
 /// The schema of a list of objects, each with the name of a label.
-fn named(item: &Schema) -> Schema {
-    json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label() } }] } })
+fn labelled_list(item: &Schema) -> Schema {
+    json_schema!({ "type": "array", "items": { "allOf": [item, { "properties": { "label": label_schema() } }] } })
 }
 
 pub(super) fn counts(generator: &mut SchemaGenerator) -> Schema {

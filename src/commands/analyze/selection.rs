@@ -230,7 +230,7 @@ impl StudyRequest {
         match &self.task {
             None if is_task_only(study) => Err(origin.error(name, "there is no task").hint("give --task FILE"))?,
             Some(task) if !takes.is_empty() && !takes.contains(&task.kind) => {
-                let takes = takes.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+                let takes = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
                 let (path, kind) = (&task.path, task.kind);
                 let why = format!("it takes items of kind {takes}, and `{path}` has items of kind {kind}");
                 Err(origin.error(name, &why).hint("leave it out"))?;

@@ -28,7 +28,7 @@ use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::SkipReason;
-use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
@@ -208,8 +208,8 @@ pub fn chosen(
             let of_text = |(index, text): (usize, &String)| {
                 let sentence = Sentence::single("--text", Content::Text(text.clone()));
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
-                    Tokenized::Sequence(sequence) => Ok(NamedSentence { sequence: *sequence, id: None }),
-                    Tokenized::Skipped(reason) => {
+                    Ok(sequence) => Ok(NamedSentence { sequence, id: None }),
+                    Err(reason) => {
                         let error = anyhow!("a text {} cannot go through the model", reason.describe());
                         Err(reason.with_way_out(error))
                     }
@@ -249,25 +249,25 @@ fn sentences_of_corpus(
             continue;
         }
         match encoder.encode(sentence)? {
-            Tokenized::Sequence(sequence) => {
+            Ok(sequence) => {
                 if find.as_ref().is_none_or(|word| has_word(&sequence, word)) {
                     let target = if named || is_wanted(&sequence) { &mut sentences } else { &mut unwanted };
                     if target.len() < max_sentences {
-                        target.push(NamedSentence { sequence: *sequence, id });
+                        target.push(NamedSentence { sequence: sequence, id });
                     }
                 }
             }
-            Tokenized::Skipped(reason) if named => {
+            Err(reason) if named => {
                 let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
                 return Err(reason.with_way_out(error).at(&origin.path, origin.line));
             }
-            Tokenized::Skipped(reason) if named_skips < MAX_PRINTED_SKIPS => {
+            Err(reason) if named_skips < MAX_PRINTED_SKIPS => {
                 named_skips += 1;
                 first_skip.get_or_insert(reason);
                 let place = one_line(&origin.to_string());
                 say(&format!("skipped sentence {index} at {place}: it is one {}", reason.describe()));
             }
-            Tokenized::Skipped(reason) => *further_skips.entry(reason).or_default() += 1,
+            Err(reason) => *further_skips.entry(reason).or_default() += 1,
         }
     }
     for (reason, count) in further_skips {

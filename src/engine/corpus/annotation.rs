@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::bounds::MAX_RELATION_BYTES;
+use super::bounds::{MAX_RELATION_BYTES, SHORTER_NAME};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
@@ -35,26 +35,21 @@ pub struct WordClass {
 impl WordClass {
     /// Makes a shared class. Fails if a label cannot name it: `key` is empty or has `=`, or `name` is empty or too long.
     pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
-        ensure!(
-            !key.is_empty() && !key.contains('='),
-            anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key))
-                .hint("rename it: labels name a class by `kind=class`, so that a kind has a name without `=`")
-        );
+        let bad_key = || anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key));
+        let way_out = "rename it: labels name a class by `kind=class`, so that a kind has a name without `=`";
+        ensure!(!key.is_empty() && !key.contains('='), bad_key().hint(way_out));
         let unnamed = || anyhow!("a class of `{}` has no name", excerpt(key));
         ensure!(!name.is_empty(), unnamed().hint("name it, or leave the word without a class (null)"));
-        ensure!(
-            name.len() <= MAX_RELATION_BYTES,
-            anyhow!("the class `{}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes", excerpt(&name))
-                .hint("give it a shorter name: it stands in labels and tables")
-        );
+        let shown = excerpt(&name);
+        let too_long = || anyhow!("the class `{shown}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes");
+        ensure!(name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
         Ok(Arc::new(Self { key: Arc::clone(key), name }))
     }
 }
 
 /// Looks up an entry in a list of `name=value` pairs: `Number` in `Case=Nom|Number=Sing` gives `Sing`.
 pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
-    let of_entry = |pair: &'a str| pair.split_once('=').filter(|(name, _)| *name == entry).map(|(_, value)| value);
-    entries.split('|').find_map(of_entry)
+    entries.split('|').find_map(|pair| pair.split_once('=').filter(|(name, _)| *name == entry)).map(|(_, value)| value)
 }
 
 macro_rules! upos {

@@ -22,6 +22,9 @@ pub const MAX_RELATIONS: usize = 1000;
 /// Maximum length of the name of a relation, link type or word class, in bytes; names stand in the report and in its tables.
 pub const MAX_RELATION_BYTES: usize = 256;
 
+/// Hint on a link type or word class whose name exceeds [`MAX_RELATION_BYTES`].
+pub(super) const SHORTER_NAME: &str = "give it a shorter name: it stands in labels and tables";
+
 /// Maximum number of link types in a corpus: each takes up to 90 bytes per attention head in every block of the sums.
 pub const MAX_LINK_TYPES: usize = 100;
 
@@ -47,6 +50,7 @@ pub const MAX_REMEMBERED: usize = 7 << 19;
 
 const TOO_MUCH: &str = "no encoder takes that much";
 
+/// Numbers of words and bytes of a sentence that is being read.
 #[derive(Default)]
 pub(super) struct SentenceSize {
     words: usize,

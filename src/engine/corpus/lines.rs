@@ -73,10 +73,13 @@ pub(super) fn lower_extension(path: &Path) -> String {
     path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
+/// Bytes of a file as stored, hashed and counted while they are read.
 struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
+    /// Counter of the stored bytes of all files of the corpus.
     read: Arc<AtomicU64>,
+    /// Number of stored bytes of this file read so far.
     bytes: u64,
     /// Whether reading the stored bytes failed: a decoder's error then does not mean damaged data.
     failed: bool,
@@ -91,8 +94,8 @@ impl Read for StoredBytes {
             self.failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.hash.update(&buffer[..read]);
-        let lacking = Compression::LONGEST_MAGIC - self.start.len();
-        self.start.extend(buffer[..read].iter().take(lacking));
+        let missing = Compression::LONGEST_MAGIC - self.start.len();
+        self.start.extend(buffer[..read].iter().take(missing));
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         self.bytes += read as u64;
         Ok(read)
@@ -133,7 +136,9 @@ pub(super) struct Lines {
     compression: Compression,
     number: u64,
     buffer: Vec<u8>,
-    place: u64,
+    /// Number of decompressed bytes read so far.
+    position: u64,
+    /// Start of the current piece in decompressed bytes, and the digest of its lines.
     piece: Option<(u64, Sha256)>,
 }
 
@@ -154,7 +159,7 @@ impl Lines {
             Compression::Zstd => Decoder::Zstd(zstd::Decoder::new(stored)?),
         };
         let source = BufReader::with_capacity(1 << 16, decoder);
-        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), place: 0, piece: None })
+        Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), position: 0, piece: None })
     }
 
     /// Numbers the lines as if `lines` lines preceded the first one.
@@ -165,14 +170,14 @@ impl Lines {
 
     /// Starts a digest of the following lines. Returns the numbers of decompressed bytes and of lines read so far.
     pub(super) fn begin_piece(&mut self) -> (u64, u64) {
-        self.piece = Some((self.place, Sha256::new()));
-        (self.place, self.number)
+        self.piece = Some((self.position, Sha256::new()));
+        (self.position, self.number)
     }
 
     /// Ends the digest begun by [`Lines::begin_piece`]. Returns the number of decompressed bytes since then, and their SHA-256.
     pub(super) fn end_piece(&mut self) -> (u64, [u8; 32]) {
         let (start, hash) = self.piece.take().unwrap_or_default();
-        (self.place - start, hash.finalize().into())
+        (self.position - start, hash.finalize().into())
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -194,40 +199,39 @@ impl Lines {
             match first {
                 Ok(first) => return Ok(first),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.unreadable(error)),
+                Err(error) => return Err(self.read_error(error)),
             }
         }
     }
 
-    /// Reads the next line, without
-    /// ` or `\r
-    /// ` and without a byte order mark; `None at the end. Fails if it is too long or not UTF-8.
+    /// Reads the next line, without its line end (LF or CR LF) and without a byte order mark; `None` at the end. Fails if it is
+    /// too long or not UTF-8.
     pub(super) fn next(&mut self) -> Result<Option<&str>> {
         self.buffer.clear();
         // One byte more than the longest line distinguishes a line that is too long from one that just fits.
         let mut bounded = (&mut self.source).take(MAX_LINE_BYTES as u64 + 1);
-        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.unreadable(error))?;
+        let read = bounded.read_until(b'\n', &mut self.buffer).map_err(|error| self.read_error(error))?;
         if read == 0 {
             return Ok(None);
         }
         self.number += 1;
-        self.place += read as u64;
+        self.position += read as u64;
         if let Some((_, hash)) = &mut self.piece {
             hash.update(&self.buffer);
         }
         self.ensure_plausible()?;
-        self.line(read).at(&self.path, self.number).map(Some)
+        self.decode_line(read).at(&self.path, self.number).map(Some)
     }
 
     /// Fails on a decompression bomb: more than [`LARGEST_RATIO`] bytes for each stored byte.
     fn ensure_plausible(&mut self) -> Result<()> {
-        if self.place <= SMALLEST_UNPACKED {
+        if self.position <= SMALLEST_UNPACKED {
             return Ok(());
         }
         let stored = self.source.get_mut().stored().bytes;
         let most = stored.saturating_mul(LARGEST_RATIO).max(SMALLEST_UNPACKED);
         ensure!(
-            self.compression == Compression::None || self.place <= most,
+            self.compression == Compression::None || self.position <= most,
             anyhow!(
                 "{stored} compressed bytes have become more than {most}: no text is compressed to a {LARGEST_RATIO}th"
             )
@@ -238,7 +242,7 @@ impl Lines {
     }
 
     /// Decodes the line in the buffer, of `read` bytes with its end. Fails if it is too long, not UTF-8 or a git LFS pointer.
-    fn line(&self, read: usize) -> Result<&str> {
+    fn decode_line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,
             "the line has more than {MAX_LINE_BYTES} bytes: a corpus has a sentence or a word to a line"
@@ -256,14 +260,14 @@ impl Lines {
                     .hint("the file's name must end in .gz or .zst, standard input is to be decompressed first"))
             }
             Err(error) => {
-                let (place, byte) = (error.valid_up_to() + 1, line[error.valid_up_to()]);
-                let problem = anyhow!("not UTF-8 (byte {place} of the line is 0x{byte:02x})");
+                let (number, byte) = (error.valid_up_to() + 1, line[error.valid_up_to()]);
+                let problem = anyhow!("not UTF-8 (byte {number} of the line is 0x{byte:02x})");
                 Err(problem.hint("convert the file to UTF-8 first"))
             }
         }
     }
 
-    fn unreadable(&mut self, error: io::Error) -> anyhow::Error {
+    fn read_error(&mut self, error: io::Error) -> anyhow::Error {
         let stored = self.source.get_mut().stored();
         let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
         let Self { path, number, compression, .. } = self;

@@ -29,6 +29,7 @@ pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
     all.into_iter().chain([base]).chain(subtype)
 }
 
+/// Distinct dependency relations of a corpus.
 #[derive(Default)]
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
@@ -47,11 +48,10 @@ impl RelationNames {
         let shown = excerpt(relation);
         ensure!(base(relation) != ALL, "is `{shown}`: that name stands for all relations");
         ensure!(relation.len() <= MAX_RELATION_BYTES, "is `{shown}`, a name of more than {MAX_RELATION_BYTES} bytes");
-        ensure!(
-            self.0.len() < MAX_RELATIONS,
-            anyhow!("is `{shown}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken")
-                .hint("is this where relations stand? If so, leave out their subtypes")
-        );
+        let too_many =
+            || anyhow!("is `{shown}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken");
+        let way_out = "is this where relations stand? If so, leave out their subtypes";
+        ensure!(self.0.len() < MAX_RELATIONS, too_many().hint(way_out));
         self.0.insert(relation.into());
         Ok(())
     }

@@ -14,9 +14,10 @@ use crate::system::files::input;
 use crate::system::json::{UniqueKeys, problem};
 use sha2::{Digest, Sha256};
 
-/// The longest file of counts that is read, in bytes: 64 MiB, some hundred bytes for each of 500,000 tokens.
-const LONGEST: u64 = 64 << 20;
+/// Maximum size of a file of counts, 64 MiB: some hundred bytes for each of 500,000 tokens.
+const MAX_COUNTS_BYTES: u64 = 64 << 20;
 
+/// Number of occurrences of each token id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counting(BTreeMap<u32, u64>);
 
@@ -47,7 +48,7 @@ impl Counting {
     /// vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).cannot("read the counts", &file)?;
+        let text = input::read_to_string(path, MAX_COUNTS_BYTES).cannot("read the counts", &file)?;
         let counts = Self::parsed(&text, path, tokenizer).about(&file)?;
         Ok((counts, hex(&Sha256::digest(text.as_bytes()))))
     }
@@ -80,19 +81,21 @@ impl Counting {
         }
         let total: u64 = by_count.iter().map(|(count, types)| count * types).sum();
         // From the rarest token up: the occurrences of rarer tokens, and the number of types left.
-        let (mut below, mut left) = (0, by_count.values().sum::<u64>());
-        let mut known = BTreeMap::from([(0, Frequency { count: 0, rank: left + 1, commonness: 0.0 })]);
+        let (mut rarer, mut types_left) = (0, by_count.values().sum::<u64>());
+        let absent = Frequency { count: 0, rank: types_left + 1, commonness: 0.0 };
+        let mut frequencies = BTreeMap::from([(0, absent)]);
         for (&count, &types) in &by_count {
-            left -= types;
-            let share = (below as f64 + (count * types) as f64 / 2.0) / total as f64;
-            known.insert(count, Frequency { count, rank: left + 1, commonness: share });
-            below += count * types;
+            types_left -= types;
+            let commonness = (rarer as f64 + (count * types) as f64 / 2.0) / total as f64;
+            frequencies.insert(count, Frequency { count, rank: types_left + 1, commonness });
+            rarer += count * types;
         }
-        let tokens = self.0.iter().map(|(&id, count)| (id, known[count])).collect();
-        TokenCounts { tokens, unknown: known[&0] }
+        let tokens = self.0.iter().map(|(&id, count)| (id, frequencies[count])).collect();
+        TokenCounts { tokens, absent }
     }
 }
 
+/// Frequency of a token in a corpus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frequency {
     pub count: u64,
@@ -102,6 +105,7 @@ pub struct Frequency {
     pub commonness: f64,
 }
 
+/// Distribution of tokens, from which a token is drawn in proportion to its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unigrams {
     /// Cumulative count and id of each occurring token, ascending by id.
@@ -112,13 +116,11 @@ impl Unigrams {
     /// Takes the counts of tokens, ascending by id. Panics if no token occurs.
     pub fn new(counts: impl IntoIterator<Item = (u32, u64)>) -> Self {
         let mut total = 0;
-        let occurring = counts.into_iter().filter(|(_, count)| *count > 0);
-        let tokens: Vec<(u64, u32)> = occurring
-            .map(|(id, count)| {
-                total += count;
-                (total, id)
-            })
-            .collect();
+        let cumulative = |(id, count): (u32, u64)| {
+            total += count;
+            (total, id)
+        };
+        let tokens: Vec<_> = counts.into_iter().filter(|(_, count)| *count > 0).map(cumulative).collect();
         assert!(!tokens.is_empty(), "tokens that occur");
         Self { tokens }
     }
@@ -126,20 +128,23 @@ impl Unigrams {
     /// The token of occurrence `number`, modulo the number of occurrences; occurrences are in the order of token ids.
     pub fn token(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
-        let at = self.tokens.partition_point(|(up_to, _)| *up_to <= number % total);
-        self.tokens[at].1
+        let index = self.tokens.partition_point(|(cumulative, _)| *cumulative <= number % total);
+        self.tokens[index].1
     }
 }
 
+/// Frequency of each token of a corpus.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenCounts {
     tokens: BTreeMap<u32, Frequency>,
-    unknown: Frequency,
+    /// Frequency of a token that the corpus lacks.
+    absent: Frequency,
 }
 
 impl TokenCounts {
+    /// Frequency of the token with this id.
     pub fn of(&self, id: u32) -> Frequency {
-        self.tokens.get(&id).copied().unwrap_or(self.unknown)
+        self.tokens.get(&id).copied().unwrap_or(self.absent)
     }
 
     /// The distribution of the tokens, to draw them by frequency; `None` if nothing was counted.

@@ -10,11 +10,12 @@ use crate::model::tokenizer::ModelTokenizer;
 /// A text of one token, by which the special tokens around any text are found.
 const SHORT: &str = "a";
 
-/// The special tokens around the texts of one sequence, and the segments of all tokens.
+/// The special tokens around the texts of one sequence, and the segment of each special token and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The special tokens before each text, and after the last of them, each with its segment; `[texts + 1]`.
     special: Vec<Vec<(Token, u32)>>,
+    /// The segment of each text, `[texts]`.
     segments: Vec<u32>,
 }
 
@@ -43,6 +44,7 @@ impl Frame {
         (frame.segments.len() == texts).then_some(frame)
     }
 
+    /// Number of special tokens.
     pub fn special(&self) -> usize {
         self.special.iter().map(Vec::len).sum()
     }
@@ -50,29 +52,27 @@ impl Frame {
     /// Adapts the frame to a model with `count` segments: higher segments become the last one.
     pub fn with_segments(mut self, count: usize) -> Self {
         let last = u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1);
-        let all = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
-        all.for_each(|segment| *segment = last.min(*segment));
+        let segments = self.special.iter_mut().flatten().map(|(_, segment)| segment).chain(&mut self.segments);
+        segments.for_each(|segment| *segment = last.min(*segment));
         self
     }
 
     /// The texts with the special tokens around and between them. Panics if the frame is for another number of texts.
     pub fn around(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
-        let mut sequence = Sequence::default();
-        let push = |sequence: &mut Sequence, Token { id, kind }: Token, segment: u32| {
-            sequence.ids.push(id);
-            sequence.kinds.push(kind);
-            sequence.segments.push(segment);
-        };
-        for (place, special) in self.special.iter().enumerate() {
-            special.iter().for_each(|&(token, segment)| push(&mut sequence, token, segment));
-            if let Some(text) = texts.get(place) {
-                let start = sequence.ids.len();
-                text.iter().for_each(|&token| push(&mut sequence, token, self.segments[place]));
-                sequence.texts.push(start..sequence.ids.len());
-            }
+        let (mut tokens, mut ranges) = (self.special[0].clone(), Vec::new());
+        for ((text, &segment), special) in texts.iter().zip(&self.segments).zip(&self.special[1..]) {
+            ranges.push(tokens.len()..tokens.len() + text.len());
+            tokens.extend(text.iter().map(|&token| (token, segment)));
+            tokens.extend(special);
         }
-        sequence
+        Sequence {
+            ids: tokens.iter().map(|(token, _)| token.id).collect(),
+            kinds: tokens.iter().map(|(token, _)| token.kind).collect(),
+            segments: tokens.iter().map(|(_, segment)| *segment).collect(),
+            texts: ranges,
+            ..Sequence::default()
+        }
     }
 
     /// BERT's frame with the ids 1 for `[CLS]` and 2 for `[SEP]`, for tests: `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`.

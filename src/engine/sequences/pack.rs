@@ -46,18 +46,13 @@ impl Pack {
 /// Groups encoded sentences into packs as they come; the grouping depends on the corpus alone.
 pub struct Packs<I> {
     sentences: I,
-    /// A sentence that did not fit into the previous pack.
-    held: Option<Sequence>,
+    /// The sentence that did not fit into the previous pack, which begins the next one.
+    next_pack: Option<Sequence>,
 }
 
 impl<I> Packs<I> {
     pub fn new(sentences: I) -> Self {
-        Self { sentences, held: None }
-    }
-
-    /// The iterator over sentences, for callers that check how it ended.
-    pub fn into_inner(self) -> I {
-        self.sentences
+        Self { sentences, next_pack: None }
     }
 }
 
@@ -71,7 +66,7 @@ where
         let mut pack = Pack::default();
         let mut tokens = 0;
         loop {
-            let sentence = match self.held.take().map(Ok).or_else(|| self.sentences.next()) {
+            let sentence = match self.next_pack.take().map(Ok).or_else(|| self.sentences.next()) {
                 None => break,
                 Some(Err(error)) => return Some(Err(error)),
                 Some(Ok(sentence)) => sentence,
@@ -85,7 +80,7 @@ where
                         && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES
                 });
             if !fits {
-                self.held = Some(sentence);
+                self.next_pack = Some(sentence);
                 break;
             }
             tokens += sentence.ids.len();

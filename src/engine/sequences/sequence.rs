@@ -8,7 +8,7 @@ use crate::corpus::{Annotation, LinkSet, SentenceFamily, TreeHead};
 use crate::model::files::Pooling;
 use crate::model::forward::batch::{Exchange, TokenClass};
 
-/// A sentence ready for the encoder, or several that go through it as one.
+/// Tokens of one sentence as the encoder reads them, or of several sentences that form one sequence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sequence {
     /// Number of the sequence's first sentence in the corpus, from 0, skipped sentences counted.
@@ -21,7 +21,9 @@ pub struct Sequence {
     pub family: SentenceFamily,
     /// Token ids, `[tokens]`, special tokens included.
     pub ids: Vec<u32>,
+    /// Segment of each token, `[tokens]`: which text of a pair it belongs to.
     pub segments: Vec<u32>,
+    /// Kind of each token, `[tokens]`.
     pub kinds: Vec<TokenKind>,
     /// The tokens of each word, in order; special tokens belong to no word, and neighbouring words may share a token.
     pub words: Vec<WordSpan>,
@@ -111,6 +113,7 @@ impl Sequence {
         words.into_iter().map(|word| word.map(|(word, _)| word)).collect()
     }
 
+    /// Number of tokens that several words share.
     pub fn shared_tokens(&self) -> u64 {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
@@ -122,6 +125,7 @@ impl Sequence {
         Some(self.item.as_ref()?.corruption.as_ref()?.exchange)
     }
 
+    /// Number of sentences in the sequence.
     pub fn sentences(&self) -> usize {
         self.texts.len().max(1)
     }
@@ -133,6 +137,7 @@ impl Sequence {
         of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
     }
 
+    /// The words of each sentence, in order.
     pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
@@ -141,6 +146,7 @@ impl Sequence {
         self.texts.iter().map(|text| before(text.start)..before(text.end)).collect()
     }
 
+    /// The positions of the text tokens of each sentence, in order.
     pub fn text_places_of_sentences(&self) -> Vec<Vec<usize>> {
         if self.texts.len() < 2 {
             return vec![self.text_places().collect()];
@@ -165,10 +171,12 @@ impl Sequence {
         classes
     }
 
+    /// The positions of the scored predictions, ascending.
     pub fn predicted(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
+    /// The true class of each scored prediction.
     pub fn targets(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
@@ -179,7 +187,9 @@ impl Sequence {
 pub enum ScoreRule {
     /// The logit of the true token minus the logit of this token.
     Against(u32),
+    /// The log-probability of the text is added: the good text of a pair.
     Gains,
+    /// The log-probability of the text is subtracted: the bad text of a pair.
     Loses,
     /// The log-probability of the true class, less that of its foil if there is one. The prediction is right if the true class is
     /// the most probable.
@@ -195,11 +205,13 @@ pub enum TripleText {
     Anchor,
     /// The text that should be nearer to the anchor.
     Positive,
+    /// The text that should be farther from the anchor.
     Negative,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemPart {
+    /// How the sequence adds to the score of the item.
     pub rule: ScoreRule,
     /// The right answer, a token or a class; `None` for kinds of items without a single one.
     pub answer: Option<u32>,
@@ -214,7 +226,9 @@ pub struct ItemPart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Corruption {
     pub name: Option<Arc<str>>,
+    /// Number of tokens that differ from the text.
     pub changed: u64,
+    /// Positions at which heads exchange contexts between the text and its corrupted text.
     pub exchange: Exchange,
 }
 
@@ -222,7 +236,9 @@ pub struct Corruption {
 pub struct PredictedToken {
     /// The position whose logits predict the token: the token's own, or for next-token prediction the one before.
     pub position: usize,
+    /// Index of the word that has the token.
     pub word: usize,
+    /// Token that stands in the input in its place.
     pub shown: InputToken,
     /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0); `None` if not scored.
     pub truth: Option<u32>,
@@ -234,10 +250,12 @@ impl PredictedToken {
     }
 }
 
+/// What the input has in the place of a predicted token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputToken {
     Mask,
     Replacement,
+    /// The original token.
     Itself,
     /// No input: the token is predicted from the tokens before it.
     Unread,

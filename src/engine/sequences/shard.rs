@@ -1,7 +1,6 @@
 //! The shard: the part of a corpus that one of several runs takes.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -9,44 +8,49 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::SEGMENT_SENTENCES;
 use crate::system::printable::shortened;
 
-/// Most shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences or more.
-const MOST: u32 = 1 << 16;
+/// Maximum number of shards of a corpus. Each has at least one segment, so that a corpus for this many has 16 million sentences or
+/// more.
+const MAX_SHARDS: u32 = 1 << 16;
 
 /// The `number`-th of `of` shards of a corpus, counted from 1: every `of`-th segment of [`SEGMENT_SENTENCES`] sentences. Packs
 /// depend on nothing outside their segment, so shards compute what one run over everything computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct Shard {
-    number: NonZeroU32,
-    of: NonZeroU32,
+    number: u32,
+    of: u32,
 }
 
 impl Shard {
-    pub const WHOLE: Self = Self { number: NonZeroU32::MIN, of: NonZeroU32::MIN };
+    /// The whole corpus as one shard.
+    pub const WHOLE: Self = Self { number: 1, of: 1 };
 
+    /// Parses a number of shards.
     pub fn count(text: &str) -> Result<u32, String> {
-        text.parse().ok().filter(|of| (1..=MOST).contains(of)).ok_or_else(no_count)
+        text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
     }
 
+    /// Number of the shard, counted from 1.
     pub fn number(self) -> u32 {
-        self.number.get()
+        self.number
     }
 
+    /// Number of shards of the corpus.
     pub fn of(self) -> u32 {
-        self.of.get()
+        self.of
     }
 
     /// Whether the sentence with this 0-based number is in the shard.
     pub fn takes(self, sentence: u64) -> bool {
-        sentence / SEGMENT_SENTENCES % u64::from(self.of()) == u64::from(self.number() - 1)
+        sentence / SEGMENT_SENTENCES % u64::from(self.of) == u64::from(self.number - 1)
     }
 }
 
-fn no_count() -> String {
-    format!("a corpus is in 1 to {MOST} shards")
+fn bad_count() -> String {
+    format!("a corpus is in 1 to {MAX_SHARDS} shards")
 }
 
-fn none_of(number: impl fmt::Display, of: u32) -> String {
+fn bad_number(number: impl fmt::Display, of: u32) -> String {
     format!("shard {number}/{of} is none of 1/{of} to {of}/{of}")
 }
 
@@ -54,15 +58,15 @@ impl TryFrom<(u32, u32)> for Shard {
     type Error = String;
 
     fn try_from((number, of): (u32, u32)) -> Result<Self, String> {
-        let all = NonZeroU32::new(of).filter(|_| of <= MOST).ok_or_else(no_count)?;
-        let number = NonZeroU32::new(number).filter(|number| *number <= all).ok_or_else(|| none_of(number, of))?;
-        Ok(Self { number, of: all })
+        let of = Some(of).filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)?;
+        let shard = (1..=of).contains(&number).then_some(Self { number, of });
+        shard.ok_or_else(|| bad_number(number, of))
     }
 }
 
 impl From<Shard> for (u32, u32) {
     fn from(shard: Shard) -> Self {
-        (shard.number(), shard.of())
+        (shard.number, shard.of)
     }
 }
 
@@ -74,7 +78,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
         let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
         let of = Self::count(of)?;
-        Self::try_from((number.parse().map_err(|_| none_of(shortened(number), of))?, of))
+        Self::try_from((number.parse().map_err(|_| bad_number(shortened(number), of))?, of))
     }
 }
 

@@ -27,6 +27,7 @@ impl PartialEq<Range<usize>> for WordSpan {
 }
 
 impl WordSpan {
+    /// Spans of words that share no token.
     pub fn whole(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
         spans.into_iter().map(Self::from).collect()
     }
@@ -50,6 +51,7 @@ impl WordSpan {
         self.first == 1.0 && self.last == 1.0
     }
 
+    /// `(token, share)` for each token of the word.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
         let Self { tokens, first, last } = self.clone();
         let Range { start, end } = tokens;
@@ -64,12 +66,13 @@ impl WordSpan {
         self.mass(self.tokens.clone())
     }
 
+    /// The sum of the word's shares in the tokens of a range.
     pub fn mass(&self, tokens: Range<usize>) -> f64 {
-        let both = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
+        let overlap = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {
-            return both.len() as f64;
+            return overlap.len() as f64;
         }
-        self.shares().filter(|(token, _)| both.contains(token)).map(|(_, share)| share).sum()
+        self.shares().filter(|(token, _)| overlap.contains(token)).map(|(_, share)| share).sum()
     }
 
     /// The span moved from the token `from` to the token `to`.

@@ -96,7 +96,7 @@ fn no_report(bytes: &[u8], shown: &str) -> Error {
 /// Fails if the text is no report, has another schema version, or lacks parts.
 pub fn parse(name: &str, text: &str) -> Result<Report> {
     let mut report = parse_lenient(name, text)?;
-    match report.complete() {
+    match report.complete().err() {
         Some(defect) => Err(not_whole(name, &defect)).class(Class::Input),
         None => Ok(report),
     }

@@ -14,7 +14,7 @@ use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::{Writer, json};
 use crate::model::grid::HeadGrid;
-use crate::report::firm::is_role;
+use crate::report::roles::is_role;
 use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;

@@ -30,17 +30,17 @@ pub struct Repeats {
 
 #[derive(Default)]
 pub(super) struct Families {
-    /// Known families, keyed by the digest of the words or of the family name.
-    known: HashMap<u64, KnownFamily>,
-    counts: Repeats,
+    /// Families met so far, keyed by the digest of the words or of the family name.
+    remembered: HashMap<u64, RememberedFamily>,
+    pub counts: Repeats,
     last_document: Option<u64>,
 }
 
-/// Family number of a digest, and whether a sentence with the digest was read again. Eight bytes, so that a map entry has
+/// Family number of a digest, and whether the sentence with the digest has recurred. Eight bytes, so that a map entry has
 /// sixteen.
-struct KnownFamily {
+struct RememberedFamily {
     family: u32,
-    again: bool,
+    has_recurred: bool,
 }
 
 impl Families {
@@ -49,14 +49,14 @@ impl Families {
     pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
-        let (words, name) = (digest_of(content), name.map(|name| digest(NAME, [name])));
-        let family = match self.known.get_mut(&words) {
+        let (words, name) = (content_digest(content), name.map(|name| digest(NAME, [name])));
+        let family = match self.remembered.get_mut(&words) {
             Some(known) => {
-                let fresh = !std::mem::replace(&mut known.again, true);
-                self.counts.repeated += 1 + u64::from(fresh);
+                let is_first_repeat = !std::mem::replace(&mut known.has_recurred, true);
+                self.counts.repeated += 1 + u64::from(is_first_repeat);
                 SentenceFamily { number: known.family.into(), is_first: false }
             }
-            None => self.of_new(words, name, document),
+            None => self.assign_new(words, name, document),
         };
         if let Some(name) = name {
             self.remember(name, family.number);
@@ -64,9 +64,9 @@ impl Families {
         family
     }
 
-    fn of_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
+    fn assign_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
         self.counts.different += 1;
-        let named = name.and_then(|name| self.known.get(&name));
+        let named = name.and_then(|name| self.remembered.get(&name));
         let next = SentenceFamily::alone(document.unwrap_or(self.counts.families));
         let family = named.map_or(next, |known| SentenceFamily { number: known.family.into(), is_first: false });
         self.counts.families += u64::from(family.is_first);
@@ -83,14 +83,10 @@ impl Families {
 
     /// Records the family number of a digest, unless it has one. False if the table is full or the number exceeds 32 bits.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
-        let room = self.known.len() < MAX_REMEMBERED;
-        let Some(family) = u32::try_from(family).ok().filter(|_| room) else { return false };
-        self.known.entry(digest).or_insert(KnownFamily { family, again: false });
+        let has_room = self.remembered.len() < MAX_REMEMBERED;
+        let Some(family) = u32::try_from(family).ok().filter(|_| has_room) else { return false };
+        self.remembered.entry(digest).or_insert(RememberedFamily { family, has_recurred: false });
         true
-    }
-
-    pub(super) fn counts(&self) -> Repeats {
-        self.counts
     }
 }
 
@@ -100,7 +96,7 @@ const WORDS: u8 = 1;
 const NAME: u8 = 2;
 
 /// The digest of a sentence's words, without annotations; running text is split at white space.
-fn digest_of(content: &Content) -> u64 {
+fn content_digest(content: &Content) -> u64 {
     match content {
         Content::Text(text) => digest(TEXT, text.split_whitespace()),
         Content::Words(words) => digest(WORDS, words.iter().map(|word| word.form.as_str())),

@@ -12,7 +12,7 @@ fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, Repeats) {
     let mut families = Families::default();
     let numbers = sentences.iter().map(|(forms, name)| families.of(&words(forms), *name, None));
     let numbers = numbers.map(|family| (family.number, family.is_first)).collect();
-    (numbers, families.counts())
+    (numbers, families.counts)
 }
 
 #[test]
@@ -43,21 +43,21 @@ fn a_family_has_the_number_of_its_document() {
     // The second `a` stays with the first one; a name does not count.
     assert_eq!(found, [(0, true), (0, true), (1, true), (0, false)]);
     // Every sentence of the third document stands in an earlier one.
-    assert_eq!((families.counts().families, families.counts().units), (3, 2));
+    assert_eq!((families.counts.families, families.counts.units), (3, 2));
 }
 
 #[test]
 fn the_annotation_does_not_matter_and_the_pieces_do() {
     let tree = Content::Words(vec![Word::new("a", TreeHead::Root, "root"), Word::new("b", TreeHead::Word(0), "obj")]);
-    assert_eq!(digest_of(&words("a b")), digest_of(&tree));
-    let text = |text: &str| digest_of(&Content::Text(text.to_owned()));
+    assert_eq!(content_digest(&words("a b")), content_digest(&tree));
+    let text = |text: &str| content_digest(&Content::Text(text.to_owned()));
     assert_eq!(text("a b"), text(" a\t b "));
     let different = [
         text("a b"),
         text("ab"),
         text("A b"),
-        digest_of(&words("a b")),
-        digest_of(&words("ab")),
+        content_digest(&words("a b")),
+        content_digest(&words("ab")),
         digest(NAME, ["a b"]),
     ];
     for (place, one) in different.iter().enumerate() {
@@ -69,7 +69,9 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
 fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     let mut families = Families::default();
     let known = families.of(&words("a"), None, None);
-    families.known.extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, KnownFamily { family: 0, again: false })));
+    families
+        .remembered
+        .extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, RememberedFamily { family: 0, has_recurred: false })));
     let [b, c, b_again, a_again, named, named_again] =
         [("b", None), ("c", None), ("b", None), ("a", None), ("d", Some("x")), ("e", Some("x"))]
             .map(|(forms, name)| families.of(&words(forms), name, None));
@@ -77,7 +79,7 @@ fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     assert_ne!(b.number, c.number);
     assert_eq!((a_again.number, a_again.is_first), (known.number, false));
     assert_eq!(named.number, named_again.number);
-    let counts = families.counts();
+    let counts = families.counts;
     assert_eq!(counts, Repeats { read: 7, different: 6, repeated: 2, families: 6, units: 6, not_remembered: 5 });
 }
 
@@ -97,7 +99,7 @@ proptest! {
             prop_assert!(family.number < begun);
             prop_assert_eq!(*of_words.entry(number).or_insert(family.number), family.number);
         }
-        let counts = families.counts();
+        let counts = families.counts;
         prop_assert_eq!((counts.families, counts.different), (begun, of_words.len() as u64));
     }
 

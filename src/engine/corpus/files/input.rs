@@ -45,16 +45,16 @@ impl Input {
     /// Parses a corpus argument: `-` is standard input, `box:...` an embedded corpus; `format` overrides the file's extension.
     /// Fails if the format is unknown. A missing file is an error of [`Corpus::open`](crate::corpus::Corpus::open).
     pub fn parse(path: &Path, format: Option<Format>) -> Result<Self> {
-        if let Some(found) = boxed::corpus(path) {
-            let (name, bytes) = found?;
+        if let Some(embedded) = boxed::corpus(path) {
+            let (name, bytes) = embedded?;
             if format.is_some_and(|format| format != Format::Conllu) {
                 bail!(anyhow!("`{name}` is CoNLL-U").hint("leave out --format"));
             }
             return Ok(Self::Embedded(name, bytes, FileKind::plain(Format::Conllu)));
         }
         if path == Path::new("-") {
-            let unknown = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
-            return unknown.hint(Self::choices());
+            let stdin = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
+            return stdin.hint(Self::choices());
         }
         if path.is_dir() {
             return Ok(Self::Folder(path.to_owned(), format));
@@ -88,9 +88,8 @@ impl Input {
     /// Whether the input may hold running text. Only running text can be truncated (`--truncate`).
     pub fn may_have_text(&self) -> bool {
         let format = match self {
-            Self::Stdin(format)
-            | Self::File(_, FileKind { format, .. })
-            | Self::Embedded(_, _, FileKind { format, .. }) => Some(*format),
+            Self::Stdin(format) => Some(*format),
+            Self::File(_, kind) | Self::Embedded(_, _, kind) => Some(kind.format),
             Self::Folder(_, format) => *format,
         };
         format.is_none_or(|format| format.entry().may_have_text)
@@ -112,15 +111,15 @@ impl Input {
             Self::Embedded(name, ..) => (*name).to_owned(),
             Self::File(path, _) | Self::Folder(path, _) => {
                 // A path that ends in `.` or `..` has no file name.
-                let real = path.file_name().map(PathBuf::from).or_else(|| path.canonicalize().ok());
-                let name = real.as_deref().and_then(Path::file_name);
+                let resolved = path.file_name().map(PathBuf::from).or_else(|| path.canonicalize().ok());
+                let name = resolved.as_deref().and_then(Path::file_name);
                 name.map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
             }
         }
     }
 }
 
-/// Makes the message of `error`, with which opening a corpus file at `path` failed: broken link, missing file, or another cause.
+/// Explains the `error` of opening the corpus file at `path`: broken link, missing file, or another cause.
 pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {

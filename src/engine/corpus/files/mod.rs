@@ -14,11 +14,13 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::formats::Format;
 use crate::system::counted::plural;
 use crate::system::errors::Facts;
-use crate::system::files::{input as opened, output};
+use crate::system::files::{input as reading, output};
 use input::{FileKind, Input, why_not};
 
+/// A file of the corpus, to be read when its turn comes.
 pub(super) struct CorpusFile {
     pub name: String,
+    /// Path of the file as messages give it.
     pub path: Arc<str>,
     pub kind: FileKind,
     /// Stored size in bytes, if it is known before reading.
@@ -54,7 +56,7 @@ impl CorpusFile {
 impl Source {
     pub(super) fn open(self) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Self::Path(path) => Box::new(opened::open(&path)?),
+            Self::Path(path) => Box::new(reading::open(&path)?),
             Self::Stream(stream) => stream,
             Self::Bytes(bytes) => Box::new(Cursor::new(bytes)),
         })
@@ -63,7 +65,7 @@ impl Source {
     pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Path(path) => {
-                let mut file = opened::open(path)?;
+                let mut file = reading::open(path)?;
                 file.seek(SeekFrom::Start(start))?;
                 Box::new(file.take(bytes))
             }
@@ -77,6 +79,7 @@ impl Source {
     }
 }
 
+/// Identity of an input file, by which a file that is given twice is found.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,
@@ -107,12 +110,12 @@ impl Identity {
 pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
-    for named in inputs {
-        match named {
+    for input in inputs {
+        match input {
             Input::Stdin(format) => {
                 let kind = FileKind::plain(*format);
-                let source = Source::Stream(Box::new(opened::stdin().context("cannot read standard input")?));
-                let file = CorpusFile { name: named.name(), path: "-".into(), kind, bytes: None, source };
+                let source = Source::Stream(Box::new(reading::stdin().context("cannot read standard input")?));
+                let file = CorpusFile { name: input.name(), path: "-".into(), kind, bytes: None, source };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
             }
             Input::Embedded(name, bytes, kind) => {
@@ -121,33 +124,32 @@ pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
             }
             Input::File(path, kind) => files.add_path(path, *kind)?,
             Input::Folder(path, format) => {
-                let (found, others) = folder(path, *format)?;
+                let (of_folder, others) = folder_files(path, *format)?;
                 passed_over += others;
-                for (path, kind) in found {
-                    files.add_path(&path, kind)?;
-                }
+                of_folder.iter().try_for_each(|(path, kind)| files.add_path(path, *kind))?;
             }
         }
     }
-    Ok((files.all, passed_over))
+    Ok((files.files, passed_over))
 }
 
 /// Files in order, without duplicates: a repeated sentence would count as evidence twice, and held-out halves would overlap.
 #[derive(Default)]
 struct Files {
-    all: Vec<CorpusFile>,
-    seen: HashMap<Identity, String>,
+    files: Vec<CorpusFile>,
+    /// How messages name each file.
+    names: HashMap<Identity, String>,
 }
 
 impl Files {
     fn add(&mut self, identity: Identity, shown: &str, open: impl FnOnce() -> Result<CorpusFile>) -> Result<()> {
-        if let Some(first) = self.seen.get(&identity) {
+        if let Some(first) = self.names.get(&identity) {
             let same_file = || format!("for it is the same file as {first}");
             let why = if first == shown { "and its sentences would count twice".to_owned() } else { same_file() };
             bail!(anyhow!("{shown} is given twice, {why}").hint("name it once"));
         }
-        self.seen.insert(identity, shown.to_owned());
-        self.all.push(open()?);
+        self.names.insert(identity, shown.to_owned());
+        self.files.push(open()?);
         Ok(())
     }
 
@@ -158,7 +160,7 @@ impl Files {
         let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
         let added = self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, so that errors come early.
-            let opened = opened::open(path).cannot("open corpus", &shown)?;
+            let opened = reading::open(path).cannot("open corpus", &shown)?;
             let (bytes, source) = if metadata.is_file() {
                 (Some(metadata.len()), Source::Path(path.to_owned()))
             } else {
@@ -172,36 +174,36 @@ impl Files {
     }
 }
 
-/// Lists the corpus files of a folder, sorted by the bytes of their names, and counts its other entries except temporary outputs.
+/// Lists the corpus files of a folder, sorted by the bytes of their names. Counts its other entries except temporary outputs.
 /// A dangling link counts as a file, so that opening it reports the error.
-fn folder(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
+fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
-    let (mut found, mut passed_over) = (Vec::new(), 0);
+    let (mut files, mut passed_over) = (Vec::new(), 0);
     for entry in fs::read_dir(path).cannot("read corpus folder", &shown)? {
         let entry = entry.cannot("read corpus folder", &shown)?;
         if output::is_temporary(&entry.file_name()) {
             continue;
         }
-        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         let kind = FileKind::of(&entry.path()).filter(|kind| format.is_none_or(|format| kind.format == format));
-        let no_file = || fs::metadata(entry.path()).is_ok_and(|metadata| !metadata.is_file());
+        let is_other_entry = || fs::metadata(entry.path()).is_ok_and(|metadata| !metadata.is_file());
         match kind {
-            Some(kind) if !hidden && !no_file() => found.push((entry.path(), kind)),
+            Some(kind) if !is_hidden && !is_other_entry() => files.push((entry.path(), kind)),
             _ => passed_over += 1,
         }
     }
-    if found.is_empty() {
+    if files.is_empty() {
         let formats = format.map_or(Format::ALL.to_vec(), |format| vec![format]);
-        let known: Vec<String> =
-            formats.iter().flat_map(|format| format.extensions()).map(|known| format!(".{known}")).collect();
+        let extensions = formats.iter().flat_map(|format| format.extensions());
+        let extensions: Vec<String> = extensions.map(|extension| format!(".{extension}")).collect();
         let error = anyhow!(
             "corpus folder `{shown}` has no file whose extension is one of {} (also with .gz or .zst): it has \
              {passed_over} other {}, and folders within a folder are not looked into",
-            known.join(", "),
+            extensions.join(", "),
             plural(&passed_over, "file or folder", "files or folders"),
         );
         return Err(error.about(shown));
     }
-    found.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
-    Ok((found, passed_over))
+    files.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
+    Ok((files, passed_over))
 }

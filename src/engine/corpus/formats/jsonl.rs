@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::sync::Arc;
 
-use anyhow::{Error, Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -61,10 +61,10 @@ enum Targets {
 }
 
 pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    next_line(lines, |line| parsed(line, context))
+    next_line(lines, |line| parse_line(line, context))
 }
 
-fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
+fn parse_line(json: &str, context: &mut Context) -> Result<Parsed> {
     let Context { relations, links: types, requested, reads_classes, classes, file, .. } = context;
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
@@ -78,11 +78,11 @@ fn parsed(json: &str, context: &mut Context) -> Result<Parsed> {
         let is_lost =
             (line.head.is_some() && line.heads.is_none()) || (line.deprel.is_some() && line.relations.is_none());
         let lost = || anyhow!("`words` have a tree under keys that are not read: `{}`", excerpt(json));
-        ensure!(!is_lost, renamed(json, lost()));
+        ensure!(!is_lost, with_key_hint(json, lost()));
         let written = line.written(&forms)?;
         let links = line.take_links(forms.len(), types)?;
-        let further = [RequestedKeys::new(json, requested)?, RequestedKeys::new(json, classes.as_slice())?];
-        let words = line.annotated(forms, relations, (further, classes.as_ref()))?;
+        let lists = [aligned_lists(json, requested)?, aligned_lists(json, classes.as_slice())?];
+        let words = line.into_annotated(forms, relations, (lists, classes.as_ref()))?;
         Sentence { id, links, written, ..Sentence::new(Content::Words(words)) }
     } else {
         Sentence { id, ..Sentence::new(Content::Text(line.only_text(json)?)) }
@@ -114,7 +114,7 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
 ];
 
 /// Adds a hint to an error: which unread keys of the line to rename, and to what.
-fn renamed(json: &str, error: Error) -> Error {
+fn with_key_hint(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,
         reason = "serde reads no set of keys, and what stands under them is passed over"
@@ -131,23 +131,20 @@ fn renamed(json: &str, error: Error) -> Error {
 impl Line {
     /// Takes the `text` of a line without `words`. Fails if there is no `text`, or if the line has a key that needs `words`.
     fn only_text(&mut self, json: &str) -> Result<String> {
-        let of_no_words = |name: &str| anyhow!("`{name}` is of `words`, and there are none");
-        let first = |keys: &[(&'static str, bool)]| keys.iter().find(|(_, is_given)| *is_given).map(|(name, _)| *name);
-        let of_links = [
+        let ensure_missing = |keys: &[(&str, bool)]| match keys.iter().find(|(_, is_given)| *is_given) {
+            Some((name, _)) => Err(anyhow!("`{name}` is of `words`, and there are none")),
+            None => Ok(()),
+        };
+        ensure_missing(&[
             ("links", self.links.is_some()),
             ("candidates", self.candidates.is_some()),
             ("undirected", self.undirected.is_some()),
             ("min_distance", self.min_distance.is_some()),
-        ];
-        if let Some(name) = first(&of_links) {
-            bail!(of_no_words(name));
-        }
-        let nothing = || renamed(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
-        let text = self.text.take().ok_or_else(nothing)?;
-        let of_words = self.lengths().map(|(name, length)| (name, length.is_some()));
-        if let Some(name) = first(&of_words).or_else(|| self.classes.as_ref().map(|_| "classes")) {
-            bail!(of_no_words(name));
-        }
+        ])?;
+        let neither = || with_key_hint(json, anyhow!("there is neither `words` nor `text`: `{}`", excerpt(json)));
+        let text = self.text.take().ok_or_else(neither)?;
+        ensure_missing(&self.lengths().map(|(name, length)| (name, length.is_some())))?;
+        ensure_missing(&[("classes", self.classes.is_some())])?;
         Ok(text)
     }
 
@@ -158,43 +155,40 @@ impl Line {
         let mut undirected: BTreeSet<String> = self.undirected.take().into_iter().flatten().collect();
         let mut sets = Vec::with_capacity(links.len());
         let mut count = 0;
-        for (name, written) in links {
+        for (name, pairs) in links {
             let is_undirected = undirected.remove(&name);
             let min_distance = distances.remove(&name).unwrap_or(1);
             let kind = LinkType { name: name.as_str().into(), is_undirected, min_distance };
             let mut set = LinkSet::new(types.get(kind)?);
             let in_type = |problem: String| format!("`links`, `{}`: {problem}", excerpt(&name));
-            for (from, to) in written {
-                let to = match to {
+            for (from, targets) in pairs {
+                let targets = match targets {
                     Targets::One(to) => vec![to],
-                    Targets::Several(to) => to,
+                    Targets::Several(targets) => targets,
                 };
-                count += to.len();
+                count += targets.len();
                 let too_many = || anyhow!("`links` has more than {MAX_LINKS} links of one sentence");
                 ensure!(count <= MAX_LINKS, too_many().hint("split the sentence"));
-                for to in to {
+                for to in targets {
                     set.link(from, to, words).reworded(in_type)?;
                 }
             }
-            if let Some(named) = candidates.remove(&name) {
+            if let Some(numbers) = candidates.remove(&name) {
                 let in_type = |problem: String| format!("`candidates`, `{}`: {problem}", excerpt(&name));
-                let place = |number: u64| place(number, words).reworded(in_type);
-                set.candidates = Some(named.into_iter().map(place).collect::<Result<_>>()?);
+                let position = |number: u64| place(number, words).reworded(in_type);
+                set.candidates = Some(numbers.into_iter().map(position).collect::<Result<_>>()?);
             }
             sets.push(set);
         }
-        let stray = [
+        let without_links = [
             ("candidates", candidates.into_keys().next()),
             ("undirected", undirected.into_iter().next()),
             ("min_distance", distances.into_keys().next()),
         ];
-        for (key, name) in stray {
-            if let Some(name) = name {
-                let error = anyhow!("`{key}` names the type `{}`, and `links` has none of that name", excerpt(&name));
-                return Err(error.of_value(&name).hint("give the type a list in `links`; it may be empty"));
-            }
-        }
-        Ok(sets)
+        let first = without_links.into_iter().find_map(|(key, name)| Some((key, name?)));
+        let Some((key, name)) = first else { return Ok(sets) };
+        let error = anyhow!("`{key}` names the type `{}`, and `links` has none of that name", excerpt(&name));
+        Err(error.of_value(&name).hint("give the type a list in `links`; it may be empty"))
     }
 
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
@@ -207,10 +201,8 @@ impl Line {
         };
         let misfit = |Misfit { word, at }: Misfit| {
             let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
-            let error = match forms.get(word) {
-                Some(form) => {
-                    anyhow!("{} is `{}`, and at character {column} `text` has `{rest}`", nth(word), excerpt(form))
-                }
+            let error = match forms.get(word).map(|form| (nth_word(word), excerpt(form))) {
+                Some((nth, form)) => anyhow!("{nth} is `{form}`, and at character {column} `text` has `{rest}`"),
                 None => anyhow!("`text` has `{rest}` after its words, from character {column} on"),
             };
             error.hint("`text` has the words from left to right, with white space or nothing between them")
@@ -218,6 +210,7 @@ impl Line {
         Written::aligned(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
+    /// Length of the list under each key with a value per word; `None` for a missing key.
     fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
         let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
@@ -230,24 +223,24 @@ impl Line {
         ]
     }
 
-    fn annotated(
+    /// Makes words of `forms` and the lists of the line. `requested` are the lists under the requested keys, and `listed` the
+    /// list under `class_key`, if there is one.
+    fn into_annotated(
         self,
         forms: Vec<String>,
         relations: &mut RelationNames,
-        ([requested, listed], class_key): ([RequestedKeys<'_>; 2], Option<&Arc<str>>),
+        ([requested, listed], class_key): ([Vec<AlignedList<'_>>; 2], Option<&Arc<str>>),
     ) -> Result<Vec<Word>> {
         ensure!(self.heads.is_some() == self.relations.is_some(), "`heads` and `relations` come together");
-        for (name, length) in self.lengths() {
-            let length = length.unwrap_or(forms.len());
-            ensure!(length == forms.len(), "{}", of_other_length(name, length, forms.len()));
+        let lists = requested.iter().chain(&listed).map(|(name, list, _)| (*name, list.as_ref().map(Vec::len)));
+        for (name, length) in self.lengths().into_iter().chain(lists) {
+            ensure_length(name, length.unwrap_or(forms.len()), forms.len())?;
         }
-        requested.ensure_whole(forms.len())?;
-        listed.ensure_whole(forms.len())?;
         let listed = |word: usize| {
-            let name = listed.of_word(word).into_iter().flatten().next()?;
+            let name = values_of_word(&listed, word).into_iter().flatten().next()?;
             Some(WordClass::shared(class_key?, name))
         };
-        let mut classes = given_classes(self.classes, forms.len(), class_key)?.into_iter();
+        let mut classes = classes_of_words(self.classes, forms.len(), class_key)?.into_iter();
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
         let mut size = SentenceSize::default();
         let (mut heads, mut names) = (self.heads.into_iter().flatten(), self.relations.into_iter().flatten());
@@ -257,9 +250,9 @@ impl Line {
             let (lemma, features) = (lemmas.next().flatten(), feats.next().flatten());
             let class = classes.next().flatten().map(Ok).or_else(|| listed(words.len())).transpose()?;
             let relation = names.next().flatten().unwrap_or_else(|| "_".to_owned());
-            let requested = requested.of_word(words.len());
-            let given = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
-            let kept = [&*form, &*relation].into_iter().chain(given).chain(class.iter().map(|class| &*class.name));
+            let requested = values_of_word(&requested, words.len());
+            let optional = [&lemma, &features].map(|value| value.as_deref().unwrap_or_default());
+            let kept = [&*form, &*relation].into_iter().chain(optional).chain(class.iter().map(|class| &*class.name));
             size.add(kept.chain(requested.iter().flatten().map(|value| &**value)))?;
             let head = match heads.next().flatten() {
                 None => TreeHead::Unknown,
@@ -267,68 +260,57 @@ impl Line {
                 Some(head) => TreeHead::Word(usize::try_from(head - 1).unwrap_or(usize::MAX - 1)),
             };
             let check = relations.check(head, &relation);
-            check.reworded(|problem| format!("{}: its relation {problem}", nth(words.len()))).of_value(&relation)?;
+            check
+                .reworded(|problem| format!("{}: its relation {problem}", nth_word(words.len())))
+                .of_value(&relation)?;
             let upos = upos.next().flatten().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
-        let fault =
-            |(word, problem): (usize, Error)| problem.reworded(|problem| format!("{}: its head {problem}", nth(word)));
-        check_tree(&words).map_err(fault)?;
+        let in_word = |(word, problem): (usize, Error)| {
+            problem.reworded(|problem| format!("{}: its head {problem}", nth_word(word)))
+        };
+        check_tree(&words).map_err(in_word)?;
         Ok(words)
     }
 }
 
-struct RequestedKeys<'a>(Vec<AlignedList<'a>>);
-
 /// Requested key, the line's list of values under it, and the entry to take from each value (`Number` for `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
-impl<'a> RequestedKeys<'a> {
-    fn new<S: AsRef<str>>(json: &str, requested: &'a [S]) -> Result<Self> {
-        if requested.is_empty() {
-            return Ok(Self(Vec::new()));
-        }
-        let line: BTreeMap<String, Value> = serde_json::from_str(json)?;
-        let list = |key: &str| match line.get(key) {
-            Some(Value::Array(list)) => Some(list.clone()),
-            _ => None,
-        };
-        let of_name = |name: &'a str| match (list(name), name.split_once('.')) {
-            (None, Some((key, entry))) => (key, list(key), Some(entry)),
-            (found, _) => (name, found, None),
-        };
-        Ok(Self(requested.iter().map(|name| of_name(name.as_ref())).collect()))
+/// Looks up the lists of a line under the requested keys.
+fn aligned_lists<'a, S: AsRef<str>>(json: &str, requested: &'a [S]) -> Result<Vec<AlignedList<'a>>> {
+    if requested.is_empty() {
+        return Ok(Vec::new());
     }
+    let line: BTreeMap<String, Value> = serde_json::from_str(json)?;
+    let list = |key: &str| line.get(key).and_then(Value::as_array).cloned();
+    let aligned = |name: &'a str| match (list(name), name.split_once('.')) {
+        (None, Some((key, entry))) => (key, list(key), Some(entry)),
+        (list, _) => (name, list, None),
+    };
+    Ok(requested.iter().map(|name| aligned(name.as_ref())).collect())
+}
 
-    fn ensure_whole(&self, words: usize) -> Result<()> {
-        for (name, list, _) in &self.0 {
-            let length = list.as_ref().map_or(words, Vec::len);
-            ensure!(length == words, "{}", of_other_length(name, length, words));
-        }
-        Ok(())
-    }
-
-    /// Values of a word under the requested keys, in their order; numbers and booleans are written as JSON.
-    fn of_word(&self, word: usize) -> Box<[Option<Box<str>>]> {
-        let value = |(_, list, entry): &AlignedList<'_>| {
-            let value = match &list.as_ref()?[word] {
-                Value::Null => return None,
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            match entry {
-                Some(entry) => value_of(entry, &value).map(Box::from),
-                None => Some(value.into()),
-            }
+/// Values of a word in each list; numbers and booleans are written as JSON.
+fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str>>]> {
+    let value = |(_, list, entry): &AlignedList<'_>| {
+        let value = match &list.as_ref()?[word] {
+            Value::Null => return None,
+            Value::String(text) => text.clone(),
+            scalar => scalar.to_string(),
         };
-        self.0.iter().map(value).collect()
-    }
+        match entry {
+            Some(entry) => value_of(entry, &value).map(Box::from),
+            None => Some(value.into()),
+        }
+    };
+    lists.iter().map(value).collect()
 }
 
 /// Class of each word, from the key `wanted` of the line's `classes`, or from its only key; empty without classes. Fails if there
 /// are several keys, or not one class or null per word.
-fn given_classes(
+fn classes_of_words(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,
     wanted: Option<&Arc<str>>,
@@ -341,17 +323,19 @@ fn given_classes(
     let several = || anyhow!("`classes` has {} keys, {}, and a word has one class", given.len(), names());
     ensure!(given.len() < 2, several().hint("name one of them with --classes, or keep one of the keys"));
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
-    ensure!(classes.len() == words, "{}", of_other_length(&format!("classes.{name}"), classes.len(), words));
+    ensure_length(&format!("classes.{name}"), classes.len(), words)?;
     let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
     classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
 }
 
-fn of_other_length(name: &str, length: usize, words: usize) -> String {
+/// Fails unless the list under the key `name` has one value per word.
+fn ensure_length(name: &str, length: usize, words: usize) -> Result<()> {
     let entries = plural(&length, "entry", "entries");
-    format!("`{name}` has {length} {entries} for {}", counted(words, "word"))
+    ensure!(length == words, "`{name}` has {length} {entries} for {}", counted(words, "word"));
+    Ok(())
 }
 
 /// Names a word in messages by its number, counted from 1 as in `heads`: `word 3`.
-fn nth(position: usize) -> String {
+fn nth_word(position: usize) -> String {
     format!("word {}", position + 1)
 }

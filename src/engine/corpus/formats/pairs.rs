@@ -14,7 +14,8 @@ use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-const BETWEEN: &str = "|||";
+/// Token between the fields of a line.
+const SEPARATOR: &str = "|||";
 
 pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     next_line(lines, |line| {
@@ -26,18 +27,18 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
 /// Parses a line into the words of both texts, the number of words in the first text, and the links. Fails if it is malformed.
 fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
     let tokens: Vec<&str> = line.split_whitespace().collect();
-    let fields: Vec<&[&str]> = tokens.split(|&token| token == BETWEEN).collect();
+    let fields: Vec<&[&str]> = tokens.split(|&token| token == SEPARATOR).collect();
     let (texts, alignment) = match fields[..] {
         [first, second] => ([first, second], None),
         [first, second, alignment] => ([first, second], Some(alignment)),
         _ => {
-            let error =
-                anyhow!("a line has two texts between `{BETWEEN}`, and `{}` has {}", excerpt(line), fields.len());
+            let (shown, count) = (excerpt(line), fields.len());
+            let error = anyhow!("a line has two texts between `{SEPARATOR}`, and `{shown}` has {count}");
             return Err(error.hint("write it as FIRST ||| SECOND or FIRST ||| SECOND ||| 0-0 1-2"));
         }
     };
-    for (text, which) in texts.iter().zip(["first", "second"]) {
-        ensure!(!text.is_empty(), anyhow!("the {which} text has no words: `{}`", excerpt(line)));
+    for (text, ordinal) in texts.iter().zip(["first", "second"]) {
+        ensure!(!text.is_empty(), "the {ordinal} text has no words: `{}`", excerpt(line));
     }
     let [first, second] = texts;
     let mut size = SentenceSize::default();
@@ -54,11 +55,10 @@ fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<Link
         let ends = link.split_once('-').and_then(|(from, to)| Some([from.parse().ok()?, to.parse().ok()?]));
         let wrong = || anyhow!("`{}` is no link: expected FROM-TO, two numbers of words, as `0-2`", excerpt(link));
         let [from, to]: [usize; 2] = ends.ok_or_else(wrong).of_value(link)?;
-        for (number, text, which) in [(from, first, "first"), (to, second, "second")] {
+        for (number, text, ordinal) in [(from, first, "first"), (to, second, "second")] {
             let last = text.len() - 1;
-            let outside =
-                || anyhow!("`{link}`: the {which} text has no word {number}, but words 0 to {last}").of_value(link);
-            ensure!(number <= last, outside());
+            let missing = || anyhow!("`{link}`: the {ordinal} text has no word {number}, but words 0 to {last}");
+            ensure!(number <= last, missing().of_value(link));
         }
         links.add(from, first.len() + to);
     }

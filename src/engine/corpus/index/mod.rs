@@ -15,7 +15,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Error, Result, anyhow, bail, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -61,16 +61,17 @@ const SHORTEST_FILE: u64 = 65 + 5;
 /// Maximum length of a segment's record in a corpus of `files` files, in bytes. A segment has at most one piece more than there
 /// are files. Only two pieces begin within a file and carry entity fields or a document name, each from one line.
 fn longest_record(files: u64) -> u64 {
-    const OF_KIN: u64 = 1 + NUMBER_BYTES;
-    const OF_PIECE: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
-    let pieces = files.saturating_add(1).saturating_mul(OF_PIECE);
-    (2 * MAX_LINE_BYTES as u64 + SEGMENT_SENTENCES * OF_KIN + 3 * NUMBER_BYTES + DIGEST_BYTES as u64)
+    const FAMILY_BYTES: u64 = 1 + NUMBER_BYTES;
+    const PIECE_BYTES: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
+    let pieces = files.saturating_add(1).saturating_mul(PIECE_BYTES);
+    (2 * MAX_LINE_BYTES as u64 + SEGMENT_SENTENCES * FAMILY_BYTES + 3 * NUMBER_BYTES + DIGEST_BYTES as u64)
         .saturating_add(pieces)
 }
 
 /// Bound on every count in an index, so that later additions cannot overflow.
-const COUNTABLE: u64 = 1 << 62;
+const COUNT_BOUND: u64 = 1 << 62;
 
+/// A file of the corpus as the index stores it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexedFile {
     pub name: String,
@@ -100,11 +101,13 @@ enum FamilyId {
     Of(u64),
 }
 
+/// Consecutive lines of one file: its sentences in one segment.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
     /// Number of the file in the corpus, counted from 0.
     pub file: usize,
     pub sentences: u64,
+    /// Number of sentences of the file before the piece.
     pub before: u64,
     /// Number of decompressed bytes of the file before the piece.
     pub start: u64,
@@ -144,29 +147,30 @@ impl Segment {
     }
 
     fn read(bytes: &[u8], sentences: u64, files: usize) -> Result<Self> {
-        let (families_before, rest) = postcard::take_from_bytes(bytes).map_err(|_| damaged())?;
-        let (families, rest) = sequence(rest, SEGMENT_SENTENCES)?;
-        let (pieces, rest) = sequence(rest, files as u64 + 1)?;
+        let (families_before, rest) = parse(bytes)?;
+        let (families, rest) = parse_sequence(rest, SEGMENT_SENTENCES)?;
+        let (pieces, rest) = parse_sequence(rest, files as u64 + 1)?;
         let segment = Self { families_before, families, pieces };
-        ensure!(rest.is_empty() && segment.is_of(sentences, files), damaged());
+        ensure!(rest.is_empty() && segment.is_valid(sentences, files), damaged());
         Ok(segment)
     }
 
-    fn is_of(&self, sentences: u64, files: usize) -> bool {
-        let countable = |piece: &Piece| {
+    /// Whether the segment has this number of sentences, its pieces are of these files, and all its counts are in bounds.
+    fn is_valid(&self, sentences: u64, files: usize) -> bool {
+        let is_bounded = |piece: &Piece| {
             let counts = [piece.sentences, piece.before, piece.lines_before, piece.documents_before];
-            counts.iter().all(|&count| count < COUNTABLE)
+            counts.iter().all(|&count| count < COUNT_BOUND)
         };
-        self.families_before < COUNTABLE
+        self.families_before < COUNT_BOUND
             && self.families.len() as u64 == sentences
-            && self.pieces.iter().all(|piece| piece.file < files && countable(piece))
+            && self.pieces.iter().all(|piece| piece.file < files && is_bounded(piece))
             && self.pieces.iter().map(|piece| u128::from(piece.sentences)).sum::<u128>() == self.families.len() as u128
     }
 
     pub(super) fn families(&self) -> Vec<SentenceFamily> {
         let mut next = self.families_before;
-        let family = |kin: &FamilyId| {
-            let family = match *kin {
+        let family = |id: &FamilyId| {
+            let family = match *id {
                 FamilyId::Next => SentenceFamily::alone(next),
                 FamilyId::Begins(number) => SentenceFamily::alone(number),
                 FamilyId::Of(number) => SentenceFamily { number, is_first: false },
@@ -201,21 +205,21 @@ impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
         let segments = self.lengths.len();
         let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
-        ensure!(
-            length <= LONGEST_CONTENTS,
+        let files = files.len();
+        let too_long = || {
             anyhow!(
-                "of {} files and {segments} segments an index would have {length} bytes beside its records, and \
-                 {LONGEST_CONTENTS} are read",
-                files.len()
+                "of {files} files and {segments} segments an index would have {length} bytes beside its records, and \
+                 {LONGEST_CONTENTS} are read"
             )
-            .hint("put several files into one")
-        );
+        };
+        ensure!(length <= LONGEST_CONTENTS, too_long().hint("put several files into one"));
         contents.extend(length.to_le_bytes());
         (self.write)(&contents)?;
         Ok(segments)
     }
 }
 
+/// Serialises a value by postcard and appends its SHA-256.
 fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = postcard::to_stdvec(value)?;
     let digest = Sha256::digest(&bytes);
@@ -223,20 +227,26 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Removes the SHA-256 after a value. Fails if it is not the digest of the value.
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or_else(damaged)?;
     ensure!(Sha256::digest(value)[..] == *digest, damaged());
     Ok(value)
 }
 
+/// Parses a postcard value. Returns the value and the remaining bytes.
+fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
+    postcard::take_from_bytes(bytes).map_err(|_| damaged())
+}
+
 /// Parses a postcard sequence. Returns its items and the remaining bytes. Fails on more than `most` items before allocating any.
-fn sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
-    let (count, mut rest) = postcard::take_from_bytes::<u64>(bytes).map_err(|_| damaged())?;
+fn parse_sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
+    let (count, mut rest) = parse::<u64>(bytes)?;
     ensure!(count <= most, damaged());
     let mut items = Vec::with_capacity(usize::try_from(count)?);
     for _ in 0..count {
         let item;
-        (item, rest) = postcard::take_from_bytes(rest).map_err(|_| damaged())?;
+        (item, rest) = parse(rest)?;
         items.push(item);
     }
     Ok((items, rest))
@@ -284,13 +294,13 @@ impl Index {
         let records = start.checked_sub(beginning.len() as u64).ok_or_else(damaged)?;
         let contents: Vec<u8> = read_range(&mut file, start, end)?;
         let contents = unsealed(&contents)?;
-        let (program, rest) = postcard::take_from_bytes::<String>(contents).map_err(|_| damaged())?;
+        let (program, rest) = parse::<String>(contents)?;
         let this = env!("CARGO_PKG_VERSION");
         ensure!(program == this, anyhow!("version {program} made it, and this is {this}").hint(AGAIN));
-        let (files, rest) = sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
-        let (repeats, rest) = postcard::take_from_bytes::<Repeats>(rest).map_err(|_| damaged())?;
-        let (marks, rest) = postcard::take_from_bytes::<UnitMarks>(rest).map_err(|_| damaged())?;
-        let (lengths, rest) = sequence::<u64>(rest, records / SHORTEST_RECORD)?;
+        let (files, rest) = parse_sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
+        let (repeats, rest) = parse::<Repeats>(rest)?;
+        let (marks, rest) = parse::<UnitMarks>(rest)?;
+        let (lengths, rest) = parse_sequence::<u64>(rest, records / SHORTEST_RECORD)?;
         // A corpus without sentences still has one segment.
         let segments = lengths.len() as u64;
         let has_all = segments == repeats.read.div_ceil(SEGMENT_SENTENCES) || repeats.read == 0 && segments == 1;
@@ -311,8 +321,8 @@ impl Index {
 
     pub(super) fn segment(&self, number: u64) -> Result<Segment> {
         let read = || -> Result<Segment> {
-            let at = usize::try_from(number)?;
-            let (start, end) = (self.bounds[at], self.bounds[at + 1]);
+            let segment = usize::try_from(number)?;
+            let (start, end) = (self.bounds[segment], self.bounds[segment + 1]);
             let record = read_range(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
             // The last segment may be shorter.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
@@ -323,26 +333,21 @@ impl Index {
 
     /// Fails unless these files have the names, formats, compression and sizes of the indexed ones.
     pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
-        let (shown, of) = (&self.shown, self.files.len());
-        let other = |error: Error| error.about(shown).hint(SAME);
-        ensure!(
-            files.len() == of,
-            other(anyhow!("the index `{shown}` is of {}, and the corpus has {}", counted(of, "file"), files.len()))
-        );
-        for (known, file) in self.files.iter().zip(files) {
-            let (then, now) = (known.format, file.kind.format);
-            let is_compressed = file.kind.compression != Compression::None;
-            if (&known.name, known.is_compressed) != (&file.name, is_compressed) {
-                let (name, path) = (&known.name, &file.path);
-                let error = anyhow!("the index `{shown}` has `{name}` ({then}) where the corpus has `{path}` ({now})");
-                bail!(other(error));
-            }
-            let path = &file.path;
-            ensure!(
-                then == now,
-                other(anyhow!("the index `{shown}` was made of `{path}` as {then}, and here it is read as {now}"))
-            );
-            ensure!(file.bytes == Some(known.bytes), self.changed(path));
+        let shown = &self.shown;
+        let mismatch = |error: Error| error.about(shown).hint(SAME);
+        let (indexed, count) = (counted(self.files.len(), "file"), files.len());
+        let other_count = || anyhow!("the index `{shown}` is of {indexed}, and the corpus has {count}");
+        ensure!(count == self.files.len(), mismatch(other_count()));
+        for (IndexedFile { name, format: then, is_compressed, bytes, .. }, file) in self.files.iter().zip(files) {
+            let (path, now) = (&file.path, file.kind.format);
+            let is_same_file = *name == file.name && *is_compressed == (file.kind.compression != Compression::None);
+            let other_file =
+                || anyhow!("the index `{shown}` has `{name}` ({then}) where the corpus has `{path}` ({now})");
+            ensure!(is_same_file, mismatch(other_file()));
+            let other_format =
+                || anyhow!("the index `{shown}` was made of `{path}` as {then}, and here it is read as {now}");
+            ensure!(*then == now, mismatch(other_format()));
+            ensure!(file.bytes == Some(*bytes), self.changed(path));
         }
         Ok(())
     }

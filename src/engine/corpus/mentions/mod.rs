@@ -29,13 +29,14 @@ pub struct Mentions<'a> {
     pub unmatched: u64,
 }
 
-struct Fields {
+/// Places of the fields in the label of a bracket.
+struct EntityFields {
     count: usize,
     entity: usize,
     head: Option<usize>,
 }
 
-impl Fields {
+impl EntityFields {
     /// Finds the entity and head fields in a declaration (`eid-etype-head`); without one, the entity is the only field.
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
@@ -45,7 +46,7 @@ impl Fields {
     }
 
     /// Splits the label of an opening bracket into the entity (with its part, as in `e1[1/2]`) and the head field, if any.
-    fn of<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
+    fn split_label<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
         // The last field may contain hyphens.
         let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
         let field = |place: usize| fields.get(place).copied();
@@ -56,32 +57,34 @@ impl Fields {
 /// Discontinuous mention that still lacks parts: its head field, and the word ranges so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
-struct Finder<'a> {
-    fields: Fields,
+/// Parser of the mentions of a text, word by word.
+struct MentionParser<'a> {
+    fields: EntityFields,
     /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
     /// Discontinuous mentions that still lack parts, keyed by entity and number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
-    found: Mentions<'a>,
+    parsed: Mentions<'a>,
 }
 
 impl<'a> Mentions<'a> {
     /// Parses the mentions in the `Entity=` values of words; `fields` is the declaration by `# global.Entity`.
     pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
-        let fields = Fields::new(fields);
-        let mut finder =
-            Finder { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), found: Mentions::default() };
+        let fields = EntityFields::new(fields);
+        let mut parser =
+            MentionParser { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), parsed: Mentions::default() };
         for (word, value) in words.into_iter().enumerate() {
-            finder.word(word, value.unwrap_or_default());
+            parser.add_word(word, value.unwrap_or_default());
         }
-        let open: usize = finder.open.values().map(Vec::len).sum();
-        finder.found.unmatched += (open + finder.unfinished.len()) as u64;
-        finder.found
+        let open: usize = parser.open.values().map(Vec::len).sum();
+        parser.parsed.unmatched += (open + parser.unfinished.len()) as u64;
+        parser.parsed
     }
 }
 
-impl<'a> Finder<'a> {
-    fn word(&mut self, word: usize, value: &'a str) {
+impl<'a> MentionParser<'a> {
+    /// Reads the brackets in the `Entity=` value of a word.
+    fn add_word(&mut self, word: usize, value: &'a str) {
         let mut rest = value;
         while !rest.is_empty() {
             let opens = rest.starts_with('(');
@@ -90,53 +93,49 @@ impl<'a> Finder<'a> {
             let closes = inside[end..].starts_with(')');
             let label = &inside[..end];
             rest = &inside[end + usize::from(closes)..];
-            let (name, head) = if opens { self.fields.of(label) } else { (label, None) };
+            let (name, head) = if opens { self.fields.split_label(label) } else { (label, None) };
             if opens {
                 self.open.entry(name).or_default().push((word, head));
             }
             if closes {
                 self.close(word, name);
             } else if !opens {
-                self.found.unmatched += 1;
+                self.parsed.unmatched += 1;
             }
         }
     }
 
     fn close(&mut self, word: usize, name: &'a str) {
         let Some((start, head)) = self.open.get_mut(name).and_then(Vec::pop) else {
-            self.found.unmatched += 1;
+            self.parsed.unmatched += 1;
             return;
         };
         let span = start..word + 1;
-        let Some((entity, part, of)) = part(name) else {
-            self.found.mentions.push(Mention::new(name, vec![span], head));
-            return;
-        };
-        let before = self.unfinished.remove(&(entity, of));
-        let (head, parts) = match before {
+        let (entity, part, part_count) = parse_part(name).unwrap_or((name, 1, 1));
+        let (head, parts) = match self.unfinished.remove(&(entity, part_count)) {
             // Parts come in their order, and none begins before the one before it has ended.
             Some((head, mut parts)) if parts.len() + 1 == part as usize && parts[parts.len() - 1].end <= start => {
                 parts.push(span);
                 (head, parts)
             }
-            other => {
-                self.found.unmatched += u64::from(other.is_some()) + u64::from(part != 1);
+            incomplete => {
+                self.parsed.unmatched += u64::from(incomplete.is_some()) + u64::from(part != 1);
                 if part != 1 {
                     return;
                 }
                 (head, vec![span])
             }
         };
-        if part == of {
-            self.found.mentions.push(Mention::new(entity, parts, head));
+        if part == part_count {
+            self.parsed.mentions.push(Mention::new(entity, parts, head));
         } else {
-            self.unfinished.insert((entity, of), (head, parts));
+            self.unfinished.insert((entity, part_count), (head, parts));
         }
     }
 }
 
 /// Parses `e1[1/2]` into entity, number of the part, and number of parts; `None` for a name without a part.
-fn part(name: &str) -> Option<(&str, u32, u32)> {
+fn parse_part(name: &str) -> Option<(&str, u32, u32)> {
     let (entity, part) = name.strip_suffix(']')?.rsplit_once('[')?;
     let (part, of) = part.split_once('/')?;
     let (part, of) = (part.parse().ok()?, of.parse().ok()?);

@@ -9,7 +9,7 @@ use anyhow::{anyhow, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES};
+use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES, SHORTER_NAME};
 use crate::system::errors::Facts;
 use crate::system::errors::similar::closest;
 use crate::system::printable::excerpt;
@@ -48,19 +48,19 @@ impl LinkSet {
 
     /// Adds a link between two words by their numbers, counted from 1. Fails if one is 0 or above `words`, or both are equal.
     pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
-        let loose = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
-        ensure!(from != to, loose());
+        let self_link = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
+        ensure!(from != to, self_link());
         self.add(place(from, words)?, place(to, words)?);
         Ok(())
     }
 
-    /// Finds the set with links of type `kind` among a sentence's `sets`; adds an empty one if there is none.
+    /// Gets the link set of type `kind` from a sentence's `sets`; adds an empty one if there is none.
     pub(in crate::corpus) fn of_type<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
-        let place = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
+        let index = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
             sets.push(Self::new(Arc::clone(kind)));
             sets.len() - 1
         });
-        &mut sets[place]
+        &mut sets[index]
     }
 
     /// Whether any link spans at least the minimum distance of its type.
@@ -69,31 +69,28 @@ impl LinkSet {
         links.any(|(from, to)| from.abs_diff(to) >= self.kind.min_distance)
     }
 
-    /// Maps each word position by `place`. Links to or from a word without a new position are dropped and counted in `lost`.
+    /// Maps each word position by `new_position`. Links to or from a word without a new position are dropped and counted in `lost`.
     #[must_use]
-    pub fn moved(&self, place: impl Fn(usize) -> Option<usize>) -> Self {
+    pub fn moved(&self, new_position: impl Fn(usize) -> Option<usize>) -> Self {
+        let map =
+            |words: &BTreeSet<usize>| words.iter().filter_map(|&word| new_position(word)).collect::<BTreeSet<_>>();
         let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };
         for (&from, targets) in &self.targets {
-            let found: BTreeSet<usize> = targets.iter().filter_map(|&to| place(to)).collect();
-            match place(from).filter(|_| !found.is_empty()) {
-                Some(from) => {
-                    moved.lost += (targets.len() - found.len()) as u64;
-                    moved.targets.insert(from, found);
-                }
-                None => moved.lost += targets.len() as u64,
-            }
+            let kept = new_position(from).map(|from| (from, map(targets))).filter(|(_, kept)| !kept.is_empty());
+            moved.lost += (targets.len() - kept.as_ref().map_or(0, |(_, kept)| kept.len())) as u64;
+            moved.targets.extend(kept);
         }
-        let candidates = self.candidates.as_ref();
-        moved.candidates = candidates.map(|words| words.iter().filter_map(|&word| place(word)).collect());
+        moved.candidates = self.candidates.as_ref().map(map);
         moved
     }
 }
 
 /// Converts a word number, counted from 1, to a position, counted from 0. Fails if the number is 0 or above `words`.
 pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
-    let place = number.checked_sub(1).and_then(|place| usize::try_from(place).ok()).filter(|&place| place < words);
-    let outside = || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
-    place.ok_or_else(outside)
+    let position = number.checked_sub(1).and_then(|position| usize::try_from(position).ok());
+    let out_of_range =
+        || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
+    position.filter(|&position| position < words).ok_or_else(out_of_range)
 }
 
 /// Column of CoNLL-U from which links are read: `deps`, or `misc:KEY` for an entry of MISC.
@@ -153,16 +150,17 @@ pub struct LinkTypeOptions {
     pub min_distance: BTreeMap<String, usize>,
 }
 
+/// Link types of a corpus, by name. Each type has the same properties throughout.
 #[derive(Default)]
 pub(in crate::corpus) struct LinkTypes {
-    known: BTreeMap<Box<str>, Arc<LinkType>>,
+    types: BTreeMap<Box<str>, Arc<LinkType>>,
     options: LinkTypeOptions,
 }
 
 impl LinkTypes {
     /// Starts without link types; `options` override the properties that the corpus gives a type.
     pub(in crate::corpus) fn new(options: LinkTypeOptions) -> Self {
-        Self { known: BTreeMap::new(), options }
+        Self { types: BTreeMap::new(), options }
     }
 
     /// Gets the link type `name`, directed and without a minimum distance unless options set them. Fails as [`LinkTypes::get`].
@@ -171,52 +169,43 @@ impl LinkTypes {
     }
 
     pub(in crate::corpus) fn ensure_options_used(&self) -> anyhow::Result<()> {
-        let LinkTypeOptions { undirected, min_distance } = &self.options;
-        let undirected = undirected.iter().map(|name| ("undirected", name));
-        let named = undirected.chain(min_distance.keys().map(|name| ("min-distance", name)));
-        let mut unknown = named.filter(|(_, name)| !self.known.contains_key(name.as_str()));
-        if let Some((option, name)) = unknown.next() {
-            let types: Vec<String> = self.known.keys().map(|known| format!("`{}`", excerpt(known))).collect();
-            let types = if types.is_empty() { "no type".to_owned() } else { types.join(", ") };
-            let error = anyhow!("--{option} names the type `{}`, and links are of {types}", excerpt(name));
-            let similar = closest(name, self.known.keys().map(|known| &**known));
-            return Err(error.of_option(option).of_value(name).did_you_mean(similar));
-        }
-        Ok(())
+        let undirected = self.options.undirected.iter().map(|name| ("undirected", name));
+        let mut named = undirected.chain(self.options.min_distance.keys().map(|name| ("min-distance", name)));
+        let unknown = named.find(|(_, name)| !self.types.contains_key(name.as_str()));
+        let Some((option, name)) = unknown else { return Ok(()) };
+        let types: Vec<String> = self.types.keys().map(|name| format!("`{}`", excerpt(name))).collect();
+        let types = if types.is_empty() { "no type".to_owned() } else { types.join(", ") };
+        let error = anyhow!("--{option} names the type `{}`, and links are of {types}", excerpt(name));
+        let similar = closest(name, self.types.keys().map(|name| &**name));
+        Err(error.of_option(option).of_value(name).did_you_mean(similar))
     }
 
     /// Gets the shared link type, or adds it. Fails if its properties differ from the known type's, if its name is empty or too
     /// long, or if there are too many types.
-    pub(in crate::corpus) fn get(&mut self, mut found: LinkType) -> anyhow::Result<Arc<LinkType>> {
-        found.is_undirected |= self.options.undirected.contains(&*found.name);
-        found.min_distance = self.options.min_distance.get(&*found.name).copied().unwrap_or(found.min_distance);
-        if let Some(known) = self.known.get(&found.name) {
-            let name = excerpt(&found.name);
-            let other = |is: [&str; 2]| {
-                anyhow!("links of the type `{name}` {} here, and {} before", is[0], is[1])
+    pub(in crate::corpus) fn get(&mut self, mut kind: LinkType) -> anyhow::Result<Arc<LinkType>> {
+        kind.is_undirected |= self.options.undirected.contains(&*kind.name);
+        kind.min_distance = self.options.min_distance.get(&*kind.name).copied().unwrap_or(kind.min_distance);
+        let name = excerpt(&kind.name);
+        if let Some(known) = self.types.get(&kind.name) {
+            let conflict = |[here, before]: [&str; 2]| {
+                anyhow!("links of the type `{name}` {here} here, and {before} before")
                     .hint("say `undirected` and `min_distance` of a type alike in every sentence that has it")
             };
-            let words = |kind: &LinkType| if kind.is_undirected { "are undirected" } else { "have a direction" };
-            ensure!(known.is_undirected == found.is_undirected, other([words(&found), words(known)]));
-            let words = |kind: &LinkType| format!("have a least distance of {}", kind.min_distance);
-            ensure!(known.min_distance == found.min_distance, other([&words(&found), &words(known)]));
+            let direction = |kind: &LinkType| if kind.is_undirected { "are undirected" } else { "have a direction" };
+            ensure!(known.is_undirected == kind.is_undirected, conflict([direction(&kind), direction(known)]));
+            let distance = |kind: &LinkType| format!("have a least distance of {}", kind.min_distance);
+            ensure!(known.min_distance == kind.min_distance, conflict([&distance(&kind), &distance(known)]));
             return Ok(Arc::clone(known));
         }
-        let name = excerpt(&found.name);
-        ensure!(!found.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
-        ensure!(
-            found.name.len() <= MAX_RELATION_BYTES,
-            anyhow!("the type of links `{name}` has a name of more than {MAX_RELATION_BYTES} bytes")
-                .hint("give it a shorter name: it stands in labels and tables")
-        );
-        ensure!(
-            self.known.len() < MAX_LINK_TYPES,
-            anyhow!("links are of the type `{name}`, and there are {MAX_LINK_TYPES} other types before")
-                .hint("leave out the types that are no question of yours")
-        );
-        let known = Arc::new(found);
-        self.known.insert(known.name.clone(), Arc::clone(&known));
-        Ok(known)
+        ensure!(!kind.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
+        let too_long = || anyhow!("the type of links `{name}` has a name of more than {MAX_RELATION_BYTES} bytes");
+        ensure!(kind.name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
+        let too_many = || anyhow!("links are of the type `{name}`, and there are {MAX_LINK_TYPES} other types before");
+        let way_out = "leave out the types that are no question of yours";
+        ensure!(self.types.len() < MAX_LINK_TYPES, too_many().hint(way_out));
+        let kind = Arc::new(kind);
+        self.types.insert(kind.name.clone(), Arc::clone(&kind));
+        Ok(kind)
     }
 }
 

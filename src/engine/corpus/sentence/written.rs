@@ -27,6 +27,12 @@ impl WrittenPiece {
     pub fn word(space_after: bool) -> Self {
         Self { surface: None, words: 1, space_after }
     }
+
+    /// The piece as written, and the forms of its words; `first` is the index of its first word in `forms`.
+    fn surface<'a>(&'a self, forms: &'a [&'a str], first: usize) -> (&'a str, &'a [&'a str]) {
+        let own_forms = &forms[first..first + self.words];
+        (self.surface.as_deref().unwrap_or(own_forms[0]), own_forms)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,25 +50,24 @@ impl Written {
         Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
     }
 
-    /// Locates the words (`forms`) in `text`; white space may stand between pieces. Fails if a piece is missing, or if text
+    /// Locates the words (`forms`) in `text`. White space may stand between pieces. Fails if a piece is missing, or if text
     /// follows the last piece.
     pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
         let text = text.trim();
         let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
         let mut at = 0;
         for piece in pieces {
-            let own = piece.forms(forms, written.words.len());
-            let surface = piece.surface.as_deref().unwrap_or(own[0]);
-            let rest = &written.text[at..];
+            let (surface, own_forms) = piece.surface(forms, written.words.len());
+            let rest = &text[at..];
             let start = at + rest.len() - rest.trim_start().len();
             let misfit = Misfit { word: written.words.len(), at: start };
-            at = if written.text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
-            written.words.extend(divided(surface, own).map(|word| start + word.start..start + word.end));
+            at = if text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
+            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
-        let rest = written.text[at..].trim_start().len();
+        let rest = text[at..].trim_start().len();
         if rest > 0 {
-            return Err(Misfit { word: forms.len(), at: written.text.len() - rest });
+            return Err(Misfit { word: forms.len(), at: text.len() - rest });
         }
         Ok(written)
     }
@@ -73,20 +78,13 @@ impl Written {
             if written.space_after && !written.words.is_empty() {
                 written.text.push(' ');
             }
-            let own = piece.forms(forms, written.words.len());
-            let surface = piece.surface.as_deref().unwrap_or(own[0]);
+            let (surface, own_forms) = piece.surface(forms, written.words.len());
             let start = written.text.len();
             written.text.push_str(surface);
-            written.words.extend(divided(surface, own).map(|word| start + word.start..start + word.end));
+            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
         written
-    }
-}
-
-impl WrittenPiece {
-    fn forms<'a, 'b>(&self, forms: &'b [&'a str], first: usize) -> &'b [&'a str] {
-        &forms[first..first + self.words]
     }
 }
 
@@ -96,18 +94,14 @@ const MAX_CELLS: usize = 1 << 20;
 /// Divides a multiword token as written (`surface`) among its words; returns the byte range of each. It follows a longest common
 /// subsequence with the lower-cased forms. On a tie, the later word takes the character. An unmatched character joins the one
 /// before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and à takes all of `au`.
-fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
-    let mut ends = vec![0; forms.len()];
+fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
+    let mut ends: Vec<usize> = forms.iter().map(|form| form.len()).collect();
     if forms.concat() == surface {
-        let mut end = 0;
-        ends.iter_mut().zip(forms).for_each(|(own, form)| {
-            end += form.len();
-            *own = end;
-        });
+        (1..ends.len()).for_each(|word| ends[word] += ends[word - 1]);
     } else {
         // Byte of the first matched character of each word.
         let mut starts = vec![None; forms.len()];
-        for (byte, word) in common(surface, forms) {
+        for (byte, word) in longest_common_subsequence(surface, forms) {
             starts[word].get_or_insert(byte);
         }
         let mut end = surface.len();
@@ -122,30 +116,30 @@ fn divided(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> 
 
 /// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Returns the byte offset of each
 /// character in `surface`, and the index of its form. Empty if the table would exceed [`MAX_CELLS`].
-fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
+fn longest_common_subsequence(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
-    let own: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();
+    let of_surface: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();
     let of_forms = forms.iter().enumerate().flat_map(|(word, form)| form.chars().map(move |c| (word, lower(c))));
-    let others: Vec<(usize, char)> = of_forms.collect();
-    let width = others.len() + 1;
-    if width.saturating_mul(own.len() + 1) > MAX_CELLS {
+    let of_forms: Vec<(usize, char)> = of_forms.collect();
+    let width = of_forms.len() + 1;
+    if width.saturating_mul(of_surface.len() + 1) > MAX_CELLS {
         return Vec::new();
     }
     // Cell: the length of a longest common subsequence of two prefixes.
-    let mut lengths = vec![0_u32; width * (own.len() + 1)];
-    for (row, &(_, c)) in (1..).zip(&own) {
-        for (column, &(_, other)) in (1..).zip(&others) {
+    let mut lengths = vec![0_u32; width * (of_surface.len() + 1)];
+    for (row, &(_, c)) in (1..).zip(&of_surface) {
+        for (column, &(_, other)) in (1..).zip(&of_forms) {
             let [above, left] = [lengths[(row - 1) * width + column], lengths[row * width + column - 1]];
             let diagonal = lengths[(row - 1) * width + column - 1];
             lengths[row * width + column] = if c == other { diagonal + 1 } else { above.max(left) };
         }
     }
-    let mut found = Vec::new();
-    let (mut row, mut column) = (own.len(), others.len());
+    let mut matches = Vec::new();
+    let (mut row, mut column) = (of_surface.len(), of_forms.len());
     while row > 0 && column > 0 {
-        let (at, other) = (own[row - 1], others[column - 1]);
-        if at.1 == other.1 {
-            found.push((at.0, other.0));
+        let ((byte, c), (word, other)) = (of_surface[row - 1], of_forms[column - 1]);
+        if c == other {
+            matches.push((byte, word));
             (row, column) = (row - 1, column - 1);
         } else if lengths[(row - 1) * width + column] >= lengths[row * width + column - 1] {
             row -= 1;
@@ -153,8 +147,8 @@ fn common(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
             column -= 1;
         }
     }
-    found.reverse();
-    found
+    matches.reverse();
+    matches
 }
 
 #[cfg(test)]
@@ -163,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parts<'a>(surface: &'a str, forms: &[&str]) -> Vec<&'a str> {
-        divided(surface, forms).map(|word| &surface[word]).collect()
+        split_surface(surface, forms).map(|word| &surface[word]).collect()
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
     if !segment.pieces.is_empty() {
         records.add(&segment)?;
     }
-    let (repeats, files) = (corpus.families.counts(), std::mem::take(&mut corpus.done));
+    let (repeats, files) = (corpus.families.counts, std::mem::take(&mut corpus.done));
     let file = |(file, (bytes, is_compressed)): (FileIdentity, (u64, bool))| {
         let FileIdentity { name, format, sha256, generated } = file;
         IndexedFile { name, format, is_compressed, bytes, sha256, generated }

@@ -27,6 +27,7 @@ pub(super) mod scope;
 mod selected;
 
 use links::{LinkOptions, OutsideLinks};
+use scope::{Decided, ReadPart, Scope};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -36,10 +37,15 @@ pub struct Corpus {
     files: vec::IntoIter<CorpusFile>,
     /// Name, format and lines of the open file.
     current: Option<(String, Format, Lines)>,
+    /// Files read to their ends.
     done: Vec<FileIdentity>,
+    /// Number of entries in the input folders that are not corpus files.
     passed_over: u64,
+    /// Stored size of all files; `None` if a size is unknown before reading.
     bytes: Option<u64>,
+    /// Number of stored bytes read so far.
     bytes_read: Arc<AtomicU64>,
+    /// Index of the next sentence.
     next_index: u64,
     /// Index of the first sentence of the open file.
     first_index: u64,
@@ -53,9 +59,9 @@ pub struct Corpus {
     met_sentences: u64,
     links: OutsideLinks,
     begins_file: bool,
-    scope: scope::Scope,
+    scope: Scope,
     /// Number of sentences still to read from the open file.
-    left: u64,
+    sentences_left: u64,
     families: Families,
     context: Context,
     index: Option<Arc<Index>>,
@@ -83,7 +89,7 @@ impl Corpus {
     /// index and an input can be read only once.
     pub fn open_with(
         inputs: &[Input],
-        scope: &scope::Scope,
+        scope: &Scope,
         columns: FurtherColumns<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
@@ -101,7 +107,7 @@ impl Corpus {
         corpus.indexed(index)
     }
 
-    pub fn within(self, scope: &scope::Scope) -> Self {
+    pub fn within(self, scope: &Scope) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
@@ -145,19 +151,16 @@ impl Corpus {
 
     /// Reads only segments whose range of sentence numbers is `wanted`; without an index, reads everything.
     pub fn with_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
-        let of_documents = self.unit() == Unit::Documents;
-        if let Some(index) = &self.index {
-            let of = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
-            let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(of(segment))).collect();
-            let (files, read) = (std::mem::take(&mut self.files).collect(), Arc::clone(&self.bytes_read));
-            // An estimate by the share of segments, since segments of compressed files share their bytes.
-            let share = segments.len() as u128;
-            self.bytes = self.bytes.map(|bytes| {
-                let read = u128::from(bytes) * share / u128::from(index.segments().max(1));
-                u64::try_from(read).unwrap_or(bytes)
-            });
-            self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments, (of_documents, read)));
-        }
+        // The unit is decided before the files go to the selection.
+        self.decided();
+        let Some(index) = &self.index else { return self };
+        let sentences = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
+        let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(sentences(segment))).collect();
+        // An estimate by the share of segments, since segments of compressed files share their bytes.
+        let (count, all) = (segments.len() as u128, u128::from(index.segments().max(1)));
+        self.bytes = self.bytes.map(|bytes| u64::try_from(u128::from(bytes) * count / all).unwrap_or(bytes));
+        let files = std::mem::take(&mut self.files).collect();
+        self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments));
         self
     }
 
@@ -205,20 +208,20 @@ impl Corpus {
         }
         let decided = self.decided();
         let documents = match &decided.part {
-            scope::ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            scope::ReadPart::All | scope::ReadPart::First(_) | scope::ReadPart::OfFiles(_) => None,
+            ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
+            ReadPart::All | ReadPart::First(_) | ReadPart::OfFiles(_) => None,
         };
         self.close().class(Class::Input)?;
         while self.advance().class(Class::Input)? {
             self.close().class(Class::Input)?;
         }
-        let repeats = self.families.counts();
+        let repeats = self.families.counts;
         let units = self.scope.half.map_or(repeats.units, |half| half.count(repeats.units));
         let repeats = Repeats { units, ..repeats };
         Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
     }
 
-    pub fn scope(&mut self) -> &scope::Scope {
+    pub fn scope(&mut self) -> &Scope {
         self.decided();
         &self.scope
     }
@@ -228,7 +231,7 @@ impl Corpus {
         self.decided().unit
     }
 
-    fn decided(&mut self) -> Arc<scope::Decided> {
+    fn decided(&mut self) -> Arc<Decided> {
         if self.scope.decided.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
         }
@@ -242,10 +245,10 @@ impl Corpus {
             .open()
             .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
-        self.left = match self.scope.part() {
-            Some(scope::ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
-            Some(scope::ReadPart::OfFiles(shares)) => shares[self.done.len()],
-            None | Some(scope::ReadPart::All | scope::ReadPart::Documents { .. }) => u64::MAX,
+        self.sentences_left = match self.scope.part() {
+            Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
+            Some(ReadPart::OfFiles(shares)) => shares[self.done.len()],
+            None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
         };
         self.current = Some((name, kind.format, lines));
         self.begins_file = true;
@@ -263,13 +266,15 @@ impl Corpus {
     }
 
     fn read(&mut self) -> Result<Option<Sentence>> {
-        if let Some(selected) = &mut self.selected {
-            let Some((mut sentence, format)) = selected.next(&mut self.context)? else { return Ok(None) };
+        if let Some(mut selected) = self.selected.take() {
+            let next = selected.next(self);
+            self.selected = Some(selected);
+            let Some((mut sentence, format)) = next? else { return Ok(None) };
             let number = sentence.index;
             self.links.add(&mut sentence, number, format, &mut self.context.links)?;
             return Ok(Some(sentence));
         }
-        let is_whole = self.decided().part == scope::ReadPart::All;
+        let is_whole = self.decided().part == ReadPart::All;
         loop {
             let Some((parsed, index)) = self.parsed()? else {
                 if is_whole {
@@ -306,32 +311,25 @@ impl Corpus {
     /// Reads the next sentence of the open file, with its index in the corpus; `None` at the end of the file.
     fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
-        while self.left > 0 {
+        while self.sentences_left > 0 {
             let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
             self.met_sentences += 1;
-            // A file begins a document, too.
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
-            if let Some(scope::ReadPart::Documents { taken, .. }) = self.scope.part() {
+            if let Some(ReadPart::Documents { taken, .. }) = self.scope.part() {
                 let number = self.met_documents - 1;
                 if taken.last().is_none_or(|last| *last < number) {
-                    self.left = 0;
+                    self.sentences_left = 0;
                     break;
                 }
                 if taken.binary_search(&number).is_err() {
                     continue;
                 }
             }
-            self.left -= 1;
-            let index = self.next_index;
-            self.next_index += 1;
-            if begins_document {
-                self.document = index;
-                self.documents += 1;
-            }
-            return Ok(Some((parsed, index)));
+            self.sentences_left -= 1;
+            return Ok(Some((parsed, self.number_sentence(begins_document))));
         }
-        let is_cut = matches!(self.scope.part(), Some(scope::ReadPart::OfFiles(_)));
+        let is_cut = matches!(self.scope.part(), Some(ReadPart::OfFiles(_)));
         // Sentences cut off by a limit still count in the sentence numbers of later files.
         while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
             self.met_sentences += 1;
@@ -339,12 +337,30 @@ impl Corpus {
         Ok(None)
     }
 
-    fn sentence(&mut self, Parsed { sentence, family, .. }: Parsed, index: u64) -> Sentence {
+    /// Numbers the next sentence, and its document if it begins one, as the first sentence of a file always does. Returns the
+    /// index of the sentence.
+    fn number_sentence(&mut self, begins_document: bool) -> u64 {
+        let index = self.next_index;
+        self.next_index += 1;
+        if std::mem::take(&mut self.begins_file) || begins_document {
+            self.document = index;
+            self.documents += 1;
+        }
+        index
+    }
+
+    /// Sets what a sentence gets from its place in the corpus, except its family.
+    fn placed(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence = self.context.file.placed(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
-        let document_number = (self.unit() == Unit::Documents).then(|| self.documents - 1);
+        let document_number = self.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
+        Sentence { document: self.document, document_number, ..sentence }
+    }
+
+    fn sentence(&mut self, Parsed { sentence, family, .. }: Parsed, index: u64) -> Sentence {
+        let sentence = self.placed(sentence, index);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
-        let family = self.families.of(&sentence.content, family.as_deref(), document_number);
-        Sentence { document: self.document, document_number, family, ..sentence }
+        let family = self.families.of(&sentence.content, family.as_deref(), sentence.document_number);
+        Sentence { family, ..sentence }
     }
 }
 

@@ -120,8 +120,8 @@ impl Scope {
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
             None => ReadPart::All,
-            Some(limit) if unit == Unit::Documents => spread(&ahead.documents, limit),
-            Some(limit) => shares(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
+            Some(limit) if unit == Unit::Documents => spread_documents(&ahead.documents, limit),
+            Some(limit) => sentences_per_file(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
         };
         Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
     }
@@ -160,7 +160,7 @@ impl ReadAhead {
 /// Takes complete documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935);
 /// `documents` holds the number of sentences in each. The documents taken are about evenly spaced, and a larger limit keeps all
 /// documents of a smaller one.
-fn spread(documents: &[u64], limit: u64) -> ReadPart {
+fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
         (0..1_usize << bits).map(|place| if bits == 0 { 0 } else { place.reverse_bits() >> (usize::BITS - bits) });
@@ -178,12 +178,10 @@ fn spread(documents: &[u64], limit: u64) -> ReadPart {
 
 /// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once. Files
 /// are read ahead up to their shares. A broken file counts up to its error, which the reader reports later.
-fn shares(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
-    if files.len() < 2 {
+fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
+    if files.len() < 2 || files.iter().any(|file| file.again().is_none()) {
         return None;
     }
-    let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
-    again?;
     Some(equal_shares(files.len(), limit, |file, most| {
         let again = files[file].again().expect("a file that can be read again");
         let mut ahead = Corpus::of(String::new(), vec![again], 0);
@@ -199,15 +197,15 @@ fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> 
     loop {
         let Some(share) = left.checked_div(others.len() as u64) else { return shares };
         let counted: Vec<(usize, u64)> = others.iter().map(|&file| (file, count(file, share + 1))).collect();
-        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, has)| *has <= share);
+        let (short, long): (Vec<_>, Vec<_>) = counted.into_iter().partition(|(_, sentences)| *sentences <= share);
         others = long.into_iter().map(|(file, _)| file).collect();
         if short.is_empty() {
-            let more = left % others.len() as u64;
-            others.iter().zip(0..).for_each(|(&file, place)| shares[file] = share + u64::from(place < more));
+            let remainder = left % others.len() as u64;
+            others.iter().zip(0..).for_each(|(&file, index)| shares[file] = share + u64::from(index < remainder));
             return shares;
         }
-        for (file, has) in short {
-            (shares[file], left) = (has, left - has);
+        for (file, sentences) in short {
+            (shares[file], left) = (sentences, left - sentences);
         }
     }
 }
@@ -217,7 +215,9 @@ mod tests {
     use super::*;
 
     fn taken(documents: &[u64], limit: u64) -> Vec<u64> {
-        let ReadPart::Documents { taken, of, sentences } = spread(documents, limit) else { panic!("documents") };
+        let ReadPart::Documents { taken, of, sentences } = spread_documents(documents, limit) else {
+            panic!("documents")
+        };
         assert_eq!(of, documents.len() as u64);
         let of_taken = documents.iter().zip(0..).filter(|(_, document)| taken.contains(document));
         assert_eq!(sentences, of_taken.map(|(count, _)| count).sum::<u64>());

@@ -10,7 +10,7 @@ use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
 use crate::sequences::counts::Counting;
 use crate::sequences::reading::{Context, Spacing};
-use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::parallel::on_threads;
 
 /// Number of sentences that a thread takes at a time. Tokenising a batch takes milliseconds, far longer than reading it.
@@ -45,7 +45,7 @@ pub fn count(
         let mut counting = Counting::default();
         while let Some((number, batch)) = next_batch() {
             let counted = batch.into_iter().try_for_each(|sentence: Result<Sentence>| {
-                if let Tokenized::Sequence(sequence) = encoder.encode(sentence?)? {
+                if let Ok(sequence) = encoder.encode(sentence?)? {
                     counting.add(&sequence);
                 }
                 Ok(())

@@ -262,17 +262,17 @@ impl Runner<'_> {
             Sequences::Pairs { max_tokens } => {
                 let max_tokens = max_tokens.min(model.architecture.config.positions());
                 let mut pairs = PairPacker::new(texts, max_tokens);
-                (sum(&mut pairs)?, pairs.dropped())
+                (sum(&mut pairs)?, pairs.left_out)
             }
             Sequences::SentencePairs => {
                 let segments = model.architecture.config.type_vocab_size;
                 let frame = Frame::of_pair(self.tokenizer)?.map(|frame| frame.with_segments(segments));
                 let mut pairs = SentencePairs::new(texts, frame, protocol.max_tokens);
-                (sum(&mut pairs)?, pairs.left_out())
+                (sum(&mut pairs)?, pairs.left_out)
             }
             Sequences::Corrupted(phases) => {
                 let mut corrupted = Corrupted::new(texts, self.corruption(phases)?);
-                (sum(&mut corrupted)?, corrupted.left_out())
+                (sum(&mut corrupted)?, corrupted.left_out)
             }
             Sequences::Repeats(_) | Sequences::Task | Sequences::Interchange => {
                 unreachable!("they are not made of the corpus")

@@ -19,7 +19,7 @@ use crate::sequences::reading::WindowTally;
 use crate::sequences::sample::Sample;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::shard::Shard;
-use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::stats::blocks::block_of;
 use crate::system::parallel::on_threads;
 use crate::system::progress::run::RunProgress;
@@ -83,9 +83,9 @@ impl Iterator for TokenizedSentences<'_> {
                 continue;
             }
             match sentence.and_then(|sentence| self.encoder.encode(sentence)) {
-                Ok(Tokenized::Sequence(sequence)) => return Some(Ok(*sequence)),
+                Ok(Ok(sequence)) => return Some(Ok(sequence)),
                 // The tally of the encoder counts it.
-                Ok(Tokenized::Skipped(_)) => {}
+                Ok(Err(_)) => {}
                 Err(error) => {
                     self.failed = true;
                     return Some(Err(error));

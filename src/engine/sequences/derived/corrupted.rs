@@ -13,14 +13,17 @@ use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 /// One in this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
 pub const PERIOD: u8 = 7;
 
+/// How sentences are corrupted.
 #[derive(Clone, Debug)]
 pub struct Corruption {
+    /// Number of variants of each sentence. Each variant corrupts other words.
     pub phases: u8,
     pub noise: Noise,
     /// Id of the unknown token, if there is one.
     pub unknown: Option<u32>,
 }
 
+/// What replaces the corrupted tokens.
 #[derive(Clone, Debug)]
 pub enum Noise {
     /// The mask token of this id; the model predicts the true tokens there.
@@ -97,6 +100,7 @@ pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequ
 /// The class of an original token, which was not replaced.
 const ORIGINAL: u32 = 0;
 
+/// The class of a replaced token.
 const REPLACED: u32 = 1;
 
 /// Draws the replacement at a position of a sentence by the first 8 bytes, big-endian, of a SHA-256, which any program can
@@ -107,21 +111,19 @@ fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     unigrams.token(number)
 }
 
+/// Iterator of the variants of all sentences.
 pub struct Corrupted<I> {
     sentences: I,
     corruption: Corruption,
+    /// Variants of the last sentence that are still to come.
     ready: vec::IntoIter<Sequence>,
-    left_out: u64,
+    /// Number of sentences read so far that have no token to score.
+    pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
     pub fn new(sentences: I, corruption: Corruption) -> Self {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
-    }
-
-    /// Number of sentences read so far that have no token to score.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
     }
 }
 
@@ -167,7 +169,7 @@ mod tests {
     fn corrupted(sentences: &[Sequence], phases: u8, noise: Noise) -> (Vec<Sequence>, u64) {
         let corruption = Corruption { phases, noise, unknown: Some(3) };
         let mut corrupted = Corrupted::new(sentences.iter().cloned().map(Ok), corruption);
-        (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out())
+        (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out)
     }
 
     fn masked(sentences: &[Sequence], phases: u8) -> (Vec<Sequence>, u64) {

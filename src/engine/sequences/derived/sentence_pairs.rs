@@ -12,18 +12,14 @@ pub struct SentencePairs<I: Iterator> {
     sentences: Peekable<I>,
     frame: Option<Frame>,
     max_tokens: usize,
-    left_out: u64,
+    /// Number of sentences read so far that are in no pair: without a partner in their document, or in a pair that is too long.
+    pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
     /// Puts `sentences` into the frame of a pair, of at most `max_tokens` tokens; without a frame there are no pairs.
     pub fn new(sentences: I, frame: Option<Frame>, max_tokens: usize) -> Self {
         Self { sentences: sentences.peekable(), frame, max_tokens, left_out: 0 }
-    }
-
-    /// Number of sentences read so far that are in no pair: without a partner in their document, or in a pair that is too long.
-    pub fn left_out(&self) -> u64 {
-        self.left_out
     }
 
     /// The sentence after `first`, if the two are a pair; else `None`. Pairs begin at even numbers in their document.
@@ -81,7 +77,7 @@ mod tests {
             .map(|&(index, document, words)| Ok(Sequence { document, ..sentence(index, words, "dep") }));
         let mut pairs = SentencePairs::new(sentences, Some(Frame::of_bert(2)), max_tokens);
         let made = pairs.by_ref().map(Result::unwrap).collect();
-        (made, pairs.left_out())
+        (made, pairs.left_out)
     }
 
     fn indices(sentences: &[(u64, u64, usize)], max_tokens: usize) -> (Vec<u64>, u64) {

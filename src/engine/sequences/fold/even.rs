@@ -21,6 +21,7 @@ impl Even {
         self.visibility.is_causal()
     }
 
+    /// The weight of each key that the query sees.
     #[inline]
     pub fn share(self, query: usize) -> f64 {
         1.0 / self.visibility.count(query, self.tokens) as f64
@@ -32,6 +33,7 @@ impl Even {
         (self.visibility.count(query, self.tokens) as f64).ln()
     }
 
+    /// Whether each of two words sees the other.
     pub fn are_in_sight(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
         self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
     }
@@ -39,9 +41,9 @@ impl Even {
     /// The uniform weight from one word to another, folded as [`WordAttention`](super::words::WordAttention) does.
     pub fn between_words(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
         let of_token = |token: usize| {
-            let seen = self.visibility.keys(token, self.tokens);
-            let all = seen.len() as f64;
-            key.mass(seen) / all
+            let keys = self.visibility.keys(token, self.tokens);
+            let count = keys.len() as f64;
+            key.mass(keys) / count
         };
         match from {
             FromToken::First => of_token(query.start()),

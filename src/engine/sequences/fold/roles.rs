@@ -9,10 +9,13 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 /// The largest offset, in tokens, that is counted separately: metrics by offset run over -8..=8.
 pub const MAX_OFFSET: i32 = 8;
 
+/// [`MAX_OFFSET`] as a number of tokens.
 pub const REACH: usize = MAX_OFFSET as usize;
 
+/// Largest distance, in tokens, that counts as nearby.
 pub const WINDOW: usize = 2;
 
+/// Number of offsets from -8 to 8.
 pub const OFFSETS: usize = 2 * REACH + 1;
 
 /// The offset, in tokens, of a slot of the counts by offset; slot 0 is offset -8.
@@ -46,13 +49,13 @@ impl TokenRoles {
         Self {
             tokens: kinds.len(),
             is_first: sentence.family.is_first,
-            text: runs(kinds, |kind| !kind.is_special()),
+            text: runs(sentence.text_places()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
             first_token: kinds.iter().position(|&kind| kind == TokenKind::First),
             separators: positions(TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
-            is_text: mask(kinds, |kind| !kind.is_special()),
-            is_unseparated: mask(kinds, |kind| kind != TokenKind::Separator),
+            is_text: indicator(kinds, |kind| !kind.is_special()),
+            is_unseparated: indicator(kinds, |kind| kind != TokenKind::Separator),
         }
     }
 
@@ -87,19 +90,14 @@ pub fn slot(query: usize, key: usize) -> usize {
 }
 
 /// 1 for tokens of a wanted kind, 0 for others and for the padding of the last vector.
-fn mask(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
+fn indicator(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<f32> {
     let mut mask: Vec<f32> = kinds.iter().map(|&kind| if wanted(kind) { 1.0 } else { 0.0 }).collect();
     mask.resize(kinds.len().next_multiple_of(LANES), 0.0);
     mask
 }
 
-fn runs(kinds: &[TokenKind], wanted: impl Fn(TokenKind) -> bool) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (token, _) in kinds.iter().enumerate().filter(|&(_, &kind)| wanted(kind)) {
-        match runs.last_mut() {
-            Some(run) if run.end == token => run.end += 1,
-            _ => runs.push(token..token + 1),
-        }
-    }
-    runs
+/// Ranges of consecutive positions.
+fn runs(positions: impl Iterator<Item = usize>) -> Vec<Range<usize>> {
+    let positions: Vec<usize> = positions.collect();
+    positions.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len()).collect()
 }

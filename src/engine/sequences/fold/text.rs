@@ -15,6 +15,7 @@ pub struct TextAttention {
     width: usize,
     /// The rows of weights, each with [`REACH`] zeros before and after it.
     rows: Vec<f32>,
+    /// The sum of each row.
     masses: Vec<f64>,
 }
 
@@ -51,6 +52,7 @@ impl TextAttention {
         self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
     }
 
+    /// The sum of a query's weights.
     pub fn mass(&self, query: usize) -> f64 {
         self.masses[query]
     }

@@ -25,12 +25,12 @@ impl Units {
         let mut units: Vec<(WordSpan, Option<usize>)> =
             words.chain(special.map(|token| ((token..token + 1).into(), None))).collect();
         units.sort_by_key(|(span, _)| span.start());
-        Self::of(units, vec![0; sequence.words.len()])
+        Self::from_units(units, vec![0; sequence.words.len()])
     }
 
     pub fn words(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
-        Self::of(words.collect(), vec![0; sequence.words.len()])
+        Self::from_units(words.collect(), vec![0; sequence.words.len()])
     }
 
     /// The units of one sentence in a window: the window's first token, everything between it and the sentence as one unit, and
@@ -42,11 +42,11 @@ impl Units {
         let units: Vec<(WordSpan, Option<usize>)> =
             before.chain(words.map(|word| (sequence.words[word].clone(), Some(word)))).collect();
         let last_before = units.iter().take_while(|(_, word)| word.is_none()).count().saturating_sub(1);
-        Self::of(units, vec![last_before; sequence.words.len()])
+        Self::from_units(units, vec![last_before; sequence.words.len()])
     }
 
     /// Collects units with their words. `of_word` has the unit of each word that is outside `units`.
-    fn of(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
+    fn from_units(units: Vec<(WordSpan, Option<usize>)>, mut of_word: Vec<usize>) -> Self {
         let (spans, words): (Vec<_>, Vec<_>) = units.into_iter().unzip();
         words.iter().enumerate().for_each(|(unit, word)| {
             if let Some(word) = word {

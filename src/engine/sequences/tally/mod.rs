@@ -81,6 +81,7 @@ impl WordSkip {
     }
 }
 
+/// Counts of words that were left out of analysed sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutWords {
     /// Number of left-out words, by reason.
@@ -163,6 +164,7 @@ impl Tally {
         self.files.merge(&other.files);
     }
 
+    /// Counts of the windows; `None` if sentences were read one by one.
     pub fn in_windows(&self) -> Option<WindowTally> {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
@@ -200,8 +202,8 @@ impl Tally {
         self.tokens += tokens;
         self.words += words;
         self.longest = self.longest.max(tokens);
-        let without = sequence.tree.iter().flatten().filter(|arc| arc.head == TreeHead::Unknown).count() as u64;
-        self.unannotated += u64::from(without > left_out.heads);
+        let without_head = sequence.tree.iter().flatten().filter(|arc| arc.head == TreeHead::Unknown).count() as u64;
+        self.unannotated += u64::from(without_head > left_out.heads);
         let is_untagged = || sequence.annotations.iter().any(|annotation| annotation.upos.is_none());
         self.untagged += u64::from(!sequence.forms.is_empty() && is_untagged());
         self.file(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });

@@ -27,20 +27,8 @@ mod tests;
 /// The key of the word classes that are the tokens of a small vocabulary.
 pub const TOKEN_CLASSES: &str = "token";
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Tokenized {
-    Sequence(Box<Sequence>),
-    Skipped(SkipReason),
-}
-
-impl Tokenized {
-    pub fn sequence(self) -> Option<Sequence> {
-        match self {
-            Self::Sequence(sequence) => Some(*sequence),
-            Self::Skipped(_) => None,
-        }
-    }
-}
+/// The sequence of a sentence, or the reason why the sentence is left out.
+pub type Tokenized = Result<Sequence, SkipReason>;
 
 pub struct SentenceTokenizer<'a> {
     tokenizer: &'a ModelTokenizer,
@@ -141,26 +129,25 @@ impl<'a> SentenceTokenizer<'a> {
             }
             Err(Ok(reason)) => {
                 self.tally.skip(origin.file, reason);
-                return Ok(Tokenized::Skipped(reason));
+                return Ok(Err(reason));
             }
             Err(Err(error)) => return Err(cannot(error, &origin)),
         };
         if let Some((word, form)) = left_out.unread.as_ref().filter(|_| self.strict) {
-            let (which, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
-            let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {which}", word + 1);
+            let (reason, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
+            let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {reason}", word + 1);
             let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
             return Err(error.at(&origin.path, origin.line));
         }
         if let Some(residues) = residues {
             self.link_residues(&mut links, residues, &sequence).at(&origin.path, origin.line)?;
         }
-        let segment = index / SEGMENT_SENTENCES * SEGMENT_SENTENCES;
-        let document = document.max(segment);
+        let document = document.max(index / SEGMENT_SENTENCES * SEGMENT_SENTENCES);
         let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..sequence };
-        let special = self.context == Reads::Sentence;
-        self.tally.count(origin.file, &sequence, (special, self.tokenizer.unknown), &left_out);
+        let counts_special = self.context == Reads::Sentence;
+        self.tally.count(origin.file, &sequence, (counts_special, self.tokenizer.unknown), &left_out);
         self.tally.legibility.add(&sequence, self.tokenizer);
-        Ok(Tokenized::Sequence(Box::new(sequence)))
+        Ok(Ok(sequence))
     }
 
     /// Turns links between residues into links between the words of a sequence, which may have been cut. Fails unless each
@@ -168,11 +155,9 @@ impl<'a> SentenceTokenizer<'a> {
     fn link_residues(&self, links: &mut [LinkSet], residues: usize, sequence: &Sequence) -> Result<()> {
         let words = sequence.words.len();
         let is_cut = self.truncate && sequence.ids.len() == self.max_tokens && words < residues;
-        ensure!(
-            is_cut || words == residues,
-            anyhow!("links are between the {residues} residues, and the model reads {words} words")
-                .hint("name a model with a token for each residue, or another `--residues` parting")
-        );
+        let mismatch = || anyhow!("links are between the {residues} residues, and the model reads {words} words");
+        let way_out = "name a model with a token for each residue, or another `--residues` parting";
+        ensure!(is_cut || words == residues, mismatch().hint(way_out));
         links.iter_mut().for_each(|links| *links = links.moved(|word| (word < words).then_some(word)));
         Ok(())
     }
@@ -191,8 +176,8 @@ impl<'a> SentenceTokenizer<'a> {
                 anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
             return Err(error.hint("give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines"));
         }
-        let parted = self.tokenizer.split_residues(text);
-        let text = &*parted;
+        let split = self.tokenizer.split_residues(text);
+        let text = &*split;
         // A line of megabytes that is left out or cut anyway is not encoded whole.
         let text = match self.tokenizer.prefix_with_tokens(text, self.max_tokens + 1) {
             Some(_) if !self.truncate => bail!(SkipReason::TooManyTokens),
@@ -212,15 +197,15 @@ impl<'a> SentenceTokenizer<'a> {
         let sequence = self.finish(&encoding, None)?;
         let offsets = encoding.get_offsets();
         // Tokens of one word follow each other; some begin with the space before it.
-        let of_word =
+        let spelling =
             |word: &WordSpan| text.get(offsets[word.start()].0..offsets[word.end() - 1].1).unwrap_or_default();
-        let spelled = sequence.words.iter().map(|word| of_word(word).trim().to_owned()).collect();
+        let spelled = sequence.words.iter().map(|word| spelling(word).trim().to_owned()).collect();
         Ok(Sequence { spelled, ..sequence })
     }
 
     /// Tokenises words one by one, each with a space before it; the first `first_text` words are the first text of a pair.
     fn spaced(&self, words: Vec<Word>, first_text: Option<usize>) -> Result<Sequence> {
-        self.ensure_of_words()?;
+        self.ensure_reads_words()?;
         ensure!(!words.is_empty(), SkipReason::NoTokens);
         // Each word has at least one token, or the sentence is skipped for that.
         ensure!(words.len() <= self.max_tokens, SkipReason::TooManyTokens);
@@ -240,26 +225,26 @@ impl<'a> SentenceTokenizer<'a> {
         before: &str,
         left_out: &mut LeftOutWords,
     ) -> Result<Sequence> {
-        self.ensure_of_words()?;
+        self.ensure_reads_words()?;
         let text = format!("{before}{}", written.text);
         ensure!(self.tokenizer.prefix_with_tokens(&text, self.max_tokens + 1).is_none(), SkipReason::TooManyTokens);
         ensure_tokenisable(&text)?;
         let encoding = self.tokenizer.encode_text(&text, true)?;
-        let places = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());
-        let places: Vec<Range<usize>> = places.collect();
-        let spans = spans::word_spans(&encoding, &text, &places);
+        let bytes = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());
+        let bytes: Vec<Range<usize>> = bytes.collect();
+        let spans = spans::word_spans(&encoding, &text, &bytes);
         ensure!(spans.iter().any(Option::is_some), SkipReason::NoTokens);
         ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
-        let (words, spans) = kept((words, links), spans, &places, left_out);
+        let (words, spans) = words_with_tokens((words, links), spans, &bytes, left_out);
         Ok(self.sequence(&encoding, spans, Some(words)))
     }
 
-    fn ensure_of_words(&self) -> Result<()> {
-        ensure!(
-            self.tokenizer.parting.is_none() || self.tokenizer.looks_up_words,
-            anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins")
-                .hint("name a corpus of proteins: FASTA, or plain text with a protein a line")
-        );
+    /// Fails if the model reads residues alone, and no words.
+    fn ensure_reads_words(&self) -> Result<()> {
+        let no_words =
+            || anyhow!("it is given as words, and the model knows none: its tokens are residues of proteins");
+        let way_out = "name a corpus of proteins: FASTA, or plain text with a protein a line";
+        ensure!(self.tokenizer.parting.is_none() || self.tokenizer.looks_up_words, no_words().hint(way_out));
         Ok(())
     }
 
@@ -275,7 +260,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
-        let (tree, rest): (_, Option<Vec<_>>) = given.map(|given| given.into_iter().map(split).unzip()).unzip();
+        let (tree, rest): (_, Option<Vec<_>>) = given.map(|words| words.into_iter().map(split).unzip()).unzip();
         let (forms, mut annotations) = rest.unwrap_or_default().into_iter().unzip();
         let kinds = kinds(self.tokenizer, encoding);
         self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
@@ -307,43 +292,41 @@ impl<'a> SentenceTokenizer<'a> {
 }
 
 fn ensure_tokenisable(text: &str) -> Result<()> {
-    ensure!(
-        text.len() <= MAX_SENTENCE_BYTES,
-        anyhow!("it has {} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised", text.len())
-            .hint("split it into sentences")
-    );
+    let bytes = text.len();
+    let too_long = || anyhow!("it has {bytes} bytes of text, and no more than {MAX_SENTENCE_BYTES} can be tokenised");
+    ensure!(bytes <= MAX_SENTENCE_BYTES, too_long().hint("split it into sentences"));
     Ok(())
 }
 
 /// Keeps the words that have tokens, with their spans and links. Counts the other words, and their dependents, whose heads become
-/// unknown. `places` are the bytes of all words.
-fn kept(
+/// unknown. `bytes` has the byte range of each word.
+fn words_with_tokens(
     (words, links): (Vec<Word>, &mut [LinkSet]),
     spans: Vec<Option<WordSpan>>,
-    places: &[Range<usize>],
+    bytes: &[Range<usize>],
     left_out: &mut LeftOutWords,
 ) -> (Vec<Word>, Vec<WordSpan>) {
     if spans.iter().all(Option::is_some) {
         return (words, spans.into_iter().flatten().collect());
     }
-    let mut now_at: Vec<Option<usize>> = Vec::with_capacity(words.len());
+    let mut new_positions: Vec<Option<usize>> = Vec::with_capacity(words.len());
     let mut count = 0;
-    for ((word, place), span) in words.iter().zip(places).zip(&spans) {
-        now_at.push(span.is_some().then_some(count));
+    for ((word, bytes), span) in words.iter().zip(bytes).zip(&spans) {
+        new_positions.push(span.is_some().then_some(count));
         match span {
             Some(_) => count += 1,
-            None if place.is_empty() => left_out.add(WordSkip::NoCharacters),
+            None if bytes.is_empty() => left_out.add(WordSkip::NoCharacters),
             None => {
                 left_out.add(WordSkip::NoTokens);
-                left_out.unread.get_or_insert_with(|| (now_at.len() - 1, word.form.clone()));
+                left_out.unread.get_or_insert_with(|| (new_positions.len() - 1, word.form.clone()));
             }
         }
     }
-    links.iter_mut().for_each(|links| *links = links.moved(|word| now_at[word]));
+    links.iter_mut().for_each(|links| *links = links.moved(|word| new_positions[word]));
     let pairs = words.into_iter().zip(spans).filter_map(|(mut word, span)| {
         let span = span?;
         if let TreeHead::Word(head) = word.head {
-            let head = now_at[head].map(TreeHead::Word);
+            let head = new_positions[head].map(TreeHead::Word);
             left_out.heads += u64::from(head.is_none());
             word.head = head.unwrap_or(TreeHead::Unknown);
         }
@@ -352,6 +335,7 @@ fn kept(
     pairs.unzip()
 }
 
+/// The kind of each token of an encoding.
 pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
     // A special token only at the end, as T5's `</s>`, is no first one.
@@ -372,18 +356,11 @@ pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> 
 
 /// The token range of each word that has tokens, in order.
 fn word_spans(encoding: &Encoding) -> Vec<Range<usize>> {
-    let special = encoding.get_special_tokens_mask();
-    let mut spans: Vec<Range<usize>> = Vec::new();
-    let mut last = None;
-    for (position, word) in encoding.get_word_ids().iter().enumerate() {
-        // Words of each text of a pair are counted from 0.
-        let Some(word) = word.filter(|_| special[position] == 0) else { continue };
-        let word = (encoding.token_to_sequence(position), word);
-        match spans.last_mut() {
-            Some(span) if last == Some(word) => span.end = position + 1,
-            _ => spans.push(position..position + 1),
-        }
-        last = Some(word);
-    }
-    spans
+    let (words, special) = (encoding.get_word_ids().iter(), encoding.get_special_tokens_mask());
+    let of_text = words.enumerate().filter(|(token, _)| special[*token] == 0);
+    // Words of each text of a pair are counted from 0.
+    let tokens: Vec<_> =
+        of_text.filter_map(|(token, word)| Some((token, (encoding.token_to_sequence(token), (*word)?)))).collect();
+    let of_words = tokens.chunk_by(|(_, word), (_, next)| word == next);
+    of_words.map(|tokens| tokens[0].0..tokens[tokens.len() - 1].0 + 1).collect()
 }

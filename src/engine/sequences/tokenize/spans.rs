@@ -19,18 +19,21 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
     let mut owners = Vec::new();
     // The last word that has a token. Earlier words get no more tokens, so words share tokens only at their ends.
     let mut last = 0;
-    let mut blanks: Option<usize> = None;
+    // The first of the preceding tokens that are white space alone.
+    let mut first_blank: Option<usize> = None;
     for (token, &(start, end)) in encoding.get_offsets().iter().enumerate() {
         if special[token] == 1 {
-            blanks = None;
+            first_blank = None;
             continue;
         }
         owners_of(start..end, text, words, last, &mut owners);
         let [(first, share), ..] = owners[..] else {
-            blanks = blanks.filter(|&blank| pieces[blank] == pieces[token]).or(Some(token));
+            first_blank = first_blank.filter(|&blank| pieces[blank] == pieces[token]).or(Some(token));
             continue;
         };
-        if let Some(blank) = blanks.take().filter(|&blank| pieces[blank] == pieces[token] && spans[first].is_none()) {
+        if let Some(blank) =
+            first_blank.take().filter(|&blank| pieces[blank] == pieces[token] && spans[first].is_none())
+        {
             spans[first] = Some(WordSpan { tokens: blank..token, first: 1.0, last: share });
         }
         for &(word, share) in &owners {
@@ -46,28 +49,28 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
 fn owners_of(token: Range<usize>, text: &str, words: &[Range<usize>], from: usize, owners: &mut Vec<(usize, f64)>) {
     owners.clear();
     let first = from + words[from..].partition_point(|word| word.end <= token.start);
-    let own = words[first..].iter().take_while(|word| word.start < token.end);
-    let own = own.enumerate().filter(|(_, word)| !word.is_empty());
-    owners.extend(own.map(|(place, _)| (first + place, 1.0)));
+    let overlapping = words[first..].iter().take_while(|word| word.start < token.end);
+    let overlapping = (first..).zip(overlapping).filter(|(_, word)| !word.is_empty());
+    owners.extend(overlapping.map(|(word, _)| (word, 1.0)));
     if owners.len() < 2 {
         return;
     }
     for (word, share) in &mut *owners {
-        let both = words[*word].start.max(token.start)..words[*word].end.min(token.end);
-        *share = text.get(both).unwrap_or_default().chars().filter(|&c| is_seen(c)).count() as f64;
+        let overlap = words[*word].start.max(token.start)..words[*word].end.min(token.end);
+        *share = text.get(overlap).unwrap_or_default().chars().filter(|&c| is_visible(c)).count() as f64;
     }
-    if owners.iter().any(|(_, seen)| *seen > 0.0) {
-        owners.retain(|(_, seen)| *seen > 0.0);
+    if owners.iter().any(|(_, count)| *count > 0.0) {
+        owners.retain(|(_, count)| *count > 0.0);
     } else {
-        owners.iter_mut().for_each(|(_, seen)| *seen = 1.0);
+        owners.iter_mut().for_each(|(_, count)| *count = 1.0);
     }
-    let all: f64 = owners.iter().map(|(_, seen)| seen).sum();
-    owners.iter_mut().for_each(|(_, seen)| *seen /= all);
+    let total: f64 = owners.iter().map(|(_, count)| count).sum();
+    owners.iter_mut().for_each(|(_, count)| *count /= total);
 }
 
 /// Whether a character is visible: neither white space nor a character that tokenizers may drop or treat as space, such as U+200B
 /// and the soft hyphen.
-fn is_seen(c: char) -> bool {
+fn is_visible(c: char) -> bool {
     !c.is_whitespace()
         && !matches!(c, '\u{fe00}'..='\u{fe0f}')
         && !matches!(c.general_category(), GeneralCategory::Format | GeneralCategory::Control)

@@ -20,12 +20,11 @@ fn tokenize(tokenizer: &mut SentenceTokenizer<'_>, text: &str) -> Tokenized {
 #[test]
 fn a_text_is_cut_to_the_limit_and_no_further() {
     let model = model();
-    let whole =
-        tokenize(&mut SentenceTokenizer::new(&model.tokenizer, 64, true), "the dog and the cat .").sequence().unwrap();
+    let whole = tokenize(&mut SentenceTokenizer::new(&model.tokenizer, 64, true), "the dog and the cat .").unwrap();
     assert_eq!(whole.kinds, [FirstSpecial, Text, Text, Text, Text, Text, Punctuation, Separator]);
     for limit in 3..10 {
         let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, limit, true);
-        let cut = tokenize(&mut tokenizer, "the dog and the cat .").sequence().unwrap();
+        let cut = tokenize(&mut tokenizer, "the dog and the cat .").unwrap();
         // All that there is room for, and the special tokens around it.
         let kept = limit.min(8);
         assert_eq!(cut.ids[..kept - 1], whole.ids[..kept - 1], "at {limit}");
@@ -36,7 +35,7 @@ fn a_text_is_cut_to_the_limit_and_no_further() {
     }
     // There is no room between the special tokens: nothing is cut.
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 2, true);
-    assert_eq!(tokenize(&mut tokenizer, "the dog"), Tokenized::Skipped(SkipReason::TooManyTokens));
+    assert_eq!(tokenize(&mut tokenizer, "the dog"), Err(SkipReason::TooManyTokens));
     assert_eq!((tokenizer.tally().truncated, tokenizer.tally().sentences), (0, 0));
 }
 
@@ -44,11 +43,11 @@ fn a_text_is_cut_to_the_limit_and_no_further() {
 fn a_text_that_fits_is_left_whole_and_a_longer_one_left_out() {
     let model = model();
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 6, false);
-    assert_eq!(tokenize(&mut tokenizer, "the dog , ,").sequence().unwrap().ids.len(), 6);
+    assert_eq!(tokenize(&mut tokenizer, "the dog , ,").unwrap().ids.len(), 6);
     for longer in ["the dog , , ,", "the dog and the cat", "the dog and the cat and the dog and the cat"] {
-        assert_eq!(tokenize(&mut tokenizer, longer), Tokenized::Skipped(SkipReason::TooManyTokens), "{longer}");
+        assert_eq!(tokenize(&mut tokenizer, longer), Err(SkipReason::TooManyTokens), "{longer}");
     }
-    assert_eq!(tokenize(&mut tokenizer, "\u{200b}"), Tokenized::Skipped(SkipReason::NoTokens));
+    assert_eq!(tokenize(&mut tokenizer, "\u{200b}"), Err(SkipReason::NoTokens));
     let expected = [(SkipReason::TooManyTokens, 3), (SkipReason::NoTokens, 1)].into();
     assert_eq!((tokenizer.tally().sentences, &tokenizer.tally().skipped), (1, &expected));
     assert_eq!(tokenizer.into_tally().files[0].skipped, 4);
@@ -59,7 +58,7 @@ fn letters_that_the_vocabulary_has_no_words_of_are_counted_by_script() {
     let model = model();
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false);
     for text in ["the dog", "The λέων .", "!"] {
-        tokenize(&mut tokenizer, text).sequence().unwrap();
+        tokenize(&mut tokenizer, text).unwrap();
     }
     let expected = Legibility {
         characters: 6 + 3 + 4 + 1 + 1,
@@ -81,7 +80,7 @@ fn a_sentence_goes_on_in_its_document_after_a_space() {
     let ids = |context| -> Vec<Vec<u32>> {
         let corpus = Corpus::from_bytes("test", b"The cat sat.\nThe dog sat.\n\nThe cat.\n".to_vec(), Format::Text);
         let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).within(context);
-        let ids = |sentence| tokenizer.encode(sentence).unwrap().sequence().unwrap().ids[1..].to_vec();
+        let ids = |sentence| tokenizer.encode(sentence).unwrap().unwrap().ids[1..].to_vec();
         let found = corpus.map(Result::unwrap).map(ids).collect();
         let Tally { sentences, tokens, text_tokens, .. } = *tokenizer.tally();
         // The token for the beginning of text is of a sentence by itself, or of its window.
@@ -118,7 +117,7 @@ fn two_texts_are_read_as_a_pair() {
     let encode = |segments: usize, line: &str| {
         let mut corpus = Corpus::from_bytes("test", line.as_bytes().to_vec(), Format::Pairs);
         let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).segments(segments);
-        tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap().sequence().unwrap()
+        tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap().unwrap()
     };
     let pair = encode(2, "the dog ||| the cat and dog ||| 0-0 1-3");
     let expected = model.tokenizer.encode_pair("the dog", "the cat and dog").unwrap();
@@ -145,7 +144,7 @@ fn what_would_be_tokenised_whole_is_bounded() {
     );
     // Words make it plain that there is enough to cut.
     let words = "dog ".repeat(MAX_SENTENCE_BYTES);
-    assert_eq!(tokenize(&mut tokenizer, &words).sequence().unwrap().ids.len(), 64);
+    assert_eq!(tokenize(&mut tokenizer, &words).unwrap().ids.len(), 64);
     assert_eq!(tokenizer.tally().truncated, 1);
 }
 
@@ -162,7 +161,7 @@ fn words_bring_their_arcs_and_annotations() {
     let text = "# global.Entity = eid-etype\n\
                 1\tdog\tDog\tNOUN\t_\tNumber=Sing\t2\tnsubj\t_\tSpaceAfter=No|Entity=(1-animal)\n\
                 2\tsat\t_\tXX\t_\t_\t0\troot\t_\t_\n";
-    let [Tokenized::Sequence(sequence)] = &sequences(text, 64)[..] else { panic!("a sequence") };
+    let [Ok(sequence)] = &sequences(text, 64)[..] else { panic!("a sequence") };
     let arcs = [(TreeHead::Word(1), "nsubj"), (TreeHead::Root, "root")];
     assert_eq!(sequence.tree, Some(arcs.map(|(head, name)| GoldArc { head, relation: name.to_owned() }).to_vec()));
     let noun = Annotation {
@@ -183,8 +182,7 @@ fn documents_end_with_their_segment() {
         format!("{comment}1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
     };
     let text: String = (0..600).map(sentence).collect();
-    let documents: Vec<u64> =
-        sequences(&text, 64).into_iter().map(|sequence| sequence.sequence().unwrap().document).collect();
+    let documents: Vec<u64> = sequences(&text, 64).into_iter().map(|sequence| sequence.unwrap().document).collect();
     let expected = |index: u64| match index {
         0..100 => 0,
         100..256 => 100,
@@ -200,7 +198,7 @@ fn a_sentence_of_words_is_whole_or_left_out() {
     let line = |id: u32, form: &str| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
     let of = |forms: &[&str]| -> String { (1..).zip(forms).map(|(id, form)| line(id, form)).collect() };
     let skipped = |forms: &[&str], limit| match &sequences(&of(forms), limit)[..] {
-        [Tokenized::Skipped(reason)] => Some(*reason),
+        [Err(reason)] => Some(*reason),
         _ => None,
     };
     assert_eq!(skipped(&["dog", "cat"], 4), None);
@@ -208,7 +206,7 @@ fn a_sentence_of_words_is_whole_or_left_out() {
     assert_eq!(skipped(&["dog"; 5], 4), Some(SkipReason::TooManyTokens));
     assert_eq!(skipped(&["dog"; 3], 4), Some(SkipReason::TooManyTokens));
     assert_eq!(skipped(&["\u{200b}"], 64), Some(SkipReason::NoTokens));
-    assert_eq!(sequences("# alone\n", 64), [Tokenized::Skipped(SkipReason::NoTokens)]);
+    assert_eq!(sequences("# alone\n", 64), [Err(SkipReason::NoTokens)]);
 }
 
 /// One sentence of CoNLL-U by a model of `fixtures/models`, and the tally.
@@ -229,7 +227,7 @@ const LEAVING_OUT: &str = "1\tdog\t_\t_\t_\t_\t0\troot\t_\t_\n\
 #[test]
 fn a_word_of_nothing_leaves_itself_out() {
     let (read, tally) = read_by("tiny-bert", LEAVING_OUT, Spacing::Written);
-    let sequence = read.sequence().unwrap();
+    let sequence = read.unwrap();
     assert_eq!(sequence.words, [1..2, 2..3, 3..4]);
     assert_eq!(sequence.forms, ["dog", "cat", "and"]);
     let heads: Vec<TreeHead> = sequence.tree.unwrap().iter().map(|arc| arc.head).collect();
@@ -239,7 +237,7 @@ fn a_word_of_nothing_leaves_itself_out() {
     assert_eq!((tally.unannotated, tally.words, unread.is_some()), (0, 3, true));
     // One by one the sentence is left out, as it was.
     let (read, _) = read_by("tiny-bert", LEAVING_OUT, Spacing::Spaced);
-    assert_eq!(read, Tokenized::Skipped(SkipReason::WordWithoutTokens));
+    assert_eq!(read, Err(SkipReason::WordWithoutTokens));
 }
 
 #[test]
@@ -261,6 +259,6 @@ fn a_word_without_characters_is_counted_and_no_fault() {
     let text = "1-2\tau\t_\t_\t_\t_\t_\t_\t_\t_\n1\tà\t_\t_\t_\t_\t3\tcase\t_\t_\n\
                 2\tle\t_\t_\t_\t_\t3\tdet\t_\t_\n3\tcat\t_\t_\t_\t_\t0\troot\t_\t_\n";
     let (read, tally) = read_by("causal", text, Spacing::Written);
-    assert_eq!(read.sequence().unwrap().forms, ["à", "cat"]);
+    assert_eq!(read.unwrap().forms, ["à", "cat"]);
     assert_eq!(tally.left_out.skipped, [(WordSkip::NoCharacters, 1)].into());
 }

@@ -27,9 +27,11 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
     requested.iter().map(|name| &**name).chain(classes.as_deref()).try_for_each(ensure_column).about(lines.path())?;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
-    let mut numbers = Vec::new();
-    let (mut surface, mut noted, mut links) = (Surface::default(), Vec::<(usize, Box<str>)>::new(), Vec::new());
-    let (mut first, mut begins_document, mut names) = (None, false, Comments::default());
+    let mut word_lines = Vec::new();
+    // The position of each word with links, and the value that has them.
+    let mut link_values: Vec<(usize, Box<str>)> = Vec::new();
+    let (mut surface, mut links) = (Surface::default(), Vec::new());
+    let (mut first, mut comments) = (None, Comments::default());
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             if first.is_some() {
@@ -38,83 +40,86 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
             continue;
         }
         let parsed = if line.starts_with('#') {
-            comment(line, file, &mut names).map(|newdoc| {
-                begins_document |= newdoc;
-                None
-            })
+            comments.add(line, file).map(|()| None)
         } else {
-            columns(line).and_then(|columns| match columns[0] {
-                id if is_pair(id, '.') => Ok(None),
-                id if is_pair(id, '-') => surface.multiword(&columns, words.len(), &mut size).map(|()| None),
+            split_columns(line).and_then(|columns| match columns[0] {
+                id if is_number_pair(id, '.') => Ok(None),
+                id if is_number_pair(id, '-') => surface.add_multiword(&columns, words.len(), &mut size).map(|()| None),
                 _ => {
-                    let value = noted_links(links_from.as_ref(), &columns);
-                    noted.extend(value.map(|value| (words.len(), value.into())));
+                    let value = link_value(links_from.as_ref(), &columns);
+                    link_values.extend(value.map(|value| (words.len(), value.into())));
                     let further = (&**requested, classes.as_ref());
-                    word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
+                    parse_word(&columns, &mut surface, words.len(), &mut size, (relations, further)).map(Some)
                 }
             })
         };
         if let Some(word) = parsed.at(lines.path(), lines.number())? {
             words.push(word);
-            numbers.push(lines.number());
+            word_lines.push(lines.number());
         }
         first.get_or_insert_with(|| lines.here());
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = check_tree(&words) {
-        bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), numbers[word]));
+        bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), word_lines[word]));
     }
-    for (word, value) in noted {
+    for (word, value) in link_values {
         let added = add_links(&mut links, links_from.as_ref(), (word, &value), words.len(), types);
-        added.at(lines.path(), numbers[word])?;
+        added.at(lines.path(), word_lines[word])?;
     }
-    surface.ensure_whole(words.len()).at(lines.path(), lines.number())?;
-    let Comments { family, id, text } = names;
+    let (end, count) = (surface.words, words.len());
+    let cut_off = || anyhow!("a multiword token ends with word {end}, and the sentence with word {count}");
+    ensure!(end <= count, cut_off().at(lines.path(), lines.number()));
+    let Comments { begins_document, family, id, text } = comments;
     let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
     let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
     Ok(Some(Parsed { sentence, begins_document, family }))
 }
 
+/// Facts about a sentence from the comment lines above its words.
 #[derive(Default)]
 struct Comments {
+    begins_document: bool,
     family: Option<Box<str>>,
     id: Option<Arc<str>>,
     text: Option<String>,
 }
 
-/// Parses a comment line into `file` or `names`; true if it begins a document. Fails on CoNLL-U Plus, or on an unusable
-/// `# family` or `# global.generated`.
-fn comment(line: &str, file: &mut FileContext, names: &mut Comments) -> Result<bool> {
-    let text = line.trim_start_matches('#');
-    let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
-    // <https://universaldependencies.org/ext-format.html>
-    let plus = || anyhow!("this is CoNLL-U Plus (`{}`), which is not read", excerpt(line));
-    ensure!(key != "global.columns", plus().hint("convert it to the ten columns of CoNLL-U"));
-    match key {
-        "global.Entity" => file.entity_fields = Some(value.into()),
-        "global.generated" => {
-            ensure!(
-                !value.is_empty() && value.len() <= MAX_GENERATOR_BYTES,
-                anyhow!("`# global.generated` has {} bytes", value.len())
-                    .hint(format!("say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated"))
-            );
-            file.generated = Some(value.into());
+impl Comments {
+    /// Parses a comment line. Facts about the whole file go to `file`. Fails on CoNLL-U Plus, or on an unusable `# family` or
+    /// `# global.generated`.
+    fn add(&mut self, line: &str, file: &mut FileContext) -> Result<()> {
+        let text = line.trim_start_matches('#');
+        let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
+        // <https://universaldependencies.org/ext-format.html>
+        let plus = || anyhow!("this is CoNLL-U Plus (`{}`), which is not read", excerpt(line));
+        ensure!(key != "global.columns", plus().hint("convert it to the ten columns of CoNLL-U"));
+        match key {
+            "global.Entity" => file.entity_fields = Some(value.into()),
+            "global.generated" => {
+                let bad_length = || anyhow!("`# global.generated` has {} bytes", value.len());
+                let way_out = || format!("say in 1 to {MAX_GENERATOR_BYTES} by what the sentences were generated");
+                ensure!((1..=MAX_GENERATOR_BYTES).contains(&value.len()), bad_length().hint(way_out()));
+                file.generated = Some(value.into());
+            }
+            "family" => {
+                let unnamed =
+                    || anyhow!("`# family` is empty").hint("give the family a name, or leave the comment out");
+                ensure!(!value.is_empty(), unnamed());
+                let before = self.family.replace(value.into());
+                let second = || anyhow!("the sentence is in a second family, `{}`: it can be in one", excerpt(value));
+                ensure!(before.as_deref().is_none_or(|before| before == value), second().of_value(value));
+            }
+            "text" if value.len() <= MAX_SENTENCE_BYTES => self.text = Some(value.to_owned()),
+            "sent_id" if (1..=MAX_ID_BYTES).contains(&value.len()) => self.id = Some(value.into()),
+            "newdoc" | "newdoc id" => self.begins_document = true,
+            _ => {}
         }
-        "family" => {
-            let unnamed = || anyhow!("`# family` is empty").hint("give the family a name, or leave the comment out");
-            ensure!(!value.is_empty(), unnamed());
-            let before = names.family.replace(value.into());
-            let second = || anyhow!("the sentence is in a second family, `{}`: it can be in one", excerpt(value));
-            ensure!(before.as_deref().is_none_or(|before| before == value), second().of_value(value));
-        }
-        "text" if value.len() <= MAX_SENTENCE_BYTES => names.text = Some(value.to_owned()),
-        "sent_id" if !value.is_empty() && value.len() <= MAX_ID_BYTES => names.id = Some(value.into()),
-        _ => {}
+        Ok(())
     }
-    Ok(matches!(key, "newdoc" | "newdoc id"))
 }
 
-fn word(
+fn parse_word(
     columns: &[&str; COLUMNS],
     surface: &mut Surface,
     before: usize,
@@ -123,115 +128,106 @@ fn word(
 ) -> Result<Word> {
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = *columns;
     let expected = before + 1;
-    let other = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
-    ensure!(number(id) == Some(expected), other());
+    let wrong_id = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
+    ensure!(parse_number(id) == Some(expected), wrong_id());
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
+    let wrong_head = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
     let head = match head {
         "_" => TreeHead::Unknown,
         "0" => TreeHead::Root,
-        _ => {
-            let other = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
-            TreeHead::Word(number(head).ok_or_else(other).of_value(head)? - 1)
-        }
+        _ => TreeHead::Word(parse_number(head).ok_or_else(wrong_head).of_value(head)? - 1),
     };
     relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
-    let value = |name: &str| named(name, columns).and_then(given);
+    let value = |name: &str| column_value(name, columns).and_then(present);
     let requested: Box<[_]> = requested.iter().map(|name| value(name)).collect();
     let class = classes.and_then(|key| Some(WordClass::shared(key, value(key)?))).transpose()?;
-    let further = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
-    size.add([form, lemma, features, relation, entity].into_iter().chain(further))?;
+    let optional = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
+    size.add([form, lemma, features, relation, entity].into_iter().chain(optional))?;
     let annotation = Annotation {
         upos: Upos::of(upos),
         // The lemma of the word `_` is `_`, which elsewhere means a missing value.
-        lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { given(lemma) },
-        features: given(features),
-        entity: given(entity),
+        lemma: if (form, lemma) == ("_", "_") { Some(lemma.into()) } else { present(lemma) },
+        features: present(features),
+        entity: present(entity),
         class,
         requested,
     };
-    surface.word(before, space_after(misc));
+    surface.add_word(before, space_after(misc));
     Ok(Word { form: form.to_owned(), head, relation: relation.to_owned(), annotation })
 }
 
-const NAMED: [(&str, usize); 7] =
+/// Columns that a run can request, with their indices.
+const NAMED_COLUMNS: [(&str, usize); 7] =
     [("lemma", 2), ("upos", 3), ("xpos", 4), ("feats", 5), ("deprel", 7), ("deps", 8), ("misc", 9)];
 
 fn ensure_column(name: &str) -> Result<()> {
-    let (column, entry) = name.split_once('.').map_or((name, ""), |(column, entry)| (column, entry));
-    let known = NAMED.map(|(known, _)| known);
-    let error = || {
-        let all = known.join(", ");
-        let similar = closest(column, known)
-            .map(|similar| if entry.is_empty() { similar.to_owned() } else { format!("{similar}.{entry}") });
-        anyhow!("CoNLL-U has no column `{}`: {all}, or an entry as in `feats.Number`", excerpt(name))
-            .of_value(name)
-            .did_you_mean(similar)
-    };
-    ensure!(known.contains(&column), error());
-    Ok(())
+    let (column, entry) = name.split_once('.').unwrap_or((name, ""));
+    let known = NAMED_COLUMNS.map(|(known, _)| known);
+    if known.contains(&column) {
+        return Ok(());
+    }
+    let similar = closest(column, known)
+        .map(|similar| if entry.is_empty() { similar.to_owned() } else { format!("{similar}.{entry}") });
+    let (shown, all) = (excerpt(name), known.join(", "));
+    let error = anyhow!("CoNLL-U has no column `{shown}`: {all}, or an entry as in `feats.Number`");
+    Err(error.of_value(name).did_you_mean(similar))
 }
 
 /// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name; `None` if it is missing.
-fn named<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+fn column_value<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
-    let value = columns[NAMED.into_iter().find(|(known, _)| *known == column)?.1];
+    let value = columns[NAMED_COLUMNS.into_iter().find(|(known, _)| *known == column)?.1];
     entry.map_or(Some(value), |entry| value_of(entry, value))
 }
 
-fn columns(line: &str) -> Result<[&str; COLUMNS]> {
-    let (mut columns, mut count) = ([""; COLUMNS], 0);
-    for column in line.split('\t') {
-        if let Some(place) = columns.get_mut(count) {
-            *place = column;
-        }
-        count += 1;
-    }
-    let is_cut = count < COLUMNS && number(columns[0]).is_some() && columns[count - 1].is_empty();
-    ensure!(
-        !is_cut,
-        anyhow!("the line ends after column {}, within a word: `{}`", count - 1, excerpt(line))
-            .hint("a form or lemma that is a line break has cut it: leave that token out, or write it as `_`")
-    );
+fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
+    let (mut columns, count) = ([""; COLUMNS], line.split('\t').count());
+    columns.iter_mut().zip(line.split('\t')).for_each(|(column, text)| *column = text);
+    let is_cut = count < COLUMNS && parse_number(columns[0]).is_some() && columns[count - 1].is_empty();
+    let shown = || excerpt(line);
+    let cut = || anyhow!("the line ends after column {}, within a word: `{}`", count - 1, shown());
+    let way_out = "a form or lemma that is a line break has cut it: leave that token out, or write it as `_`";
+    ensure!(!is_cut, cut().hint(way_out));
     ensure!(
         count == COLUMNS,
         "a CoNLL-U line has {COLUMNS} columns separated by tabs, this one has {count}: `{}`",
-        excerpt(line),
+        shown(),
     );
     Ok(columns)
 }
 
-/// The value of a column; `None` for `_` and for an empty column.
-fn given(column: &str) -> Option<Box<str>> {
+/// Value of a column; `None` for `_` and for an empty column.
+fn present(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }
 
 /// Whether `id` is two numbers joined by `joint`, as `3-4` or `5.1`.
-fn is_pair(id: &str, joint: char) -> bool {
-    id.split_once(joint).is_some_and(|(a, b)| [a, b].iter().all(|n| n.parse::<u32>().is_ok()))
+fn is_number_pair(id: &str, joint: char) -> bool {
+    id.split_once(joint).is_some_and(|(first, last)| [first, last].iter().all(|n| n.parse::<u32>().is_ok()))
 }
 
 /// Number of columns: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
 
+/// Pieces of the written text of a sentence, read so far.
 #[derive(Default)]
 struct Surface {
     pieces: Vec<WrittenPiece>,
+    /// Number of words in `pieces`.
     words: usize,
 }
 
 impl Surface {
     /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word's number.
-    fn multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
+    fn add_multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
-        let ends = id.split_once('-').and_then(|(first, last)| Some((number(first)?, number(last)?)));
+        let ends = id.split_once('-').and_then(|(first, last)| Some((parse_number(first)?, parse_number(last)?)));
         let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
-        let other = || {
-            let error = anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
-            error.of_value(id).hint("put the line of a multiword token before the lines of its words")
-        };
-        let (_, last) = last.ok_or_else(other)?;
+        let wrong_range = || anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
+        let way_out = "put the line of a multiword token before the lines of its words";
+        let (_, last) = last.ok_or_else(|| wrong_range().of_value(id).hint(way_out))?;
         // A treebank released without its text has underscores here; the words' own forms take their place.
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
@@ -242,17 +238,12 @@ impl Surface {
         Ok(())
     }
 
-    fn word(&mut self, before: usize, space_after: bool) {
+    /// Adds a word, unless it belongs to a multiword token; `before` words precede it.
+    fn add_word(&mut self, before: usize, space_after: bool) {
         if before >= self.words {
             self.pieces.push(WrittenPiece::word(space_after));
             self.words = before + 1;
         }
-    }
-
-    fn ensure_whole(&self, words: usize) -> Result<()> {
-        let lacking = || anyhow!("a multiword token ends with word {}, and the sentence with word {words}", self.words);
-        ensure!(self.words <= words, lacking());
-        Ok(())
     }
 
     /// Written text of a sentence: `text` if it has all words from left to right, else the forms joined as `SpaceAfter=No` says.
@@ -268,12 +259,12 @@ fn space_after(misc: &str) -> bool {
 }
 
 /// Parses a number from 1 on as CoNLL-U writes it: digits without a sign or leading zeros.
-fn number(text: &str) -> Option<usize> {
-    let plain = text.starts_with(|first: char| matches!(first, '1'..='9'));
-    text.parse().ok().filter(|_| plain)
+fn parse_number(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|_| text.starts_with(|first: char| matches!(first, '1'..='9')))
 }
 
-fn noted_links<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
+/// Value of a word's DEPS or MISC column that has links, if any.
+fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     match from? {
         LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
         LinksFrom::Misc(key) => value_of(key, columns[9]),
@@ -288,7 +279,7 @@ fn add_links(
     words: usize,
     types: &mut LinkTypes,
 ) -> Result<()> {
-    for (to, name) in targets(from, value)? {
+    for (to, name) in link_targets(from, value)? {
         let set = LinkSet::of_type(sets, &types.plain(name)?);
         match to {
             Some(to) => set.link(word as u64 + 1, to, words).of_value(value)?,
@@ -300,32 +291,30 @@ fn add_links(
 
 /// Parses a word's DEPS or MISC value into link targets. Each is a word number, counted from 1 (`None`: an empty node), and a
 /// link type. A root gives no target.
-fn targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
-    let wrong = |column: &str, found: &str, expected: &str| {
-        anyhow!("{column} has `{}`: expected {expected}", excerpt(found)).of_value(found)
+fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
+    let wrong = |column: &str, value: &str, expected: &str| {
+        anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).of_value(value)
     };
     match from {
         None => Ok(Vec::new()),
         Some(LinksFrom::Misc(key)) => {
             let column = format!("column 10 (MISC), `{key}`,");
-            let of_part = |part: &'a str| match number(part) {
-                Some(to) => Ok((Some(to as u64), &**key)),
-                None => bail!(wrong(&column, part, "numbers of words, separated by commas")),
-            };
-            value.split(',').map(str::trim).map(of_part).collect()
+            let wrong = |part| wrong(&column, part, "numbers of words, separated by commas");
+            let target = |part| Ok((Some(parse_number(part).ok_or_else(|| wrong(part))? as u64), &**key));
+            value.split(',').map(str::trim).map(target).collect()
         }
         Some(LinksFrom::Deps) => {
-            let mut found = Vec::new();
+            let mut targets = Vec::new();
             for part in value.split('|') {
-                let other = || wrong("column 9 (DEPS)", part, "HEAD:RELATION");
-                let (head, relation) = part.split_once(':').ok_or_else(other)?;
+                let wrong = || wrong("column 9 (DEPS)", part, "HEAD:RELATION");
+                let (head, relation) = part.split_once(':').ok_or_else(wrong)?;
                 if head == "0" {
                     continue;
                 }
-                let to = if head.contains('.') { None } else { Some(number(head).ok_or_else(other)? as u64) };
-                found.push((to, base(relation)));
+                let to = if head.contains('.') { None } else { Some(parse_number(head).ok_or_else(wrong)? as u64) };
+                targets.push((to, base(relation)));
             }
-            Ok(found)
+            Ok(targets)
         }
     }
 }

@@ -53,9 +53,11 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     Ok(None)
 }
 
+/// A protein read so far.
 #[derive(Default)]
 struct Protein {
     residues: String,
+    /// Whether a stop (`*`) was read, after which no residue may come.
     has_stopped: bool,
 }
 
@@ -82,11 +84,9 @@ impl Protein {
                 }
             }
         }
-        ensure!(
-            self.residues.len() <= MAX_SENTENCE_BYTES,
-            anyhow!("the protein has more than {MAX_SENTENCE_BYTES} residues: no encoder takes that much")
-                .hint("split it into records")
-        );
+        let too_long =
+            || anyhow!("the protein has more than {MAX_SENTENCE_BYTES} residues: no encoder takes that much");
+        ensure!(self.residues.len() <= MAX_SENTENCE_BYTES, too_long().hint("split it into records"));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ mod molecule;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use super::reader::{Context, Parsed, next_line};
 use crate::corpus::annotation::{Annotation, WordClass};
@@ -29,9 +29,9 @@ mod tests;
 pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
     next_line(lines, |line| {
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let id = name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
+        let id = reaction_name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
         ensure_no_table(line)?;
-        let (words, links) = mapped(sides(smiles)?, &mut context.links)?;
+        let (words, links) = words_and_links(parse_sides(smiles)?, &mut context.links)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         let written = Written::joined(&forms, &vec![WrittenPiece::word(false); forms.len()]);
         Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
@@ -39,7 +39,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
 }
 
 /// The name after a reaction: the first non-empty field after any CXSMILES extension (`|...|`).
-fn name(rest: &str) -> Option<&str> {
+fn reaction_name(rest: &str) -> Option<&str> {
     let rest = rest.trim_start();
     let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));
     let names = extended.map_or(rest, |(_, after)| after);
@@ -56,14 +56,14 @@ fn ensure_no_table(line: &str) -> Result<()> {
     sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
 }
 
-fn sides(smiles: &str) -> Result<[Molecule; 2]> {
+fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
     let sides: Vec<&str> = smiles.split('>').collect();
     let [reactants, agents, products] = sides[..] else {
         let error = anyhow!("a reaction has two `>`, and `{}` has {}", excerpt(smiles), sides.len() - 1);
         return Err(error.of_value(smiles).hint("write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS"));
     };
     for (name, side) in [("reactants", reactants), ("products", products)] {
-        ensure!(!side.is_empty(), anyhow!("there are no {name}: `{}`", excerpt(smiles)));
+        ensure!(!side.is_empty(), "there are no {name}: `{}`", excerpt(smiles));
     }
     let (mut left, mut right) = (Molecule::default(), Molecule::default());
     left.add(reactants, 0)?;
@@ -77,34 +77,33 @@ fn sides(smiles: &str) -> Result<[Molecule; 2]> {
     Ok([left, right])
 }
 
-fn mapped([reactants, products]: [Molecule; 2], types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
-    let first = reactants.tokens.len() + 1;
-    let places = reactants.places();
+/// Words of a reaction, and the links from product atoms to the reactant atoms that they map to.
+fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
+    let first_product_word = reactants.tokens.len() + 1;
+    let positions = reactants.atom_positions();
     let numbered: HashMap<u32, usize> =
-        reactants.atoms.iter().zip(0..).filter_map(|(atom, place)| Some((atom.mapped()?, place))).collect();
+        reactants.atoms.iter().zip(0..).filter_map(|(atom, index)| Some((atom.mapped()?, index))).collect();
     let classes = reactants.equivalence_classes();
     let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
-    classes.iter().zip(&places).for_each(|(&class, &place)| equivalent.entry(class).or_default().push(place));
+    classes.iter().zip(&positions).for_each(|(&class, &position)| equivalent.entry(class).or_default().push(position));
     let (mut maps, mut count) = (LinkSet::new(types.plain("maps")?), 0);
-    for (atom, place) in products.atoms.iter().zip(products.places()) {
-        let Some((number, &from)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
+    for (atom, position) in products.atoms.iter().zip(products.atom_positions()) {
+        let Some((number, &source)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
             continue;
         };
-        let before = &reactants.atoms[from];
-        if before.element != atom.element {
-            let (before, after) = (&before.element, &atom.element);
-            bail!(anyhow!("atom {number} is {before} in the reactants and {after} in the products").of_value(number));
-        }
-        let targets = &equivalent[&classes[from]];
+        let (before, after) = (&reactants.atoms[source].element, &atom.element);
+        let changed = || anyhow!("atom {number} is {before} in the reactants and {after} in the products");
+        ensure!(before == after, changed().of_value(number));
+        let targets = &equivalent[&classes[source]];
         count += targets.len();
         let too_many = || anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants");
         ensure!(count <= MAX_LINKS, too_many().hint("leave out copies of a molecule"));
-        targets.iter().for_each(|&to| maps.add(first + place, to));
+        targets.iter().for_each(|&to| maps.add(first_product_word + position, to));
     }
-    maps.candidates = Some(places.into_iter().collect());
+    maps.candidates = Some(positions.into_iter().collect());
     let links = if maps.targets.is_empty() { Vec::new() } else { vec![maps] };
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
-    for word in reactants.into_words().chain([word(">>".to_owned(), None)]).chain(products.into_words()) {
+    for word in reactants.into_words().chain([new_word(">>".to_owned(), None)]).chain(products.into_words()) {
         size.add([&*word.form, word.annotation.class.as_deref().map_or("", |class| &class.name)])?;
         words.push(word);
     }
@@ -112,8 +111,9 @@ fn mapped([reactants, products]: [Molecule; 2], types: &mut LinkTypes) -> Result
 }
 
 impl Molecule {
-    fn places(&self) -> Vec<usize> {
-        self.tokens.iter().enumerate().filter(|(_, token)| token.atom.is_some()).map(|(place, _)| place).collect()
+    /// Index of the token of each atom.
+    fn atom_positions(&self) -> Vec<usize> {
+        (0..self.tokens.len()).filter(|&token| self.tokens[token].atom.is_some()).collect()
     }
 
     fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
@@ -128,11 +128,11 @@ impl Molecule {
         let Self { tokens, atoms, .. } = self;
         tokens
             .into_iter()
-            .map(move |SmilesToken { text, atom }| word(text, atom.map(|atom| atoms[atom].element.clone())))
+            .map(move |SmilesToken { text, atom }| new_word(text, atom.map(|atom| atoms[atom].element.clone())))
     }
 }
 
-fn word(form: String, element: Option<Box<str>>) -> Word {
+fn new_word(form: String, element: Option<Box<str>>) -> Word {
     let class = element.map(|name| Arc::new(WordClass { key: "element".into(), name }));
     let annotation = Annotation { class, ..Annotation::default() };
     Word { form, head: TreeHead::Unknown, relation: "_".to_owned(), annotation }

@@ -101,11 +101,16 @@ impl Bond {
     }
 }
 
+/// State of the parser within a SMILES.
 #[derive(Default)]
-struct Reading {
+struct ParserState {
+    /// The atom that the next atom is bound to.
     last: Option<usize>,
+    /// The written bond to the next atom.
     bond: Option<Bond>,
+    /// The atom before each open branch, and the character of its `(`, counted from 1.
     branches: Vec<(Option<usize>, usize)>,
+    /// First atom of each open ring, its written bond, and its character, counted from 1.
     rings: BTreeMap<u32, (usize, Option<Bond>, usize)>,
 }
 
@@ -114,10 +119,10 @@ impl Molecule {
     /// character.
     pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
-        let mut read = Reading::default();
+        let mut read = ParserState::default();
         let mut at = 0;
         while let Some(next) = smiles[at..].chars().next() {
-            let length = self.token(&smiles[at..], &mut read, before + at)?;
+            let length = self.parse_token(&smiles[at..], &mut read, before + at)?;
             at += length.max(next.len_utf8());
         }
         if let Some((_, place)) = read.branches.last() {
@@ -134,23 +139,22 @@ impl Molecule {
     }
 
     /// Parses the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns its length in bytes.
-    fn token(&mut self, rest: &str, read: &mut Reading, before: usize) -> Result<usize> {
+    fn parse_token(&mut self, rest: &str, read: &mut ParserState, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
         let mut text = &rest[..sign.len_utf8()];
         if sign == '[' {
             let Some(end) = rest.find(']') else { bail!(anyhow!("`[` at character {place} has no `]`")) };
             text = &rest[..=end];
-            let atom = bracket_atom(&text[1..end]);
-            let (atom, shown) =
-                atom.ok_or_else(|| anyhow!("`{}` at character {place} is no atom", excerpt(text)).of_value(text))?;
-            self.atom(atom, shown, read)?;
+            let no_atom = || anyhow!("`{}` at character {place} is no atom", excerpt(text)).of_value(text);
+            let (atom, shown) = bracket_atom(&text[1..end]).ok_or_else(no_atom)?;
+            self.add_atom(atom, shown, read)?;
             return Ok(text.len());
         }
-        if let Some(symbol) = organic(rest) {
+        if let Some(symbol) = organic_symbol(rest) {
             let element = capitalised(symbol);
             let is_aromatic = element != symbol;
-            self.atom(Atom { element: element.into(), is_aromatic, ..Atom::default() }, symbol.to_owned(), read)?;
+            self.add_atom(Atom { element: element.into(), is_aromatic, ..Atom::default() }, symbol.to_owned(), read)?;
             return Ok(symbol.len());
         }
         let unbound = || anyhow!("`{sign}` at character {place} follows no atom").of_value(sign);
@@ -161,10 +165,8 @@ impl Molecule {
             ensure!(read.last.is_some() && read.bond.is_none(), unbound());
             read.branches.push((read.last, place));
         } else if sign == ')' {
-            let Some((last, _)) = read.branches.pop() else {
-                bail!(anyhow!("`)` at character {place} has no `(`"));
-            };
-            read.last = last;
+            let unopened = || anyhow!("`)` at character {place} has no `(`");
+            (read.last, _) = read.branches.pop().ok_or_else(unopened)?;
             ensure!(read.bond.take().is_none(), anyhow!("the bond before `)` at character {place} leads nowhere"));
         } else if sign == '.' {
             ensure!(read.last.take().is_some() && read.bond.is_none(), unbound());
@@ -177,7 +179,7 @@ impl Molecule {
             let bond = read.bond.take();
             match read.rings.remove(&ring) {
                 Some((other, ..)) if other == atom => bail!(anyhow!("ring {ring} at character {place} has one atom")),
-                Some((other, earlier, _)) => self.bind(other, atom, earlier.or(bond)),
+                Some((other, earlier, _)) => self.add_bond(other, atom, earlier.or(bond)),
                 None => drop(read.rings.insert(ring, (atom, bond, place))),
             }
         } else {
@@ -187,7 +189,7 @@ impl Molecule {
         Ok(text.len())
     }
 
-    fn atom(&mut self, atom: Atom, text: String, read: &mut Reading) -> Result<()> {
+    fn add_atom(&mut self, atom: Atom, text: String, read: &mut ParserState) -> Result<()> {
         let too_many = || anyhow!("there are more than {MAX_ATOMS} atoms on one side: no encoder takes that much");
         ensure!(self.atoms.len() < MAX_ATOMS, too_many());
         let place = self.atoms.len();
@@ -195,13 +197,13 @@ impl Molecule {
         self.tokens.push(SmilesToken { text, atom: Some(place) });
         let bond = read.bond.take();
         if let Some(last) = read.last.replace(place) {
-            self.bind(last, place, bond);
+            self.add_bond(last, place, bond);
         }
         Ok(())
     }
 
     /// Adds a bond between two atoms. An unwritten bond is aromatic between aromatic atoms, and single elsewhere.
-    fn bind(&mut self, a: usize, b: usize, bond: Option<Bond>) {
+    fn add_bond(&mut self, a: usize, b: usize, bond: Option<Bond>) {
         let are_aromatic = [a, b].iter().all(|&atom| self.atoms[atom].is_aromatic);
         let unwritten = if are_aromatic { Bond::Aromatic } else { Bond::Single };
         self.bonds.push((a, b, bond.unwrap_or(unwritten)));
@@ -220,14 +222,12 @@ impl Molecule {
     fn drop_needless_brackets(&mut self, first: usize) {
         let valences = self.valences();
         for token in &mut self.tokens[first..] {
-            let Some((place, atom)) = token.atom.map(|place| (place, &self.atoms[place])) else { continue };
-            let Atom { element, number: Some(_), is_aromatic, charge: 0, isotope: 0, is_chiral: false, .. } = atom
-            else {
-                continue;
-            };
-            let symbol = if *is_aromatic { element.to_lowercase() } else { element.to_string() };
-            let implied = implied_hydrogens(element, *is_aromatic, valences[place]);
-            if implied.is_some() && implied == atom.hydrogens && organic(&symbol) == Some(&symbol) {
+            let Some(index) = token.atom else { continue };
+            let Atom { ref element, number, is_aromatic, charge, isotope, hydrogens, is_chiral } = self.atoms[index];
+            let symbol = if is_aromatic { element.to_lowercase() } else { element.to_string() };
+            let implied = implied_hydrogens(element, is_aromatic, valences[index]);
+            let is_implied = implied.is_some() && implied == hydrogens && organic_symbol(&symbol) == Some(&symbol);
+            if is_implied && number.is_some() && (charge, isotope, is_chiral) == (0, 0, false) {
                 token.text = symbol;
             }
         }
@@ -242,7 +242,7 @@ impl Molecule {
             let hydrogens = atom.hydrogens.unwrap_or_else(hydrogens);
             (atom.element.clone(), atom.is_aromatic, atom.charge, atom.isotope, hydrogens)
         };
-        let (mut classes, mut count) = numbered(self.atoms.iter().zip(&valences).map(own));
+        let (mut classes, mut count) = number_distinct(self.atoms.iter().zip(&valences).map(own));
         loop {
             let mut around: Vec<Vec<(Bond, usize)>> = vec![Vec::new(); classes.len()];
             for &(a, b, bond) in &self.bonds {
@@ -250,7 +250,7 @@ impl Molecule {
                 around[b].push((bond, classes[a]));
             }
             around.iter_mut().for_each(|around| around.sort_unstable());
-            let (finer, more) = numbered(classes.iter().copied().zip(around));
+            let (finer, more) = number_distinct(classes.iter().copied().zip(around));
             if more == count {
                 return classes;
             }
@@ -259,14 +259,14 @@ impl Molecule {
     }
 }
 
-/// Numbers distinct values as they occur first. Returns the number of each value, and the count of distinct values.
-fn numbered<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
-    let mut known = HashMap::new();
-    let numbers = values.map(|value| {
-        let next = known.len();
-        *known.entry(value).or_insert(next)
+/// Numbers distinct values in the order of their first occurrence. Returns the number of each value, and the count of distinct values.
+fn number_distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
+    let mut numbers = HashMap::new();
+    let numbered = values.map(|value| {
+        let next = numbers.len();
+        *numbers.entry(value).or_insert(next)
     });
-    (numbers.collect(), known.len())
+    (numbered.collect(), numbers.len())
 }
 
 /// Number of implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs
@@ -279,11 +279,11 @@ fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32
     Some(usable.iter().find(|&&valence| valence >= taken).map_or(0, |valence| valence - taken))
 }
 
-fn organic(text: &str) -> Option<&str> {
+fn organic_symbol(text: &str) -> Option<&str> {
     let is_aromatic = text.starts_with(|first: char| AROMATIC.contains(first));
     let symbols = ORGANIC.iter().map(|(symbol, _)| *symbol).filter(|symbol| text.starts_with(symbol));
-    let length = symbols.map(str::len).max().or(is_aromatic.then_some(1));
-    length.or(text.starts_with('*').then_some(1)).map(|length| &text[..length])
+    let length = symbols.map(str::len).max().or((is_aromatic || text.starts_with('*')).then_some(1));
+    length.map(|length| &text[..length])
 }
 
 /// Capitalises a symbol: `C` for `c`, `Se` for `se`.

@@ -27,7 +27,7 @@ const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 #[derive(Debug, Default)]
 pub struct LinkFile {
     pub path: Arc<str>,
-    digest: NamedDigest,
+    pub digest: NamedDigest,
     pub(super) types: Vec<Box<str>>,
     /// Index into `links` by sentence id (`ids`), and by sentence number in the corpus, counted from 0 (`numbers`).
     pub(super) ids: HashMap<Box<str>, usize>,
@@ -91,14 +91,10 @@ impl LinkFile {
                 added.at(&file.path, number.into())?;
             }
         }
-        let nothing = || anyhow!("`{}` has no link", file.path).about(&file.path);
-        ensure!(reader.count > 0, nothing().hint(format!("{HEADER}, and each other line a link")));
+        let no_link = || anyhow!("`{}` has no link", file.path).about(&file.path);
+        ensure!(reader.count > 0, no_link().hint(format!("{HEADER}, and each other line a link")));
         file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
-    }
-
-    pub fn digest(&self) -> &NamedDigest {
-        &self.digest
     }
 
     /// Link types that occur in only one line; empty if the file has only one type.
@@ -117,28 +113,27 @@ impl LinkFile {
 #[derive(Default)]
 struct RowReader {
     types: LinkTypes,
-    places: HashMap<Box<str>, u8>,
+    /// Index of each type in [`LinkFile::types`].
+    type_indices: HashMap<Box<str>, u8>,
+    /// Number of links read so far.
     count: usize,
 }
 
 impl RowReader {
     fn add(&mut self, file: &mut LinkFile, [sentence, from, to, kind]: [&str; 4], line: u32) -> Result<()> {
         self.count += 1;
-        ensure!(
-            self.count <= MAX_FILE_LINKS,
-            anyhow!("the file has more than {MAX_FILE_LINKS} links")
-                .hint("split it and the corpus, or write links into JSON lines")
-        );
-        let kind = if let Some(place) = self.places.get(kind) {
-            *place
+        let too_many = || anyhow!("the file has more than {MAX_FILE_LINKS} links");
+        let way_out = "split it and the corpus, or write links into JSON lines";
+        ensure!(self.count <= MAX_FILE_LINKS, too_many().hint(way_out));
+        let kind = if let Some(index) = self.type_indices.get(kind) {
+            *index
         } else {
-            let place = u8::try_from(file.types.len()).context("there are fewer types")?;
+            let index = u8::try_from(file.types.len()).context("there are fewer types")?;
             file.types.push(self.types.plain(kind)?.name.clone());
-            *self.places.entry(kind.into()).or_insert(place)
+            *self.type_indices.entry(kind.into()).or_insert(index)
         };
-        let number = number_named(sentence);
         let next = file.links.len();
-        let name = if let Some(number) = number {
+        let name = if let Some(number) = number_named(sentence) {
             *file.numbers.entry(number).or_insert(next)
         } else {
             let length = sentence.len();
@@ -185,8 +180,8 @@ impl LinkColumns {
         let names = fields(line, separator)?;
         let names: Vec<&str> = names.iter().map(|name| name.trim()).collect();
         let place = |column: &str| {
-            let lacking = || anyhow!("there is no column `{column}`: `{}`", excerpt(line)).hint(HEADER);
-            names.iter().position(|name| *name == column).ok_or_else(lacking)
+            let missing = || anyhow!("there is no column `{column}`: `{}`", excerpt(line)).hint(HEADER);
+            names.iter().position(|name| *name == column).ok_or_else(missing)
         };
         let [sentence, from, to, kind] = COLUMNS.map(place);
         let places = [sentence?, from?, to?, kind?];
@@ -205,10 +200,8 @@ impl LinkColumns {
     fn row<'a>(&self, line: &'a str) -> Result<[Cow<'a, str>; COLUMNS.len()]> {
         let mut fields = fields(line, self.separator)?;
         let count = fields.len();
-        ensure!(
-            count == COLUMNS.len(),
-            anyhow!("the line has {count} fields, and the first line {}: `{}`", COLUMNS.len(), excerpt(line))
-        );
+        let expected = COLUMNS.len();
+        ensure!(count == expected, "the line has {count} fields, and the first line {expected}: `{}`", excerpt(line));
         Ok(self.places.map(|place| std::mem::take(&mut fields[place])))
     }
 }

@@ -59,8 +59,8 @@ impl LinkOptions {
     /// Link sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
-            file: self.file.as_ref().map(|file| file.digest().clone()),
-            rules: self.rules.as_ref().map(|rules| rules.digest().clone()),
+            file: self.file.as_ref().map(|file| file.digest.clone()),
+            rules: self.rules.as_ref().map(|rules| rules.digest.clone()),
             types: self.types.clone(),
         }
     }
@@ -81,8 +81,10 @@ impl LinkOptions {
 #[derive(Default)]
 pub(super) struct OutsideLinks {
     options: LinkOptions,
-    met: Vec<Option<Origin>>,
-    made: Vec<usize>,
+    /// Origin of the sentence with each name in the file of links; `None` for a sentence not read yet.
+    origins_met: Vec<Option<Origin>>,
+    /// Number of links that each rule has made.
+    links_made: Vec<usize>,
     /// Number of columns that the run requested of each word; columns for rules follow them.
     requested: usize,
     /// Number of sentences read; `has_ids` tells whether any has an id.
@@ -95,11 +97,17 @@ impl OutsideLinks {
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
-        Self { options: options.clone(), met: vec![None; names], made: vec![0; rules], requested, ..Self::default() }
+        Self {
+            options: options.clone(),
+            origins_met: vec![None; names],
+            links_made: vec![0; rules],
+            requested,
+            ..Self::default()
+        }
     }
 
     pub(super) fn idle_rules(&self) -> Vec<&str> {
-        let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.made);
+        let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.links_made);
         rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
     }
 
@@ -121,13 +129,13 @@ impl OutsideLinks {
             self.add_of_file(&file, sentence, (number, format), types)?;
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
-        for (rule, made) in rules.rules.iter().zip(&mut self.made) {
+        for (rule, made) in rules.rules.iter().zip(&mut self.links_made) {
             *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
-            let kept =
-                words.iter_mut().map(|word| &mut word.annotation.requested).filter(|kept| kept.len() > self.requested);
-            kept.for_each(|kept| *kept = kept[..self.requested].into());
+            let columns = words.iter_mut().map(|word| &mut word.annotation.requested);
+            let columns = columns.filter(|columns| columns.len() > self.requested);
+            columns.for_each(|columns| *columns = columns[..self.requested].into());
         }
         Ok(())
     }
@@ -146,15 +154,15 @@ impl OutsideLinks {
             let way_out = format!("give the sentence another id, or none and name it `#{number}`");
             return Err(error.of_value(id).hint(way_out));
         }
-        if let Some((name, first)) = by_id.and_then(|name| Some((name, self.met[name].as_ref()?))) {
+        if let Some((name, first)) = by_id.and_then(|name| Some((name, self.origins_met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
             let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);
             let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
             return Err(error.at(&file.path, file.line(name)));
         }
         for name in by_id.into_iter().chain(file.numbers.get(&number).copied()) {
-            self.met[name] = Some(sentence.origin.clone());
-            let words = words(sentence, format).at(&file.path, file.line(name))?;
+            self.origins_met[name] = Some(sentence.origin.clone());
+            let words = word_count(sentence, format).at(&file.path, file.line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
             for row in &file.links[name] {
                 let kind = types.plain(&file.types[usize::from(row.kind)]);
@@ -171,16 +179,17 @@ impl OutsideLinks {
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
-        let missing = (0..self.met.len()).filter(|&name| self.met[name].is_none());
+        let missing = (0..self.origins_met.len()).filter(|&name| self.origins_met[name].is_none());
         let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
         let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
-        let nothing = if self.met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
+        let no_other =
+            if self.origins_met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
         let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
-            anyhow!("there is no sentence #{number}{nothing}: the corpus has {sentences}, counted from #0")
+            anyhow!("there is no sentence #{number}{no_other}: the corpus has {sentences}, counted from #0")
                 .of_value(number)
         } else {
             let id = file.ids.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
-            let error = anyhow!("the corpus has no sentence `{}`{nothing}", excerpt(id)).of_value(id);
+            let error = anyhow!("the corpus has no sentence `{}`{no_other}", excerpt(id)).of_value(id);
             if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
         };
         const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
@@ -189,7 +198,7 @@ impl OutsideLinks {
     }
 }
 
-fn words(sentence: &Sentence, format: Format) -> Result<usize> {
+fn word_count(sentence: &Sentence, format: Format) -> Result<usize> {
     match &sentence.content {
         Content::Words(words) => Ok(words.len()),
         Content::Text(residues) if format == Format::Fasta => Ok(residues.len()),

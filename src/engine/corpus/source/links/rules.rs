@@ -40,7 +40,7 @@ const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 #[derive(Debug)]
 pub struct LinkRules {
     pub path: Arc<str>,
-    digest: NamedDigest,
+    pub digest: NamedDigest,
     pub(super) rules: Vec<Rule>,
     /// Names of the word annotations that are read for the rules alone.
     pub(super) columns: Vec<String>,
@@ -90,10 +90,8 @@ enum Test {
     Matches(Regex),
 }
 
-struct Fault {
-    at: usize,
-    why: anyhow::Error,
-}
+/// Byte offset of a fault in the file, and its error.
+type Fault = (usize, anyhow::Error);
 
 impl LinkRules {
     /// Reads a file of link rules. Fails if it cannot be read, or if a rule is malformed; the error names the line.
@@ -105,16 +103,12 @@ impl LinkRules {
 
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
-        let line = |at: usize| text[..at].matches('\n').count() as u64 + 1;
+        let line = |offset: usize| text[..offset].matches('\n').count() as u64 + 1;
         let mut columns = Vec::new();
-        let rules = rules(text, line, &mut columns).map_err(|Fault { at, why }| why.at(&shown, line(at)))?;
-        let nothing = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
-        ensure!(!rules.is_empty(), nothing());
+        let rules = parse_rules(text, line, &mut columns).map_err(|(offset, error)| error.at(&shown, line(offset)))?;
+        let no_rule = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
+        ensure!(!rules.is_empty(), no_rule());
         Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
-    }
-
-    pub fn digest(&self) -> &NamedDigest {
-        &self.digest
     }
 }
 
@@ -127,14 +121,14 @@ impl Rule {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
         };
-        let meet = |conditions: &[WordCondition]| -> Result<Vec<usize>> {
-            let met = |(place, word)| {
-                let met = WordCondition::are_met(conditions, word, first);
-                met.map(|is_met| is_met.then_some(place)).transpose()
+        let matches = |conditions: &[WordCondition]| -> Result<Vec<usize>> {
+            let position = |(position, word)| {
+                let are_met = WordCondition::are_met(conditions, word, first);
+                are_met.map(|are_met| are_met.then_some(position)).transpose()
             };
-            words.iter().enumerate().filter_map(met).collect()
+            words.iter().enumerate().filter_map(position).collect()
         };
-        let (sources, goals) = (meet(&self.from)?, meet(&self.to)?);
+        let (sources, targets) = (matches(&self.from)?, matches(&self.to)?);
         let (kind, origin) = (&self.kind, &sentence.origin);
         let (mut links, mut pairs) = (Vec::new(), 0);
         for &from in &sources {
@@ -149,17 +143,16 @@ impl Rule {
                     && to.abs_diff(from) <= self.within
                     && self.same.iter().all(are_same)
             };
-            let near = goals.partition_point(|goal| goal.saturating_add(self.within) < from);
-            let far = goals.partition_point(|&goal| goal <= from.saturating_add(self.within));
-            pairs += far - near;
-            ensure!(
-                pairs <= MAX_RULE_PAIRS,
+            let start = targets.partition_point(|to| to.saturating_add(self.within) < from);
+            let end = targets.partition_point(|&to| to <= from.saturating_add(self.within));
+            pairs += end - start;
+            let too_many = || {
                 anyhow!(
                     "rule `{kind}` has more than {MAX_RULE_PAIRS} pairs of words to look at in the sentence of {origin}"
                 )
-                .hint("add `within`, or split the sentence")
-            );
-            let targets = goals[near..far].iter().copied().filter(is_target);
+            };
+            ensure!(pairs <= MAX_RULE_PAIRS, too_many().hint("add `within`, or split the sentence"));
+            let targets = targets[start..end].iter().copied().filter(is_target);
             if self.nearest {
                 // On a tie, the left word wins.
                 links.extend(targets.min_by_key(|to| to.abs_diff(from)).map(|to| (from, to)));
@@ -220,8 +213,8 @@ impl WordCondition {
             let Some(value) = key.value(word, first) else { return Ok(false) };
             let is_met = match test {
                 Test::OneOf(texts) => texts.iter().any(|text| text == value),
-                Test::Matches(pattern) => pattern.is_match(value).map_err(|error| {
-                    anyhow!("`{}` cannot be matched with `{}`: {error}", pattern.as_str(), excerpt(value))
+                Test::Matches(regex) => regex.is_match(value).map_err(|error| {
+                    anyhow!("`{}` cannot be matched with `{}`: {error}", regex.as_str(), excerpt(value))
                 })?,
             };
             if !is_met {
@@ -234,85 +227,85 @@ impl WordCondition {
 
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
-fn wrong<T>(at: usize, why: anyhow::Error) -> Result<T, Fault> {
-    Err(Fault { at, why })
-}
-
-fn ordered<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
+/// Entries of a table in the order of the file.
+fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     entries
 }
 
-fn rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
-    let table = DeTable::parse(text).map_err(|error| Fault {
-        at: error.span().map_or(0, |span| span.start),
-        why: anyhow!(error.message().to_owned()),
-    })?;
+fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
+    let fault =
+        |error: toml::de::Error| (error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned()));
+    let table = DeTable::parse(text).map_err(fault)?;
     let (mut rules, mut types) = (Vec::new(), LinkTypes::default());
-    for (key, value) in ordered(table.get_ref()) {
-        let (kind, at) = (key.get_ref().as_ref(), key.span().start);
+    for (key, value) in entries_in_order(table.get_ref()) {
+        let (kind, offset) = (key.get_ref().as_ref(), key.span().start);
         let Some(entries) = value.get_ref().as_table() else {
             let error = anyhow!("`{}` stands in no rule", excerpt(kind)).of_value(kind);
-            return wrong(at, error.hint("write the name of a type above it, as in [comma]"));
+            return Err((offset, error.hint("write the name of a type above it, as in [comma]")));
         };
-        types.plain(kind).map_err(|why| Fault { at, why })?;
-        rules.push(rule((kind, at, line(at)), entries, columns)?);
+        types.plain(kind).map_err(|error| (offset, error))?;
+        rules.push(parse_rule((kind, offset, line(offset)), entries, columns)?);
     }
     Ok(rules)
 }
 
-fn rule((kind, at, line): (&str, usize, u64), entries: &DeTable<'_>, columns: &mut Vec<String>) -> Result<Rule, Fault> {
+/// Parses the rule for links of type `kind`, which begins at byte `offset` of the file and at `line`.
+fn parse_rule(
+    (kind, offset, line): (&str, usize, u64),
+    entries: &DeTable<'_>,
+    columns: &mut Vec<String>,
+) -> Result<Rule, Fault> {
     let (mut from, mut to) = (None, None);
     let (mut same, mut side, mut within, mut nearest) = (Vec::new(), None, usize::MAX, false);
-    for (key, value) in ordered(entries) {
-        let (name, at) = (key.get_ref().as_ref(), value.span().start);
-        let expected = |what: &str| anyhow!("`{name}` of rule `{}` must be {what}", excerpt(kind)).of_value(name);
-        let bad = |what: &str| Fault { at, why: expected(what) };
-        let given = value.get_ref();
+    for (key, value) in entries_in_order(entries) {
+        let (name, shown) = (key.get_ref().as_ref(), excerpt(kind));
+        let expected =
+            |what: &str| (value.span().start, anyhow!("`{name}` of rule `{shown}` must be {what}").of_value(name));
+        let value = value.get_ref();
         match name {
             "from" | "to" => {
-                let table = given.as_table();
-                let table = table.ok_or_else(|| bad("a table of conditions, as in { upos = \"VERB\" }"))?;
-                let mut found = Vec::new();
-                conditions("", table, columns, &mut found)?;
-                if found.is_empty() {
-                    return Err(bad("at least one condition, as { form = { pattern = \".\" } } of every word"));
+                let table = value.as_table();
+                let table = table.ok_or_else(|| expected("a table of conditions, as in { upos = \"VERB\" }"))?;
+                let mut word_conditions = Vec::new();
+                parse_conditions("", table, columns, &mut word_conditions)?;
+                if word_conditions.is_empty() {
+                    return Err(expected("at least one condition, as { form = { pattern = \".\" } } of every word"));
                 }
-                let place = if name == "from" { &mut from } else { &mut to };
-                *place = Some(found);
+                let side = if name == "from" { &mut from } else { &mut to };
+                *side = Some(word_conditions);
             }
             "same" => {
-                let names = texts(given).filter(|names| !names.is_empty());
-                let names = names.ok_or_else(|| bad("the name of an annotation, or a list of names"))?;
+                let names = parse_texts(value).filter(|names| !names.is_empty());
+                let names = names.ok_or_else(|| expected("the name of an annotation, or a list of names"))?;
                 same = names.iter().map(|name| WordKey::new(name, columns)).collect();
             }
-            "side" => match given.as_str() {
+            "side" => match value.as_str() {
                 Some("left") => side = Some(RuleSide::Left),
                 Some("right") => side = Some(RuleSide::Right),
-                _ => return Err(bad("\"left\" or \"right\"")),
+                _ => return Err(expected("\"left\" or \"right\"")),
             },
             "within" => {
-                let words = given.as_integer().and_then(|number| number.as_str().parse().ok());
-                within = words.filter(|words| *words > 0).ok_or_else(|| bad("a number of words, 1 or more"))?;
+                let words = value.as_integer().and_then(|number| number.as_str().parse().ok());
+                within = words.filter(|words| *words > 0).ok_or_else(|| expected("a number of words, 1 or more"))?;
             }
-            "nearest" => nearest = given.as_bool().ok_or_else(|| bad("true or false"))?,
+            "nearest" => nearest = value.as_bool().ok_or_else(|| expected("true or false"))?,
             _ => {
-                let error = anyhow!("rule `{}` has no key `{}`: {}", excerpt(kind), excerpt(name), KEYS.join(", "));
-                return wrong(key.span().start, error.of_value(name).did_you_mean(closest(name, KEYS)));
+                let error = anyhow!("rule `{shown}` has no key `{}`: {}", excerpt(name), KEYS.join(", "));
+                return Err((key.span().start, error.of_value(name).did_you_mean(closest(name, KEYS))));
             }
         }
     }
-    let lacking = |end: &str| Fault {
-        at,
-        why: anyhow!("rule `{}` has no `{end}`", excerpt(kind))
-            .hint(format!("say which words, as in {end} = {{ upos = \"VERB\" }}")),
+    let missing = |key: &str| {
+        let error = anyhow!("rule `{}` has no `{key}`", excerpt(kind));
+        (offset, error.hint(format!("say which words, as in {key} = {{ upos = \"VERB\" }}")))
     };
-    let (from, to) = (from.ok_or_else(|| lacking("from"))?, to.ok_or_else(|| lacking("to"))?);
+    let (from, to) = (from.ok_or_else(|| missing("from"))?, to.ok_or_else(|| missing("to"))?);
     Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
-fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
+fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
         DeValue::String(text) => Some(vec![text.to_string()]),
         DeValue::Array(list) => list.iter().map(|text| Some(text.get_ref().as_str()?.to_owned())).collect(),
@@ -320,40 +313,40 @@ fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     }
 }
 
-fn no_condition(name: &str) -> anyhow::Error {
+fn bad_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
 }
 
-/// Adds the conditions of a TOML table to `found`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
-fn conditions(
+/// Adds the conditions of a TOML table to `parsed`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
+fn parse_conditions(
     prefix: &str,
     table: &DeTable<'_>,
     columns: &mut Vec<String>,
-    found: &mut Vec<WordCondition>,
+    parsed: &mut Vec<WordCondition>,
 ) -> Result<(), Fault> {
-    for (key, value) in ordered(table) {
-        let (name, at) = (format!("{prefix}{}", key.get_ref()), value.span().start);
+    for (key, value) in entries_in_order(table) {
+        let (name, offset) = (format!("{prefix}{}", key.get_ref()), value.span().start);
         let test = if let Some(inner) = value.get_ref().as_table() {
             let pattern = inner.get("pattern").and_then(|pattern| pattern.get_ref().as_str());
             let Some(pattern) = pattern.filter(|_| inner.len() == 1) else {
-                let before = found.len();
+                let before = parsed.len();
                 // These five have no entries.
                 if !["form", "lemma", "upos", "deprel", "class"].contains(&&*name) {
-                    conditions(&format!("{name}."), inner, columns, found)?;
+                    parse_conditions(&format!("{name}."), inner, columns, parsed)?;
                 }
-                if found.len() == before {
-                    return wrong(at, no_condition(&name));
+                if parsed.len() == before {
+                    return Err((offset, bad_condition(&name)));
                 }
                 continue;
             };
-            let built = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
+            let regex = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
             let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
-            Test::Matches(built.map_err(|error| Fault { at, why: no_pattern(error) })?)
+            Test::Matches(regex.map_err(|error| (offset, no_pattern(error)))?)
         } else {
-            let texts = texts(value.get_ref()).filter(|texts| !texts.is_empty());
-            Test::OneOf(texts.ok_or_else(|| Fault { at, why: no_condition(&name) })?)
+            let texts = parse_texts(value.get_ref()).filter(|texts| !texts.is_empty());
+            Test::OneOf(texts.ok_or_else(|| (offset, bad_condition(&name)))?)
         };
-        found.push(WordCondition { key: WordKey::new(&name, columns), test });
+        parsed.push(WordCondition { key: WordKey::new(&name, columns), test });
     }
     Ok(())
 }

@@ -25,17 +25,13 @@ const SEED: u64 = 0;
 pub struct PairPacker<I: Iterator> {
     sentences: Peekable<I>,
     max_tokens: usize,
-    dropped: u64,
+    /// Number of sentences read so far that are in no sequence; final once the iterator has ended.
+    pub left_out: u64,
 }
 
 impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
     pub fn new(sentences: I, max_tokens: usize) -> Self {
-        Self { sentences: sentences.peekable(), max_tokens, dropped: 0 }
-    }
-
-    /// Number of sentences read so far that are in no sequence; final once the iterator has ended.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+        Self { sentences: sentences.peekable(), max_tokens, left_out: 0 }
     }
 
     fn next_in(&mut self, document: Option<u64>) -> Option<Result<Sequence>> {
@@ -62,10 +58,10 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
     fn pair(&mut self, chunk: &[Sequence]) -> Result<Option<Sequence>> {
         let first = &chunk[0];
         if chunk.len() == 1 {
-            self.dropped += 1;
+            self.left_out += 1;
             while let Some(sentence) = self.next_in(Some(first.document)) {
                 sentence?;
-                self.dropped += 1;
+                self.left_out += 1;
             }
             return Ok(None);
         }
@@ -82,11 +78,10 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
                 longer.pop();
             }
         }
-        let special = |wanted: TokenKind| -> Result<Token> {
-            let place = first.kinds.iter().position(|&kind| kind == wanted);
-            let place = place
-                .context("--preset clark2019 packs [CLS] A [SEP] B [SEP], and the tokenizer adds no such tokens")?;
-            Ok(Token { id: first.ids[place], kind: wanted })
+        let special = |kind: TokenKind| {
+            let position = first.kinds.iter().position(|&other| other == kind);
+            let token = position.map(|position| Token { id: first.ids[position], kind });
+            token.context("--preset clark2019 packs [CLS] A [SEP] B [SEP], and the tokenizer adds no such tokens")
         };
         let separator = special(TokenKind::Separator)?;
         let tokens = [vec![special(TokenKind::FirstSpecial)?], a, vec![separator], b, vec![separator]].concat();

@@ -15,7 +15,7 @@ fn pairs(lengths: &[(u64, usize)]) -> (Vec<Sequence>, u64) {
     let sentences = lengths.iter().map(|&(index, tokens)| Ok(sentence(index, tokens)));
     let mut pairs = PairPacker::new(sentences, MAX_TOKENS);
     let packed = pairs.by_ref().map(Result::unwrap).collect();
-    (packed, pairs.dropped())
+    (packed, pairs.left_out)
 }
 
 #[test]
@@ -75,5 +75,5 @@ fn no_pair_reaches_over_the_end_of_a_document() {
         [(0, 0, 23), (3, 3, 33),]
     );
     // The one alone.
-    assert_eq!(pairs.dropped(), 1);
+    assert_eq!(pairs.left_out, 1);
 }

@@ -18,20 +18,22 @@ use crate::sequences::span::WordSpan;
 use crate::stats::blocks::BLOCKS;
 
 /// Range of the number of tokens of a copy: enough for null keys far from the target, few enough for 128 positions.
-const LENGTHS: RangeInclusive<usize> = 16..=32;
+const COPY_LENGTHS: RangeInclusive<usize> = 16..=32;
 
 /// Range of the number of tokens between the copies.
-const FILLERS: RangeInclusive<usize> = 0..=8;
+const FILLER_LENGTHS: RangeInclusive<usize> = 0..=8;
 
 /// Most tokens of a sequence without its second copy: the number of words that should differ.
-const MOST_WORDS: usize = *LENGTHS.end() + *FILLERS.end();
+const MAX_DISTINCT_WORDS: usize = *COPY_LENGTHS.end() + *FILLER_LENGTHS.end();
 
 /// Fewest words of a vocabulary that repeats are made of, as of nucleotides: the shortest copy, with one token masked, recurs by
 /// accident with a chance of 4^-15.
-const FEWEST_WORDS: usize = 4;
+const MIN_WORDS: usize = 4;
 
-const MASKED: usize = 8;
+/// Number of masked variants of a sequence.
+const MASKED_VARIANTS: usize = 8;
 
+/// Seed in the digests that order random choices.
 const SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,32 +49,33 @@ impl Repeats {
     /// Expected number of tokens in all sequences: two copies of the mean length, the mean filler, two special tokens.
     pub fn expected_tokens(self) -> f64 {
         let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
-        let variants = if self == Self::Masked { MASKED } else { 1 };
-        (BLOCKS * variants) as f64 * (2.0 * mean(&LENGTHS) + mean(&FILLERS) + 2.0)
+        let variants = if self == Self::Masked { MASKED_VARIANTS } else { 1 };
+        (BLOCKS * variants) as f64 * (2.0 * mean(&COPY_LENGTHS) + mean(&FILLER_LENGTHS) + 2.0)
     }
 
     /// The sequences for a model with this many positions; none if positions or words are too few, or the mask is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
         let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
-        let words = chosen("repeat-token", "all", tokenizer.word_beginnings());
-        let longest = frame.special() + LENGTHS.end() + MOST_WORDS;
-        if words.len() < FEWEST_WORDS || longest > positions {
+        let words = ordered_by_digest("repeat-token", "all", tokenizer.word_beginnings());
+        let longest = frame.special() + COPY_LENGTHS.end() + MAX_DISTINCT_WORDS;
+        if words.len() < MIN_WORDS || longest > positions {
             return Ok(Vec::new());
         }
         let mut all = words.iter().copied().cycle();
         let drawn = (0..BLOCKS).map(|number| {
-            let draw = Draw::new(number);
+            let draw = DrawnLengths::new(number);
             let count = draw.length + draw.filler;
-            let again = |place: usize| chosen("repeat-token", &format!("{number}/{place}"), words.clone())[0];
-            let tokens: Vec<u32> = if words.len() < MOST_WORDS {
+            let again =
+                |place: usize| ordered_by_digest("repeat-token", &format!("{number}/{place}"), words.clone())[0];
+            let tokens: Vec<u32> = if words.len() < MAX_DISTINCT_WORDS {
                 (0..count).map(again).collect()
             } else {
                 all.by_ref().take(count).collect()
             };
             (draw, tokens)
         });
-        let plain = drawn.map(|(draw, tokens)| (copied(&frame, &draw, &tokens), draw));
-        let plain_alone = |(sequence, _): (Sequence, Draw)| sequence;
+        let plain = drawn.map(|(draw, tokens)| (with_two_copies(&frame, &draw, &tokens), draw));
+        let plain_alone = |(sequence, _): (Sequence, DrawnLengths)| sequence;
         Ok(match (self, tokenizer.mask) {
             (Self::Plain, _) => plain.map(plain_alone).collect(),
             (Self::Predicted, _) => {
@@ -85,25 +88,30 @@ impl Repeats {
                 plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
             }
             (Self::Masked, None) => Vec::new(),
-            (Self::Masked, Some(mask)) => plain.flat_map(|(sequence, draw)| masked(&sequence, mask, &draw)).collect(),
+            (Self::Masked, Some(mask)) => {
+                plain.flat_map(|(sequence, draw)| masked_variants(&sequence, mask, &draw)).collect()
+            }
         })
     }
 }
 
-struct Draw {
+/// Random lengths of the sequence with this number: of a copy, and of the filler between the copies.
+struct DrawnLengths {
     number: usize,
     length: usize,
     filler: usize,
 }
 
-impl Draw {
+impl DrawnLengths {
     fn new(number: usize) -> Self {
-        let first = |what, items: RangeInclusive<usize>| chosen(what, &number.to_string(), items.collect())[0];
-        Self { number, length: first("repeat-length", LENGTHS), filler: first("repeat-filler", FILLERS) }
+        let first =
+            |what, items: RangeInclusive<usize>| ordered_by_digest(what, &number.to_string(), items.collect())[0];
+        Self { number, length: first("repeat-length", COPY_LENGTHS), filler: first("repeat-filler", FILLER_LENGTHS) }
     }
 }
 
-fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
+/// Orders items by their digests (see the module), for random choices that anyone can reproduce.
+fn ordered_by_digest<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
     let key = |item: &T| Sha256::digest(format!("headscope/{what}/{SEED}/{sequence}/{}", item.to_string()));
     let mut keyed: Vec<_> = items.into_iter().map(|item| (key(&item), item)).collect();
     keyed.sort_unstable_by_key(|(key, _)| *key);
@@ -111,7 +119,7 @@ fn chosen<T: ToString>(what: &str, sequence: &str, items: Vec<T>) -> Vec<T> {
 }
 
 /// A sequence of two copies with the filler between them, in the frame; `tokens` are the tokens of a copy and then of the filler.
-fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
+fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequence {
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =
         [copy, filler, copy].concat().into_iter().map(|id| Token { id, kind: TokenKind::Text }).collect();
@@ -124,16 +132,16 @@ fn copied(frame: &Frame, draw: &Draw, tokens: &[u32]) -> Sequence {
     }
 }
 
-/// [`MASKED`] variants of the sequence, each with another token of the second copy masked.
-fn masked(sequence: &Sequence, mask: u32, draw: &Draw) -> Vec<Sequence> {
+/// [`MASKED_VARIANTS`] variants of the sequence, each with another token of the second copy masked.
+fn masked_variants(sequence: &Sequence, mask: u32, draw: &DrawnLengths) -> Vec<Sequence> {
     let second = sequence.texts[0].start + draw.length + draw.filler;
-    let places = chosen("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
+    let places = ordered_by_digest("repeat-mask", &draw.number.to_string(), (0..draw.length).collect());
     let variant = |place: usize| {
         let mut variant = sequence.clone();
         variant.ids[second + place] = mask;
         variant
     };
-    places.into_iter().take(MASKED).map(variant).collect()
+    places.into_iter().take(MASKED_VARIANTS).map(variant).collect()
 }
 
 /// The copies in a sequence that [`Repeats`] made.

@@ -1,9 +1,9 @@
 use super::*;
 
 /// `first special, r_1 .. r_3, filler, r_1 .. r_3, last special`, with the tokens of the text numbered from 10.
-fn sequence(number: usize) -> (Sequence, Draw) {
-    let draw = Draw { number, length: 3, filler: 1 };
-    (copied(&Frame::of_bert(1), &draw, &[10, 11, 12, 13]), draw)
+fn sequence(number: usize) -> (Sequence, DrawnLengths) {
+    let draw = DrawnLengths { number, length: 3, filler: 1 };
+    (with_two_copies(&Frame::of_bert(1), &draw, &[10, 11, 12, 13]), draw)
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn two_copies_in_a_frame() {
 #[test]
 fn one_mask_at_a_time_in_the_second_copy() {
     let (sequence, draw) = sequence(0);
-    let variants = masked(&sequence, 9, &draw);
+    let variants = masked_variants(&sequence, 9, &draw);
     let mut places: Vec<usize> = variants.iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
     assert!(variants.iter().all(|variant| variant.ids.iter().filter(|&&id| id == 9).count() == 1));
     places.sort_unstable();
@@ -35,12 +35,14 @@ fn one_mask_at_a_time_in_the_second_copy() {
 #[test]
 fn copies_are_found_among_few_tokens() {
     // The first token of a copy comes again in it, and in the filler.
-    let draw = Draw { number: 0, length: 5, filler: 2 };
+    let draw = DrawnLengths { number: 0, length: 5, filler: 2 };
     let tokens = [10, 11, 10, 10, 11, 10, 11];
-    let sequence = copied(&Frame::of_bert(1), &draw, &tokens);
+    let sequence = with_two_copies(&Frame::of_bert(1), &draw, &tokens);
     assert_eq!(Copies::of(&sequence).unwrap(), Copies { text: 1..13, length: 5, shift: 7, masked: None });
-    let places: Vec<usize> =
-        masked(&sequence, 9, &draw).iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
+    let places: Vec<usize> = masked_variants(&sequence, 9, &draw)
+        .iter()
+        .map(|variant| Copies::of(variant).unwrap().masked.unwrap())
+        .collect();
     assert!(places.len() == 5 && places.iter().all(|place| (8..13).contains(place)), "{places:?}");
 }
 
@@ -56,9 +58,9 @@ fn text_without_copies_has_none() {
 /// hashlib.sha256(f"headscope/repeat-mask/1/3/{i}".encode()).digest())`.
 #[test]
 fn choices_are_those_of_the_digests() {
-    assert_eq!(chosen("repeat-mask", "3", (0..5).collect::<Vec<usize>>()), [3, 2, 0, 4, 1]);
-    let draws: Vec<Draw> = (0..BLOCKS).map(Draw::new).collect();
-    assert!(draws.iter().all(|draw| LENGTHS.contains(&draw.length) && FILLERS.contains(&draw.filler)));
+    assert_eq!(ordered_by_digest("repeat-mask", "3", (0..5).collect::<Vec<usize>>()), [3, 2, 0, 4, 1]);
+    let draws: Vec<DrawnLengths> = (0..BLOCKS).map(DrawnLengths::new).collect();
+    assert!(draws.iter().all(|draw| COPY_LENGTHS.contains(&draw.length) && FILLER_LENGTHS.contains(&draw.filler)));
     let mut shifts: Vec<usize> = draws.iter().map(|draw| draw.length + draw.filler).collect();
     shifts.sort_unstable();
     shifts.dedup();

@@ -14,23 +14,13 @@ mod tests;
 
 /// Shuffles the words by the seed and the number of the sequence. Words that share tokens stay side by side.
 pub fn shuffled(sequence: &Sequence, seed: u64) -> Sequence {
-    let mut groups = groups(&sequence.words);
+    let words: Vec<usize> = (0..sequence.words.len()).collect();
+    let share_a_token = |&a: &usize, &b: &usize| sequence.words[a].end() > sequence.words[b].start();
+    let mut groups: Vec<&[usize]> = words.chunk_by(share_a_token).collect();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(sequence.index);
     groups.shuffle(&mut random);
-    reordered(sequence, &groups.into_iter().flatten().collect::<Vec<_>>())
-}
-
-/// Groups of words that share tokens; every other word is a group by itself.
-fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
-    let mut groups: Vec<Range<usize>> = Vec::new();
-    for (word, span) in words.iter().enumerate() {
-        match groups.last_mut() {
-            Some(group) if words[group.end - 1].end() > span.start() => group.end = word + 1,
-            _ => groups.push(word..word + 1),
-        }
-    }
-    groups
+    reordered(sequence, &groups.concat())
 }
 
 /// The sequence with its words in this order, `order[0]` first; words that share tokens follow each other in it as in the
@@ -39,30 +29,30 @@ fn groups(words: &[WordSpan]) -> Vec<Range<usize>> {
 /// Each word keeps its tokens, in their order, its arc and its annotation. Special tokens and segments stay where they
 /// are. A token of text that belongs to no word goes with the word before it.
 pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
-    let pieces = pieces(sequence);
-    // The places of word tokens in the sequence, and the tokens that move there.
-    let places: Vec<usize> = pieces.iter().cloned().flatten().collect();
+    let pieces = movable_tokens(sequence);
+    // The positions of word tokens in the sequence, and the tokens that move there.
+    let positions: Vec<usize> = pieces.iter().cloned().flatten().collect();
     let tokens = order.iter().flat_map(|&word| pieces[word].clone());
     let mut reordered = sequence.clone();
-    for (&place, token) in places.iter().zip(tokens) {
-        reordered.ids[place] = sequence.ids[token];
-        reordered.kinds[place] = sequence.kinds[token];
+    for (&position, token) in positions.iter().zip(tokens) {
+        reordered.ids[position] = sequence.ids[token];
+        reordered.kinds[position] = sequence.kinds[token];
     }
     let (mut start, mut end) = (0, 0);
     let moved = |&word: &usize| {
         let span = sequence.words[word].clone();
         let shared = pieces[word].start - span.start();
-        let first = if shared == 0 { places[start] } else { end - shared };
+        let first = if shared == 0 { positions[start] } else { end - shared };
         start += pieces[word].len();
         end = first + span.len();
         let from = span.start();
         span.moved(from, first)
     };
     reordered.words = order.iter().map(moved).collect();
-    let mut now_at = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(place, &word)| now_at[word] = place);
-    reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(now_at[word]))).collect();
-    let moved = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| now_at[head]), ..arc };
+    let mut new_positions = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(position, &word)| new_positions[word] = position);
+    reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(new_positions[word]))).collect();
+    let moved = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| new_positions[head]), ..arc };
     reordered.tree = sequence.tree.as_ref().map(|tree| in_order(tree, order).into_iter().map(moved).collect());
     reordered.forms = in_order(&sequence.forms, order);
     reordered.spelled = in_order(&sequence.spelled, order);
@@ -76,7 +66,7 @@ fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
 }
 
 /// The tokens that move with each word: its tokens that the word before lacks, and the following text tokens outside words.
-fn pieces(sentence: &Sequence) -> Vec<Range<usize>> {
+fn movable_tokens(sentence: &Sequence) -> Vec<Range<usize>> {
     let of_word = sentence.word_of_tokens();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();
     let mut end = 0;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 
-use super::file::{ClozeContext, CorruptedContext, Item, ItemContent, TaskFile};
+use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
     reasons,
@@ -18,9 +18,10 @@ use crate::sequences::derived::corrupted::predicting_next;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Corruption, InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
 use crate::sequences::tally::SkipReason;
-use crate::sequences::tokenize::{SentenceTokenizer, Tokenized};
+use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
 
+/// Encodes the items of a task file for a model.
 pub struct TaskReader<'a> {
     pub tokenizer: &'a ModelTokenizer,
     pub max_tokens: usize,
@@ -30,7 +31,9 @@ pub struct TaskReader<'a> {
     pub labels: Option<&'a Labels>,
     /// How the model pools the states of a text into one vector, or why that is unknown.
     pub pooling: &'a Result<Pooling, String>,
+    /// Number of segments of the model.
     pub segments: usize,
+    /// Whether an item that cannot be scored is an error.
     pub strict: bool,
     /// Positions at which heads exchange contexts between the texts of an item and its corrupted text; `None` if none do.
     pub exchanged: Option<ExchangedPositions>,
@@ -52,10 +55,10 @@ impl TaskReader<'_> {
             kind: *kind,
             pooling,
             items: file.items.len() as u64,
-            skipped: counts(&texts.skipped),
+            skipped: count_by_reason(&texts.skipped),
             interchange: self
                 .exchanged
-                .map(|positions| InterchangeInfo { positions, skipped: counts(&interchanged.skipped) }),
+                .map(|positions| InterchangeInfo { positions, skipped: count_by_reason(&interchanged.skipped) }),
         };
         let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
         Ok(Task { info, texts: ItemTexts { mask, ..texts }, interchanged })
@@ -125,17 +128,18 @@ impl TaskReader<'_> {
             .class(Class::Input)
     }
 
-    fn known(&self, id: u32) -> Result<u32> {
+    fn ensure_known(&self, id: u32) -> Result<u32> {
         if Some(id) == self.tokenizer.unknown { Err(ItemSkip::UnknownToken.into()) } else { Ok(id) }
     }
 }
 
-fn counts(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
+fn count_by_reason(skipped: &[SkippedItem]) -> BTreeMap<ItemSkip, u64> {
     let mut counts = BTreeMap::new();
     skipped.iter().for_each(|item| *counts.entry(item.reason).or_default() += 1);
     counts
 }
 
+/// Encodes one item.
 struct ItemReader<'a> {
     task: &'a TaskReader<'a>,
     item: &'a Item,
@@ -152,13 +156,13 @@ impl ItemReader<'_> {
             ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
                 let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
-                let foil = foil.as_ref().map(|foil| other_class(labels, label, foil)).transpose()?;
+                let foil = foil.as_ref().map(|foil| foil_class(labels, label, foil)).transpose()?;
                 let sequence = self.classified(text, pair.as_deref())?;
                 let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
                 let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 let foils = foil.into_iter().collect();
-                Ok(vec![self.part_against(sequence, ScoreRule::Class, Some(label), foils)])
+                Ok(vec![self.part(sequence, ScoreRule::Class, Some(label), foils)])
             }
             ItemContent::Tag { words, labels, foils } => Ok(vec![self.tagged(words, labels, foils)?]),
             ItemContent::Triple { texts: [anchor, positive, negative] } => {
@@ -167,22 +171,20 @@ impl ItemReader<'_> {
                 ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
                 let texts = [self.text(anchor)?, positive, negative];
                 let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
-                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None);
+                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None, Vec::new());
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
             }
-            ItemContent::Cloze { context, answer, foil, .. } => Ok(vec![self.cloze(context, [answer, foil])?]),
+            ItemContent::Cloze { text, answer, foil, .. } => Ok(vec![self.cloze(text, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
-                Ok(vec![self.part(good, ScoreRule::Gains, None), self.part(bad, ScoreRule::Loses, None)])
+                let sides = [(good, ScoreRule::Gains), (bad, ScoreRule::Loses)];
+                Ok(sides.into_iter().map(|(side, rule)| self.part(side, rule, None, Vec::new())).collect())
             }
         }
     }
 
-    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>) -> Sequence {
-        self.part_against(sequence, rule, answer, Vec::new())
-    }
-
-    fn part_against(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
+    /// Makes a sequence a part of the item.
+    fn part(&self, sequence: Sequence, rule: ScoreRule, answer: Option<u32>, foils: Vec<u32>) -> Sequence {
         let part = ItemPart { rule, answer, foils, group: self.item.group.clone(), corruption: None };
         Sequence { item: Some(part), ..sequence }
     }
@@ -191,7 +193,7 @@ impl ItemReader<'_> {
     fn tagged(&self, words: &Content, labels: &[Option<String>], foils: &[Option<String>]) -> Result<Sequence> {
         let known = self.task.labels.context("a task of tags needs a head that classifies tokens")?;
         let sequence = self.sequence(words.clone())?;
-        let (mut predictions, mut against): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut predictions, mut foil_classes): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
             let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
@@ -200,35 +202,30 @@ impl ItemReader<'_> {
             if predictions.last().is_none_or(|last| last.position < position) {
                 predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
                 if let Some(foil) = foils.get(word).and_then(Option::as_ref) {
-                    against.push(other_class(known, truth, foil)?);
+                    foil_classes.push(foil_class(known, truth, foil)?);
                 }
             }
         }
         ensure!(!predictions.is_empty(), ItemSkip::NoLabels);
-        Ok(self.part_against(Sequence { predictions, ..sequence }, ScoreRule::Class, None, against))
+        Ok(self.part(Sequence { predictions, ..sequence }, ScoreRule::Class, None, foil_classes))
     }
 
-    fn cloze(&self, context: &ClozeContext, sides: [&str; 2]) -> Result<Sequence> {
-        let (sequence, answer, foil) = match context {
-            ClozeContext::Masked(text) => self.filled_in(text, sides)?,
-            ClozeContext::Prompt(text) => self.continued(text, sides)?,
-        };
+    fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
+        let encoded = if *is_prompt { self.encode_prompt(text, sides) } else { self.encode_masked(text, sides) };
+        let (sequence, answer, foil) = encoded?;
         let sequence = Sequence { compared: vec![answer, foil], ..sequence };
-        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer)))
+        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer), Vec::new()))
     }
 
     /// The text of a cloze item and its corrupted text. Activation patching over heads exchanges contexts between the two, so
     /// both need equal lengths, one predicted position, and one answer and foil.
     fn interchanged(&self, positions: ExchangedPositions) -> Result<Vec<Sequence>> {
-        let ItemContent::Cloze { context, answer, foil, corrupted } = &self.item.content else {
+        let ItemContent::Cloze { text: clean, answer, foil, corrupted: Some(corrupted) } = &self.item.content else {
             bail!(ItemSkip::NotCorrupted)
         };
-        let CorruptedContext { text, name } = corrupted.as_ref().ok_or(ItemSkip::NotCorrupted)?;
-        let corrupted = match context {
-            ClozeContext::Masked(_) => ClozeContext::Masked(text.clone()),
-            ClozeContext::Prompt(_) => ClozeContext::Prompt(text.clone()),
-        };
-        let [mut clean, corrupted] = [self.cloze(context, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
+        let CorruptedText { text, name } = corrupted;
+        let corrupted = ClozeText { text: text.clone(), ..*clean };
+        let [mut clean, corrupted] = [self.cloze(clean, [answer, foil])?, self.cloze(&corrupted, [answer, foil])?];
         ensure!(clean.ids.len() == corrupted.ids.len(), ItemSkip::OtherLength);
         let place = clean.predictions[0].position;
         ensure!(corrupted.predictions[0].position == place, ItemSkip::OtherPlace);
@@ -257,7 +254,7 @@ impl ItemReader<'_> {
     }
 
     /// `(sequence, answer id, foil id)` of a text with one mask.
-    fn filled_in(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
+    fn encode_masked(&self, text: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         let mask = self.task.mask.ok_or(ItemSkip::NeedsPrompt)?;
         let shown = self.task.tokenizer.token(mask).unwrap_or_default();
         let masked = self.text(text)?;
@@ -267,7 +264,7 @@ impl ItemReader<'_> {
             let filled = self.text(&text.replacen(&shown, side, 1))?.ids;
             let stays = |at: usize| at == place || filled[at] == masked.ids[at];
             let is_one = filled.len() == masked.ids.len() && (0..filled.len()).all(stays);
-            if is_one { self.task.known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
+            if is_one { self.task.ensure_known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
         let word = masked.word_of_tokens()[place].unwrap_or_default();
@@ -276,7 +273,7 @@ impl ItemReader<'_> {
     }
 
     /// `(sequence, answer id, foil id)` of a prompt.
-    fn continued(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
+    fn encode_prompt(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
         let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
@@ -288,7 +285,7 @@ impl ItemReader<'_> {
             ensure!(!are_joined, ItemSkip::JoinedToPrompt);
             let whole = self.text(&format!("{prompt}{side}"))?;
             let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
-            if is_one { self.task.known(whole.ids[last + 1]) } else { Err(not_one.into()) }
+            if is_one { self.task.ensure_known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
         let word = begun.word_of_tokens()[last].unwrap_or_default();
@@ -302,7 +299,7 @@ impl ItemReader<'_> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
         for token in sides.iter().flat_map(Sequence::text) {
-            self.task.known(token.id)?;
+            self.task.ensure_known(token.id)?;
         }
         if self.task.mask.is_some() {
             return Ok(sides);
@@ -322,15 +319,15 @@ impl ItemReader<'_> {
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
         let tokenized = SentenceTokenizer::new(self.task.tokenizer, self.task.max_tokens, false).encode(sentence)?;
         match tokenized {
-            Tokenized::Sequence(sequence) => Ok(Sequence { spelled: Vec::new(), ..*sequence }),
-            Tokenized::Skipped(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
-            Tokenized::Skipped(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
+            Ok(sequence) => Ok(Sequence { spelled: Vec::new(), ..sequence }),
+            Err(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
+            Err(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
         }
     }
 }
 
 /// The class of a foil. Fails if the model lacks it, or it is the label's class.
-fn other_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
+fn foil_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
     let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)

@@ -47,22 +47,22 @@ pub enum ItemContent {
     Tag { words: Content, labels: Vec<Option<String>>, foils: Vec<Option<String>> },
     /// Three texts: the first should be nearer to the second than to the third.
     Triple { texts: [String; 3] },
-    /// A context in which the token `answer` should be more probable than the token `foil`.
-    Cloze { context: ClozeContext, answer: String, foil: String, corrupted: Option<CorruptedContext> },
+    /// A text in which the token `answer` should be more probable than the token `foil`.
+    Cloze { text: ClozeText, answer: String, foil: String, corrupted: Option<CorruptedText> },
     /// Two texts: `good` should be more probable than `bad`.
     Pair { good: String, bad: String },
 }
 
+/// The text of a cloze item.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ClozeContext {
-    /// Text with one mask.
-    Masked(String),
-    /// Beginning of a text, which the answer continues.
-    Prompt(String),
+pub struct ClozeText {
+    pub text: String,
+    /// Whether the answer continues the text; otherwise the text has one mask.
+    pub is_prompt: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct CorruptedContext {
+pub struct CorruptedText {
     /// The corrupted text; like the text, it has one mask or ends before the answer.
     pub text: String,
     pub name: Option<Arc<str>>,
@@ -97,7 +97,7 @@ struct Line {
 }
 
 /// The keys by which each kind of item is recognised, and their description for messages, in the order of [`TaskKind`].
-const KINDS: [(&[&str], &str); 5] = [
+const KEYS_BY_KIND: [(&[&str], &str); 5] = [
     (&["label", "text_pair"], "`text` (and `text_pair`) or `words`, with `label` (classify)"),
     (&["labels", "words", "foils"], "`words` with `labels` (tag)"),
     (
@@ -109,13 +109,13 @@ const KINDS: [(&[&str], &str); 5] = [
 ];
 
 /// Keys that items of every kind may have; `id` is ignored.
-const OF_ANY_KIND: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
+const COMMON_KEYS: [&str; 5] = ["family", "document", "group", "linguistics_term", "id"];
 
 /// Fails on an unknown key, which may be a misspelt one. Lines in the format of `BLiMP` may have further keys.
 fn ensure_known_keys(json: &str) -> Result<()> {
     #[expect(clippy::zero_sized_map_values, reason = "serde reads no set of keys")]
     let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(json)?;
-    let known = || KINDS.iter().flat_map(|(keys, _)| keys.iter()).chain(&OF_ANY_KIND).copied();
+    let known = || KEYS_BY_KIND.iter().flat_map(|(keys, _)| keys.iter()).chain(&COMMON_KEYS).copied();
     let stray = given.keys().find(|key| !key.starts_with('_') && !known().any(|one| one == *key));
     let Some(stray) = stray.filter(|_| !given.contains_key("sentence_good")) else { return Ok(()) };
     let error = anyhow!("an item has no key `{}`", shortened(&stray.escape_debug().to_string())).of_value(stray);
@@ -125,19 +125,19 @@ fn ensure_known_keys(json: &str) -> Result<()> {
     })
 }
 
-fn kinds() -> String {
-    KINDS.map(|(_, kind)| kind).join("; ")
+fn describe_kinds() -> String {
+    KEYS_BY_KIND.map(|(_, kind)| kind).join("; ")
 }
 
 /// Describes the keys of the `known` kind, else of the kind that has most keys of the object, else of all kinds.
-fn keys_of(known: Option<TaskKind>, json: &str) -> String {
+fn describe_keys(known: Option<TaskKind>, json: &str) -> String {
     if let Some(kind) = known {
-        return format!("{}, as the lines before", KINDS[kind as usize].1);
+        return format!("{}, as the lines before", KEYS_BY_KIND[kind as usize].1);
     }
     let given: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
     let count = |keys: &[&str]| keys.iter().filter(|key| given.contains_key(**key)).count();
-    let nearest = KINDS.iter().rev().max_by_key(|(keys, _)| count(keys)).filter(|(keys, _)| count(keys) > 0);
-    nearest.map_or_else(kinds, |(_, kind)| (*kind).to_owned())
+    let nearest = KEYS_BY_KIND.iter().rev().max_by_key(|(keys, _)| count(keys)).filter(|(keys, _)| count(keys) > 0);
+    nearest.map_or_else(describe_kinds, |(_, kind)| (*kind).to_owned())
 }
 
 impl TaskFile {
@@ -150,14 +150,14 @@ impl TaskFile {
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
-        let mut units = Units::default();
+        let mut units = UnitNumbers::default();
         let mut items: Vec<Item> = Vec::new();
         for (json, line) in text.trim_start_matches('\u{feff}').lines().zip(1..) {
             if json.trim().is_empty() {
                 continue;
             }
             let known = items.first().map(|first| first.content.kind());
-            let item = item(json, line, &mut units, known).and_then(|item| {
+            let item = parse_item(json, line, &mut units, known).and_then(|item| {
                 ensure_known_keys(json)?;
                 let kind = item.content.kind();
                 if let Some((first, of_first)) = items.first().zip(known).filter(|(_, of_first)| *of_first != kind) {
@@ -170,8 +170,11 @@ impl TaskFile {
             items.push(item.at(&shown, line)?);
         }
         let kind = items.first().map(|item| item.content.kind());
-        let nothing =
-            || anyhow!("the task `{shown}` has no item").about(&shown).hint(format!("an item a line: {}", kinds()));
+        let nothing = || {
+            anyhow!("the task `{shown}` has no item")
+                .about(&shown)
+                .hint(format!("an item a line: {}", describe_kinds()))
+        };
         let NamedDigest { name, sha256 } = NamedDigest::of_text(path, text);
         Ok(Self { kind: kind.ok_or_else(nothing)?, path: shown, name, sha256, items })
     }
@@ -191,12 +194,12 @@ impl ItemContent {
 
 /// Numbers of the sampling units, by the value of the key `family`, or else of `document`.
 #[derive(Default)]
-struct Units {
+struct UnitNumbers {
     named: HashMap<(bool, Box<str>), u64>,
     next: u64,
 }
 
-impl Units {
+impl UnitNumbers {
     /// The number of the sampling unit with this name. A new name, or no name, gets a new number.
     fn number(&mut self, name: Option<(bool, Box<str>)>) -> u64 {
         let next = self.next;
@@ -207,7 +210,7 @@ impl Units {
 }
 
 /// Parses the item of a line, in a file whose items are of a `known` kind.
-fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Result<Item> {
+fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<TaskKind>) -> Result<Item> {
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
     let mut parsed: Line = serde_json::from_str(json)
@@ -257,19 +260,16 @@ fn item(json: &str, line: u64, units: &mut Units, known: Option<TaskKind>) -> Re
             None => None,
         };
         let name = parsed.corruption.map(Arc::from);
-        let corrupted = parsed.corrupted.map(|text| CorruptedContext { text, name });
-        let cloze = parsed.answer.zip(foil);
+        let corrupted = parsed.corrupted.map(|text| CorruptedText { text, name });
+        let (is_prompt, cloze) = (parsed.prompt.is_some(), parsed.answer.zip(foil));
         match (parsed.text, parsed.prompt, cloze, parsed.good.zip(parsed.bad)) {
-            (Some(text), None, Some((answer, foil)), None) => {
-                ItemContent::Cloze { context: ClozeContext::Masked(text), answer, foil, corrupted }
-            }
-            (None, Some(prompt), Some((answer, foil)), None) => {
-                ItemContent::Cloze { context: ClozeContext::Prompt(prompt), answer, foil, corrupted }
+            (Some(text), None, Some((answer, foil)), None) | (None, Some(text), Some((answer, foil)), None) => {
+                ItemContent::Cloze { text: ClozeText { text, is_prompt }, answer, foil, corrupted }
             }
             (None, None, None, Some((good, bad))) => ItemContent::Pair { good, bad },
             _ => {
                 let error = anyhow!("the keys fit no kind of task: `{}`", shortened(json));
-                return Err(error.hint(format!("an item has {}", keys_of(known, json))));
+                return Err(error.hint(format!("an item has {}", describe_keys(known, json))));
             }
         }
     };

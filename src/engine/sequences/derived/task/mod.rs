@@ -35,16 +35,6 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Classify => "classify",
-            Self::Tag => "tag",
-            Self::Cloze => "cloze",
-            Self::Pair => "pair",
-            Self::Triple => "triple",
-        }
-    }
-
     /// Whether items have classes, named by the labels of the model.
     pub fn is_of_classes(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
@@ -53,12 +43,18 @@ impl TaskKind {
 
 impl fmt::Display for TaskKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(match self {
+            Self::Classify => "classify",
+            Self::Tag => "tag",
+            Self::Cloze => "cloze",
+            Self::Pair => "pair",
+            Self::Triple => "triple",
+        })
     }
 }
 
 /// The most labels, and the most lines, that a message names.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// Why an item cannot be scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -155,11 +151,12 @@ impl ItemSkip {
     }
 }
 
+/// Describes the labels of a model in a hint.
 pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
-        1..=MOST_NAMED => format!("its labels are {}", names.join(", ")),
-        _ => format!("its {count} labels are {}, ...", names[..MOST_NAMED].join(", ")),
+        1..=MAX_NAMED => format!("its labels are {}", names.join(", ")),
+        _ => format!("its {count} labels are {}, ...", names[..MAX_NAMED].join(", ")),
     }
 }
 
@@ -172,7 +169,7 @@ pub struct SkippedItem {
     pub label: Option<String>,
 }
 
-/// Counts of the skipped items by reason, with the lines of the first ones.
+/// Describes how many items are skipped for each reason, with the lines of the first items.
 pub fn reasons(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
@@ -181,8 +178,8 @@ pub fn reasons(skipped: &[SkippedItem]) -> String {
         None => item.line.to_string(),
     };
     let reason = |(reason, items): (&ItemSkip, &Vec<&SkippedItem>)| {
-        let named = items.iter().take(MOST_NAMED).map(place).collect::<Vec<_>>().join(", ");
-        let more = if items.len() > MOST_NAMED { ", ..." } else { "" };
+        let named = items.iter().take(MAX_NAMED).map(place).collect::<Vec<_>>().join(", ");
+        let more = if items.len() > MAX_NAMED { ", ..." } else { "" };
         let lines = plural(&items.len(), "line", "lines");
         format!("{} {reason} ({lines} {named}{more})", counted(items.len(), "item"))
     };
@@ -242,14 +239,17 @@ impl fmt::Display for ExchangedPositions {
     }
 }
 
+/// A task, encoded for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub info: TaskInfo,
+    /// The texts of each item that can be scored.
     pub texts: ItemTexts,
     /// The text of each item and its corrupted text, one after the other; empty if no study needs them.
     pub interchanged: ItemTexts,
 }
 
+/// Encoded texts of the items of a task, and the items that are skipped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemTexts {
     items: Vec<Vec<Sequence>>,
@@ -263,17 +263,18 @@ impl ItemTexts {
         self.items.len() as u64
     }
 
+    /// Number of sequences that run for the texts that `takes` accepts.
     pub fn sequence_count(&self, takes: impl Fn(&Sequence) -> bool) -> u64 {
         let taken = self.items.iter().flatten().filter(|sequence| takes(sequence));
-        taken.map(|sequence| self.texts(sequence)).sum::<usize>() as u64
+        taken.map(|sequence| self.text_count(sequence)).sum::<usize>() as u64
     }
 
     pub fn token_count(&self) -> usize {
-        self.items.iter().flatten().map(|sequence| self.texts(sequence) * sequence.ids.len()).sum()
+        self.items.iter().flatten().map(|sequence| self.text_count(sequence) * sequence.ids.len()).sum()
     }
 
     /// The number of texts, with or without a mask, that run for a sequence.
-    fn texts(&self, sequence: &Sequence) -> usize {
+    fn text_count(&self, sequence: &Sequence) -> usize {
         if self.mask.is_some() { sequence.text_places().count() } else { 1 }
     }
 

@@ -29,7 +29,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut window = match self.sentences.next()? {
-            Ok(first) => Sequence { family: first.family_of_text(), texts: vec![text(&first)], ..first },
+            Ok(first) => Sequence { family: first.family_of_text(), texts: vec![text_range(&first)], ..first },
             Err(error) => return Some(Err(error)),
         };
         let (mut last, max_tokens) = (window.index, self.max_tokens);
@@ -38,7 +38,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
                 && next.document == window.document
                 && next.entity_fields == window.entity_fields
                 && next.tree.is_some() == window.tree.is_some()
-                && window.ids.len() + text(next).len() <= max_tokens
+                && window.ids.len() + text_range(next).len() <= max_tokens
         };
         while let Some(Ok(sentence)) =
             self.sentences.next_if(|next| next.as_ref().is_ok_and(|next| goes_on(&window, last, next)))
@@ -51,7 +51,7 @@ impl<I: Iterator<Item = Result<Sequence>>> Iterator for Windows<I> {
 }
 
 /// The range of tokens between the special tokens at either end.
-fn text(sequence: &Sequence) -> Range<usize> {
+fn text_range(sequence: &Sequence) -> Range<usize> {
     let is_text = |kind: &TokenKind| !kind.is_special();
     let start = sequence.kinds.iter().position(is_text).unwrap_or(0);
     start..sequence.kinds.iter().rposition(is_text).map_or(start, |last| last + 1)
@@ -59,8 +59,8 @@ fn text(sequence: &Sequence) -> Range<usize> {
 
 /// Appends the text of a sentence to that of a window, before the special tokens at the window's end.
 fn append(window: &mut Sequence, sentence: Sequence) {
-    let (at, words) = (text(window).end, window.words.len());
-    let own = text(&sentence);
+    let (at, words) = (text_range(window).end, window.words.len());
+    let own = text_range(&sentence);
     window.texts.push(at..at + own.len());
     window.words.extend(sentence.words.into_iter().map(|word| word.moved(own.start, at)));
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());

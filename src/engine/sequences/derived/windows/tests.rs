@@ -107,7 +107,7 @@ proptest! {
         let sentences: Vec<Sequence> = (0..).zip(&lengths).map(|(index, &words)| sentence(index, words)).collect();
         let found = windows(sentences.clone(), 12);
         let text = |sequences: &[Sequence]| -> Vec<u32> {
-            sequences.iter().flat_map(|sequence| sequence.ids[super::text(sequence)].to_vec()).collect()
+            sequences.iter().flat_map(|sequence| sequence.ids[super::text_range(sequence)].to_vec()).collect()
         };
         prop_assert_eq!(text(&found), text(&sentences));
         for pair in found.windows(2) {
