@@ -31,14 +31,13 @@ impl<'de> Visitor<'de> for Reader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut report: A) -> Result<KeyValues, A::Error> {
         let mut parts = KeyValues::new();
         while let Some(key) = report.next_key::<String>()? {
-            let owned = |study: &&'static dyn AnyStudy| Some((*study, *study.keys().iter().find(|own| **own == key)?));
-            let Some((study, key)) = self.studies.iter().find_map(owned) else {
+            let Some((key, parse)) = self.studies.iter().find_map(|study| study.parser(&key)) else {
                 report.next_value::<IgnoredAny>()?;
                 continue;
             };
             // As text, which each study reads as a type that it knows: through `erased_serde` that takes twice as long.
             let json = report.next_value::<&RawValue>()?.get();
-            let part = study.part(key, json).map_err(|error| Error::custom(in_report(self.report, json, &error)))?;
+            let part = parse(json).map_err(|error| Error::custom(in_report(self.report, json, &error)))?;
             if parts.insert(key, part).is_some() {
                 return Err(Error::duplicate_field(key));
             }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::labels::evidence::{Direction, UseTest};
@@ -243,28 +244,36 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
-
 /// Values of the keys of sections in a saved report, by key; each has the type that its section has under the key.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
+/// A key of the report under which a section, or a part of it, is stored.
+pub struct StoredKey<S> {
+    pub name: &'static str,
+    /// Returns the value of the key in a section.
+    pub value: fn(&S) -> &dyn erased_serde::Serialize,
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Parses the value of the key from JSON. Fails if the JSON is not of the value's type.
+    pub parse: ParseValue,
+}
+
+/// Function that parses the value of a key from JSON.
+pub type ParseValue = fn(&str) -> serde_json::Result<Box<dyn Any>>;
+
+impl<S> StoredKey<S> {
+    /// A key whose value has the type `T`.
+    pub const fn new<T: DeserializeOwned + JsonSchema + 'static>(
+        name: &'static str,
+        value: fn(&S) -> &dyn erased_serde::Serialize,
+    ) -> Self {
+        let parse = |json: &str| -> serde_json::Result<Box<dyn Any>> { Ok(Box::new(serde_json::from_str::<T>(json)?)) };
+        Self { name, value, schema: |generator| generator.subschema_for::<T>(), parse }
+    }
+}
+
 /// A section with the keys under which it stands in a report. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
-    const KEYS: &'static [&'static str] = &[];
-
-    fn entries(&self) -> Vec<Entry<'_>> {
-        Vec::new()
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        Vec::new()
-    }
-
-    /// Parses the value of one of the section's keys from JSON. Fails if the JSON is not of the key's type. Panics if `key` is
-    /// no key of the section.
-    fn part(key: &str, _json: &str) -> serde_json::Result<Box<dyn Any>> {
-        unreachable!("{key} is no key of the section")
-    }
+    const KEYS: &'static [StoredKey<Self>] = &[];
 
     /// Builds the section from the values of its keys. Fails with the first missing key.
     fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
@@ -275,19 +284,8 @@ pub trait Stored: Section + Sized {
 macro_rules! stored {
     ($section:ty as $key:ident) => {
         impl $crate::study::section::Stored for $section {
-            const KEYS: &'static [&'static str] = &[stringify!($key)];
-
-            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
-                vec![(stringify!($key), self)]
-            }
-
-            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
-                vec![(stringify!($key), generator.subschema_for::<Self>())]
-            }
-
-            fn part(_: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
-                Ok(Box::new(serde_json::from_str::<Self>(json)?))
-            }
+            const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
+                &[$crate::study::section::StoredKey::new::<Self>(stringify!($key), |section| section)];
 
             fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
                 $crate::study::section::take(parts, stringify!($key))
@@ -296,22 +294,8 @@ macro_rules! stored {
     };
     ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
         impl $crate::study::section::Stored for $section {
-            const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
-
-            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
-                vec![$((stringify!($key), &self.$key)),+]
-            }
-
-            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
-                vec![$((stringify!($key), generator.subschema_for::<$value>())),+]
-            }
-
-            fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
-                match key {
-                    $(stringify!($key) => Ok(Box::new(serde_json::from_str::<$value>(json)?)),)+
-                    _ => unreachable!("{key} is no key of the section"),
-                }
-            }
+            const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
+                &[$($crate::study::section::StoredKey::new::<$value>(stringify!($key), |section| &section.$key)),+];
 
             fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
                 Ok(Self { $($key: $crate::study::section::take(parts, stringify!($key))?),+ })
@@ -321,7 +305,7 @@ macro_rules! stored {
 }
 pub use crate::stored;
 
-/// Removes and returns a key's value, of the type that [`Stored::part`] gave it. Fails with the key if it is missing.
+/// Removes and returns a key's value, of the type that [`StoredKey::parse`] gave it. Fails with the key if it is missing.
 pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
     let value = parts.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
@@ -380,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_study_without_a_section_says_nothing() {
-        assert!(NoSection.entries().is_empty());
+        assert!(NoSection::KEYS.is_empty());
         assert!(NoSection.view(Known::new(&default_policy())).summary.is_empty());
         assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }

@@ -35,7 +35,7 @@ impl VerdictRow {
 
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
-        Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))
+        Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))
     }
 
     /// The row of a detector; one rule gives all its labels.
@@ -51,10 +51,9 @@ impl VerdictRow {
         });
         let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
-        let family = "all heads and labels of this row";
-        let printed = "score, interval, threshold, q";
+        let (family, printed) = ("all heads and labels of this row", "score, interval, threshold, q");
         let name = format!("`{}`", explanation.name);
-        Self([&name, &statistic, &margins, family, &least, printed].map(|text| filled(text, policy)))
+        Self([&name, &statistic, &margins, family, &least, printed].map(|text| policy.fill(text)))
     }
 }
 
@@ -63,11 +62,4 @@ impl fmt::Display for VerdictRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| {} |", self.0.join(" | "))
     }
-}
-
-/// Replaces each threshold's name in braces by its value.
-fn filled(text: &str, policy: &Policy) -> String {
-    policy.thresholds().fold(text.to_owned(), |text, threshold| {
-        text.replace(&format!("{{{}}}", threshold.name), &policy.get(threshold).to_string())
-    })
 }

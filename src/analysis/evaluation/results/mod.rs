@@ -9,8 +9,8 @@ use crate::studies::registry;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{Column, Denominator, Metrics};
+use crate::study::metrics::estimates::{Estimates, EstimationContext, scales};
+use crate::study::metrics::metric::{Column, Metrics};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{Completion, Known, LabelUse, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
@@ -138,12 +138,12 @@ impl Results {
     /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
     /// in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.labels)
+        self.assessed(policy, |card| card.labels, labels::one_of_each)
     }
 
     /// As [`Results::assessments`], with both directions of each syntactic relation and not only the better-supported one.
     pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed_by(policy, |card| card.labels, |all| all)
+        self.assessed(policy, |card| card.labels, |assessed| assessed)
     }
 
     /// The label for how each head chooses its keys (by position, token or context), `[layers * heads]`; `None` without one.
@@ -154,48 +154,34 @@ impl Results {
 
     /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
     pub fn assessments_of_choices(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.choices)
+        self.assessed(policy, |card| card.choices, labels::one_of_each)
     }
 
-    /// The assessments of every head by the detectors that `detectors` takes from each study's card.
+    /// The assessments of every head by the detectors that `detectors` returns for each study's card. `select` chooses among the
+    /// assessments of a head by one detector.
     fn assessed(
         &self,
         policy: &Policy,
-        detectors: impl Fn(&'static Card) -> &'static [Detector],
-    ) -> Vec<Vec<Assessment>> {
-        self.assessed_by(policy, detectors, labels::one_of_each)
-    }
-
-    fn assessed_by(
-        &self,
-        policy: &Policy,
-        detectors: impl Fn(&'static Card) -> &'static [Detector],
-        taken: impl Fn(Vec<Assessment>) -> Vec<Assessment>,
+        detectors: fn(&'static Card) -> &'static [Detector],
+        select: fn(Vec<Assessment>) -> Vec<Assessment>,
     ) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
-        let scales = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale));
-        let scales = Metrics::new(&columns, scales);
-        // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
-        let enough = |known: Option<&Denominator>| known.is_none_or(|known| EvidenceGap::of(known, policy).is_none());
+        let scales = Metrics::new(&columns, scales(&columns));
         let measured = |place: usize| {
-            heads[place]
-                .zip_map(&ci95[place], |&score, ci95| Measured {
-                    score,
-                    ci95: ci95.copied().flatten(),
-                    ..Measured::default()
-                })
-                .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
-                .zip_map(&own_chance[place], |&measured, own| Measured {
-                    baseline: own.copied().flatten().or(measured.baseline),
-                    ..measured
-                })
-                .zip_map(&standard_errors[place], |&measured, error| (measured, error.copied().flatten()))
-                .zip_map(&scales, |&(measured, error), scale| (measured, error, scale.copied().unwrap_or_default()))
-                .zip_map(&self.estimates.denominators_of(place), |&(measured, error, scale), known| {
-                    let estimate = || known?.estimate(measured.score?, error?, scale);
-                    if enough(known) { Measured { estimate: estimate(), ..measured } } else { Measured::default() }
-                })
+            let denominators = self.estimates.denominators_of(place);
+            heads[place].map(|id, key, &score| {
+                // Reports of 0.1 do not have the amount of evidence.
+                let denominator = denominators.get(id, key);
+                if denominator.is_some_and(|denominator| EvidenceGap::of(denominator, policy).is_some()) {
+                    // A score with too little evidence gives no label.
+                    return Measured::default();
+                }
+                let scale = scales.get(id, key).copied().unwrap_or_default();
+                let estimate = || denominator?.estimate(score?, standard_errors[place].value(id, key)?, scale);
+                let baseline = own_chance[place].value(id, key).or_else(|| chance.value(id, key));
+                Measured { score, ci95: ci95[place].value(id, key), baseline, estimate: estimate() }
+            })
         };
         let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
@@ -213,7 +199,7 @@ impl Results {
                 if !self.is_read {
                     of_heads.iter_mut().flatten().for_each(|assessment| assessment.label.borderline = true);
                 }
-                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(taken(more)));
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(select(more)));
             }
         }
         assessed
@@ -236,13 +222,10 @@ impl Results {
             .flat_map(|(study, _)| columns(*study).into_iter().map(|column| (column.id, study.card())))
             .collect();
         let of_head = |place: usize| {
-            let (intervals, denominators) = (ci95[place].by_name(), self.estimates.denominators_of(place));
-            let denominators = denominators.by_name();
-            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
+            let denominators = self.estimates.denominators_of(place);
             let number = |(name, value): (String, &Option<f64>)| {
-                let left_out = without.get(&name).copied().and_then(Option::as_ref);
-                let known = denominators.get(&name).copied().copied().unwrap_or_default();
                 let (metric, key) = name.split_once('.').map_or((&*name, None), |(metric, key)| (metric, Some(key)));
+                let denominator = denominators.get(metric, key).copied().unwrap_or_default();
                 let card = cards.get(metric).copied().unwrap_or(&Card::NEW);
                 let at_key = |metric: &str| key.map_or_else(|| metric.to_owned(), |key| format!("{metric}.{key}"));
                 Number {
@@ -252,12 +235,12 @@ impl Results {
                     unit: (card.unit)(metric),
                     made_of: (card.made_of)(metric).map(at_key),
                     value: *value,
-                    ci95: intervals.get(&name).copied().copied().flatten(),
-                    blocks: usize::try_from(known.blocks).unwrap_or(BLOCKS),
-                    effective_blocks: known.effective_blocks,
+                    ci95: ci95[place].value(metric, key),
+                    blocks: usize::try_from(denominator.blocks).unwrap_or(BLOCKS),
+                    effective_blocks: denominator.effective_blocks,
                     trials: None,
                     enough: true,
-                    left_out,
+                    left_out: without_blocks.get(place).and_then(|without| without.get(metric, key)?.as_ref()),
                     name,
                 }
             };

@@ -185,18 +185,8 @@ impl Goals {
                 let right = arcs.iter().filter(|&&(word, other)| partners.of(words, *direction, word) == Some(other));
                 (right.count() as f64, arcs.len())
             }
-            Self::Tokens(goals) => {
-                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
-                    goals.iter().map(|&key| f64::from(attention.row(*query)[key])).sum()
-                };
-                (goals.iter().map(mass).sum(), goals.len())
-            }
-            Self::Words(goals) => {
-                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
-                    goals.iter().map(|&key| words.get(*query, key)).sum()
-                };
-                (goals.iter().map(mass).sum(), goals.len())
-            }
+            Self::Tokens(goals) => (mass(goals, |query, key| f64::from(attention.row(query)[key])), goals.len()),
+            Self::Words(goals) => (mass(goals, |query, key| words.get(query, key)), goals.len()),
             Self::Spread(queries) => {
                 let ratio = |&(query, most): &(usize, f64)| entropy(attention.row(query)) / most;
                 (queries.iter().map(ratio).sum(), queries.len())
@@ -228,6 +218,12 @@ impl Goals {
         }
         found
     }
+}
+
+/// The weight of all queries on their goals.
+fn mass(goals: &[(usize, Vec<usize>)], weight: impl Fn(usize, usize) -> f64) -> f64 {
+    let of_query = |(query, keys): &(usize, Vec<usize>)| keys.iter().map(|&key| weight(*query, key)).sum::<f64>();
+    goals.iter().map(of_query).sum()
 }
 
 /// The entropy of an attention row, in nats.

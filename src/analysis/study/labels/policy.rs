@@ -9,7 +9,7 @@ use anyhow::{Error, Result, anyhow};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
-use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
+use toml::de::{DeFloat, DeInteger, DeTable};
 
 use crate::system::errors::similar;
 use crate::system::errors::{Class, Facts};
@@ -87,26 +87,14 @@ impl Threshold {
         }
     }
 
-    /// The threshold's value as read from a TOML file; `None` if the threshold cannot have it.
-    fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
-        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
-        let share = || {
-            let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
-            number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share)).map(Value::Share)
-        };
+    /// Parses a value of the threshold: a decimal `number`, or `is_off` for a rule that is off. `None` if the threshold cannot
+    /// have the value.
+    fn parse(&self, number: Option<&str>, is_off: bool) -> Option<Value> {
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
         match self.range {
-            Range::Rule if value.as_str() == Some(OFF) => Some(Value::Off),
-            Range::Rule | Range::Share => share(),
-            Range::Count(_) => integer.and_then(|integer| integer.parse().ok()).map(Value::Count),
-        }
-    }
-
-    /// The threshold's value as read from a report; `None` if the threshold cannot have it.
-    fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
-        match self.range {
-            Range::Rule if value.is_null() => Some(Value::Off),
-            Range::Rule | Range::Share => value.as_f64().filter(|share| (0.0..=1.0).contains(share)).map(Value::Share),
-            Range::Count(_) => value.as_u64().map(Value::Count),
+            Range::Rule if is_off => Some(Value::Off),
+            Range::Rule | Range::Share => number?.parse().ok().filter(is_share).map(Value::Share),
+            Range::Count(_) => number?.parse().ok().map(Value::Count),
         }
     }
 
@@ -200,11 +188,14 @@ impl Policy {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
                 return Err(refused(key.span().start, self.unknown(name)));
             };
-            *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
+            let toml = value.get_ref();
+            let integer = toml.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
+            let number = integer.or_else(|| toml.as_float().map(DeFloat::as_str));
+            *current = threshold.parse(number, toml.as_str() == Some(OFF)).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
-                refused(value.span().start, error.of_value(value.get_ref().as_str().unwrap_or(&given)))
+                refused(value.span().start, error.of_value(toml.as_str().unwrap_or(&given)))
             })?;
         }
         Ok(self)
@@ -217,8 +208,9 @@ impl Policy {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
                 return Err(self.unknown(name).to_string());
             };
+            let number = value.as_number().map(ToString::to_string);
             *current = threshold
-                .json_value(value)
+                .parse(number.as_deref(), value.is_null())
                 .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.expected()))?;
         }
         Ok(self)
@@ -228,6 +220,13 @@ impl Policy {
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
         let pairs = self.0.iter().map(|(threshold, here)| (threshold.name, *here, other.get(threshold)));
         pairs.filter(|(_, here, there)| here != there).collect()
+    }
+
+    /// Replaces each threshold's name in braces by its value.
+    pub fn fill(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (threshold, value)| {
+            text.replace(&format!("{{{}}}", threshold.name), &value.to_string())
+        })
     }
 
     pub fn thresholds(&self) -> impl Iterator<Item = &'static Threshold> {

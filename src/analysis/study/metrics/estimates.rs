@@ -105,11 +105,11 @@ impl Estimates {
 
     /// A single metric of a head, its 95 % interval, and its estimate, which is `None` if it cannot be tested.
     pub fn of_metric(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
-        let value = self.heads[place].get(metric, None).copied().flatten();
-        let error = self.standard_errors[place].get(metric, None).copied().flatten();
+        let (value, ci95) = (self.heads[place].value(metric, None), self.ci95[place].value(metric, None));
+        let error = self.standard_errors[place].value(metric, None);
         let known = self.denominators.get(metric, None).copied().unwrap_or_default();
         let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
-        (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
+        (value, ci95, estimate)
     }
 
     /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `of_chance` is
@@ -224,7 +224,8 @@ impl CellEstimates {
     fn new(scales: &[Scale], of: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
         let whole = of(None);
         let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
-        let without = left_out(&whole, &blocks, scales);
+        let cell = |(cell, (whole, &scale))| jackknife_of(whole, |block| &blocks[block][cell], scale);
+        let without = whole.iter().zip(scales).enumerate().map(cell).collect();
         Self { whole, blocks, without }
     }
 
@@ -299,23 +300,19 @@ impl ClassChance {
 
 /// Jackknifes a ratio over blocks; `of(block)` gives it in one block, `of(None)` in all. `None` if the ratio has no value.
 pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
-    let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
-    left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
+    let blocks: Vec<Fraction> = (0..BLOCKS).map(|block| of(Some(block))).collect();
+    jackknife_of(&of(None), |block| &blocks[block], scale)
 }
 
-fn scales(columns: &[Column]) -> Vec<Scale> {
+/// The scale of each cell of the columns, in order.
+pub fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
 }
 
-/// Jackknifes the ratio of each cell over blocks; `None` for a cell without a value. `blocks` has the ratios in each block,
-/// `[BLOCKS][cells]`.
-fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
-    let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
-        let by_block =
-            |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block][cell])) };
-        let [above, below] = [Fraction::numerator, Fraction::denominator].map(by_block);
-        let all = [whole.numerator(), whole.denominator()];
-        whole.value().map(|_| Jackknife::of_parts(all, &above, &below).on(scale))
-    };
-    whole.iter().zip(scales).enumerate().map(cell).collect()
+/// Jackknifes a ratio from its value over all blocks (`whole`) and in each block. `None` if `whole` has no value.
+fn jackknife_of<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, scale: Scale) -> Option<Jackknife> {
+    let numerators: PerBlock = std::array::from_fn(|number| block(number).numerator());
+    let denominators: PerBlock = std::array::from_fn(|number| block(number).denominator());
+    let all = [whole.numerator(), whole.denominator()];
+    whole.value().map(|_| Jackknife::of_parts(all, &numerators, &denominators).on(scale))
 }

@@ -338,18 +338,31 @@ impl<T> Metrics<T> {
         }
     }
 
+    /// Applies `f` to the metric's id, the key and the value of each cell.
+    pub fn map<V>(&self, mut f: impl FnMut(&str, Option<&str>, &T) -> V) -> Metrics<V> {
+        Metrics(self.0.map(|id, cells| match cells {
+            Cells::Single(value) => Cells::Single(f(id, None, value)),
+            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(id, Some(key), value))),
+        }))
+    }
+
     /// Applies `f` to each cell and to the cell of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
-        Metrics(self.0.map(|id, cells| match cells {
-            Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),
-            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(value, other.get(id, Some(key))))),
-        }))
+        self.map(|id, key, value| f(value, other.get(id, key)))
     }
 }
 
 impl<T> Metrics<Option<T>> {
+    /// Sets all values to `None`.
     pub(super) fn forget(&mut self) {
-        *self = self.zip_map(self, |_, _| None);
+        *self = self.map(|_, _, _| None);
+    }
+}
+
+impl<T: Copy> Metrics<Option<T>> {
+    /// As [`Metrics::get`], but `None` also for a cell without a value.
+    pub fn value(&self, id: &str, key: Option<&str>) -> Option<T> {
+        self.get(id, key).copied().flatten()
     }
 }
 

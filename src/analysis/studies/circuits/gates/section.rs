@@ -173,16 +173,6 @@ pub enum NoSet {
     RiseNotBelow,
 }
 
-impl From<Obstacle> for NoSet {
-    fn from(obstacle: Obstacle) -> Self {
-        match obstacle {
-            Obstacle::NotAboveBaseline => Self::NotAboveBaseline,
-            Obstacle::OneAnswer => Self::OneAnswer,
-            Obstacle::TooFewUnits => Self::TooFew,
-        }
-    }
-}
-
 impl GatesResult {
     /// Builds the section from the fits (even-numbered blocks first) and the losses of the kept sets alone.
     pub fn new<Q: Loss>(fits: [&FoldFits; 2], sums: &RemovalSums<KeptSets, Q>, context: &EstimationContext) -> Self {
@@ -201,7 +191,11 @@ impl GatesResult {
         } else if known.iter().any(|known| known.band == 0.0) {
             Some(NoSet::NothingLost)
         } else {
-            sums.removals.obstacle.map(NoSet::from)
+            sums.removals.obstacle.map(|obstacle| match obstacle {
+                Obstacle::NotAboveBaseline => NoSet::NotAboveBaseline,
+                Obstacle::OneAnswer => NoSet::OneAnswer,
+                Obstacle::TooFewUnits => NoSet::TooFew,
+            })
         };
         let sets: Option<&[KeptSet; 2]> = sums.removals.folds.first_chunk();
         let worth = loss.zip(loss_without_heads);

@@ -2,8 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
 use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
@@ -11,7 +9,7 @@ use crate::sequences::reading::Context;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
+use crate::study::show::wording::{TableColumn, capital, decimal, percent_of, plus_minus, table_of};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
@@ -216,29 +214,14 @@ impl FitAgreement {
 
 /// Table of both halves of the sample: price of a head, number of fits, and agreement of the fits.
 fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header([
-        "blocks",
-        "price of a head",
-        "fits",
-        "in a minimum",
-        "evaluations",
-        "heads in 4 of 5",
-        "starts agree on",
-    ]);
-    for fold in folds {
-        let converged = fold.fits.iter().filter(|fit| fit.converged).count();
-        let evaluations: u64 = fold.fits.iter().map(|fit| fit.evaluations).sum();
-        table.add_row([
-            fold.blocks.clone(),
-            fold.price.map_or_else(|| "-".to_owned(), |price| decimal(price, 4)),
-            fold.fits.len().to_string(),
-            converged.to_string(),
-            evaluations.to_string(),
-            fold.set.len().to_string(),
-            fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words),
-        ]);
-    }
-    table.column_iter_mut().skip(1).take(5).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    const COLUMNS: [TableColumn<FoldOfGates>; 7] = [
+        ("blocks", true, |fold| fold.blocks.clone()),
+        ("price of a head", false, |fold| fold.price.map_or_else(|| "-".to_owned(), |price| decimal(price, 4))),
+        ("fits", false, |fold| fold.fits.len().to_string()),
+        ("in a minimum", false, |fold| fold.fits.iter().filter(|fit| fit.converged).count().to_string()),
+        ("evaluations", false, |fold| fold.fits.iter().map(|fit| fit.evaluations).sum::<u64>().to_string()),
+        ("heads in 4 of 5", false, |fold| fold.set.len().to_string()),
+        ("starts agree on", true, |fold| fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words)),
+    ];
+    table_of(&COLUMNS, &folds.iter().collect::<Vec<_>>())
 }

@@ -184,10 +184,8 @@ impl InterchangeResult {
 
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
-            (head.restored, head.restored_ci95) = (value("restored"), ci95("restored"));
-            (head.destroyed, head.destroyed_ci95) = (value("destroyed"), ci95("destroyed"));
+            (head.restored, head.restored_ci95, _) = estimates.of_metric(place, "restored");
+            (head.destroyed, head.destroyed_ci95, _) = estimates.of_metric(place, "destroyed");
         }
         self
     }

@@ -2,9 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
-use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult};
+use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, ShareTests};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::FEWEST_BLOCKS;
@@ -12,7 +10,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, plus_minus, significance};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
@@ -227,15 +225,11 @@ impl InterchangeResult {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>, is_judged: bool) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "restored", "q", "destroyed", "q", "verdict"]);
-    let q = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
-    for head in heads {
+    let q = |tests: ShareTests| tests.q_above.map_or_else(|| "-".to_owned(), significance);
+    let row = |head: &ExchangedHead| {
         let [restored, destroyed] = head.shares().unwrap_or_default();
         let verdict = if is_judged { head.words() } else { "not judged".to_owned() };
-        let (q_restored, q_destroyed) = (q(head.restored_tests.q_above), q(head.destroyed_tests.q_above));
-        table.add_row([head.place.to_string(), restored, q_restored, destroyed, q_destroyed, verdict]);
-    }
-    table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [head.place.to_string(), restored, q(head.restored_tests), destroyed, q(head.destroyed_tests), verdict]
+    };
+    aligned_table(["head", "restored", "q", "destroyed", "q", "verdict"], heads.map(row), 1..5)
 }

@@ -16,18 +16,17 @@ pub struct LinkChoice<'a> {
 impl LinkChoice<'_> {
     /// The word among `others` with the largest weight; ties go to the first.
     pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
-        let Self { attention, partners, direction, is_both_ways } = self;
-        let weight = |other: usize| partners.weight(attention, *direction, word, other);
-        if *is_both_ways {
-            return largest(others.iter().copied(), |other| self.raw(word, other));
+        let others = others.iter().copied();
+        if self.is_both_ways {
+            return largest(others, |other| self.raw(word, other));
         }
-        largest(others.iter().copied(), weight)
+        largest(others, |other| self.partners.weight(self.attention, self.direction, word, other))
     }
 
     fn raw(&self, word: usize, other: usize) -> f64 {
-        let Self { attention, direction, is_both_ways, .. } = self;
+        let Self { attention, direction, is_both_ways, .. } = *self;
         match direction.is_forward() {
-            _ if *is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
+            _ if is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
             true => attention.get(word, other),
             false => attention.get(other, word),
         }
