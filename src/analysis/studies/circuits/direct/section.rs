@@ -5,7 +5,8 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{DirectSums, ItemEffects, LogitPart};
+use super::sums::{DirectSums, ItemEffects};
+use crate::model::forward::visitor::ResidualPart;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
@@ -84,14 +85,12 @@ impl DirectResult {
             let mean = Jackknife::new(&per_block(part), &per_block(&|items| items.items as f64));
             PartEffect { effect: Some(mean.all()).filter(|mean| mean.is_finite()), ci95: mean.interval() }
         };
-        let of = |part: LogitPart| mean(&|items| items.of(part, grid));
+        let effect_of = |part: ResidualPart| mean(&|items| items.effect_of(part, grid));
         let layer = |layer: usize| LayerEffects {
             layer,
-            heads: mean(&|items| {
-                (0..grid.heads).map(|head| items.of(LogitPart::Head(grid.index(layer, head)), grid)).sum()
-            }),
-            feed_forward: of(LogitPart::FeedForward(layer)),
-            biases: of(LogitPart::Biases(layer)),
+            heads: mean(&|items| (0..grid.heads).map(|head| items.effect_of_head(grid.index(layer, head))).sum()),
+            feed_forward: effect_of(ResidualPart::FeedForward { layer }),
+            biases: effect_of(ResidualPart::Biases { layer }),
         };
         let head = |place: usize| {
             let (effect, ci95, _) = estimates.of_metric(place, "direct_effect");
@@ -103,8 +102,8 @@ impl DirectResult {
             items_skipped,
             score: mean(&|items| items.score.value()),
             sum: mean(&ItemEffects::sum),
-            embeddings: of(LogitPart::Embeddings),
-            constants: of(LogitPart::Constants),
+            embeddings: effect_of(ResidualPart::Embeddings),
+            constants: mean(&ItemEffects::effect_of_constants),
             layers: (0..grid.layers).map(layer).collect(),
             heads: (0..grid.count()).map(head).collect(),
         }

@@ -243,15 +243,4 @@ fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
     named.into_values().collect()
 }
 
-impl ExchangeVerdict {
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Carries => "carries",
-            Self::Restores => "restores",
-            Self::Needed => "needed",
-            Self::Opposes => "opposes",
-        }
-    }
-}
-
 stored!(InterchangeResult as interchange);

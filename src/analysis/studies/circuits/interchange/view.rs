@@ -10,7 +10,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, plus_minus, report_name, significance};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
@@ -52,7 +52,7 @@ impl Section for InterchangeResult {
             ExchangeVerdict::Restores => format!("restores {restored} of the gap of {corruption}"),
             ExchangeVerdict::Needed => format!("is needed for {destroyed} of the gap of {corruption}"),
             ExchangeVerdict::Carries | ExchangeVerdict::Opposes => {
-                let does = verdict.words();
+                let does = report_name(verdict);
                 format!("{does} the answer under {corruption} (restores {restored}, destroys {destroyed})")
             }
         });
@@ -79,7 +79,7 @@ impl ExchangedHead {
     }
 
     fn words(&self) -> String {
-        let words: Vec<&str> = self.verdicts.iter().map(|verdict| verdict.words()).collect();
+        let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
         if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
     }
 }

@@ -37,9 +37,8 @@ impl PlaceChoice {
         let last = candidates.len() - 1;
         // The nearest whole number to number * last / (sources - 1).
         let proportional = if sources > 1 { (2 * number * last + sources - 1) / (2 * (sources - 1)) } else { 0 };
-        let even =
-            candidates.iter().copied().reduce(|best, next| if tokens(next) > tokens(best) { next } else { best });
-        let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
+        let longest = first_best(candidates.iter().copied(), |&other| tokens(other) as u64);
+        let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), longest];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }
 }
