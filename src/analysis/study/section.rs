@@ -29,6 +29,7 @@ pub trait Section: Any + Send + Sync {
     /// All that is shown of the section, and all that other parts of the program use of it.
     fn view(&self, known: Known<'_>) -> View<'_>;
 
+    /// The section's part of the card of one attention head.
     fn of_head(&self, _head: HeadPlace, _known: Known<'_>) -> HeadCard {
         HeadCard::default()
     }
@@ -109,9 +110,9 @@ pub struct Known<'a> {
 impl<'a> Known<'a> {
     /// The policy without facts of the run; tests, numbers and the sentence on a task do not depend on them.
     pub fn new(policy: &'a Policy) -> Self {
-        static NONE: SectionFacts =
+        static NO_FACTS: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
-        Self { policy, run: &NONE }
+        Self { policy, run: &NO_FACTS }
     }
 }
 
@@ -175,27 +176,27 @@ pub struct PruningOrder {
 }
 
 impl PruningOrder {
-    /// Number of heads that can be removed, in this order, before the loss exceeds the share `rise` of the measure `of`. `None`
-    /// if this order does not have that measure.
-    pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
-        let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
-        known.peek()?;
-        // The report counted by sums that are exact.
-        if let Some(&(.., count)) = known.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
+    /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of a measure.
+    /// `None` if this order does not have the measure.
+    pub fn can_go(&self, rise: f64, measure: ShareOf) -> Option<usize> {
+        let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
+        budgets.peek()?;
+        // The counts of the report come from exact sums.
+        if let Some(&(.., count)) = budgets.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
             return Some(count);
         }
-        let bare = self.without.last().copied().unwrap_or(self.loss);
-        let within = |lost: &mut dyn Iterator<Item = f64>, allowed: f64| {
-            lost.take_while(|lost| *lost <= allowed + ROUNDING).count()
+        let count_within = |rises: &mut dyn Iterator<Item = f64>, allowed: f64| {
+            rises.take_while(|rise| *rise <= allowed + ROUNDING).count()
         };
-        let (loss, right) = (self.loss, self.right.as_ref());
+        let loss = self.loss;
+        let loss_without_heads = self.without.last().copied().unwrap_or(loss);
         let rises = &mut self.without.iter().map(|without| without - loss);
-        Some(match of {
-            ShareOf::Loss => within(rises, rise * loss),
-            ShareOf::AllHeads => within(rises, rise * (bare - loss)),
+        Some(match measure {
+            ShareOf::Loss => count_within(rises, rise * loss),
+            ShareOf::AllHeads => count_within(rises, rise * (loss_without_heads - loss)),
             ShareOf::Right => {
-                let (right, without) = right?;
-                within(&mut without.iter().map(|without| right - without), rise * right)
+                let (right, without) = self.right.as_ref()?;
+                count_within(&mut without.iter().map(|without| right - without), rise * right)
             }
         })
     }

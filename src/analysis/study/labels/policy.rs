@@ -108,7 +108,7 @@ impl Threshold {
 }
 
 /// Maximum size of a policy file, in bytes: 1 MiB. A file with all thresholds is far smaller.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The value of every threshold, in the order of the table of thresholds. Printed in every report.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +160,7 @@ impl Policy {
         self.rule(threshold).unwrap_or_default()
     }
 
+    /// Value of a threshold that is a number of things.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,
@@ -171,22 +172,23 @@ impl Policy {
     /// Fails if the file cannot be read, is no TOML, names an unknown threshold, or has a value that a threshold cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
+        let text = input::read_to_string(path, MAX_FILE_BYTES).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
         policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    /// As [`Self::with_file`], from the text of the file. Fails with the line number of the fault.
+    /// As [`Self::with_file`], from the text of the file. Fails with the error and its line number.
     fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
-        let refused = |at: usize, why: Error| (text[..at].matches('\n').count() as u64 + 1, why);
-        let table = DeTable::parse(text)
-            .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
+        let error_at = |offset: usize, why: Error| (text[..offset].matches('\n').count() as u64 + 1, why);
+        let table = DeTable::parse(text).map_err(|error| {
+            error_at(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned()))
+        })?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
             let name = key.get_ref().as_ref();
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
-                return Err(refused(key.span().start, self.unknown(name)));
+                return Err(error_at(key.span().start, self.unknown_threshold(name)));
             };
             let toml = value.get_ref();
             let integer = toml.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
@@ -195,7 +197,7 @@ impl Policy {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
-                refused(value.span().start, error.of_value(toml.as_str().unwrap_or(&given)))
+                error_at(value.span().start, error.of_value(toml.as_str().unwrap_or(&given)))
             })?;
         }
         Ok(self)
@@ -206,7 +208,7 @@ impl Policy {
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
-                return Err(self.unknown(name).to_string());
+                return Err(self.unknown_threshold(name).to_string());
             };
             let number = value.as_number().map(ToString::to_string);
             *current = threshold
@@ -216,10 +218,10 @@ impl Policy {
         Ok(self)
     }
 
-    /// The thresholds in which two policies differ, as `(name, value here, value there)`.
+    /// The thresholds in which two policies differ, as `(name, own value, value of the other policy)`.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
-        let pairs = self.0.iter().map(|(threshold, here)| (threshold.name, *here, other.get(threshold)));
-        pairs.filter(|(_, here, there)| here != there).collect()
+        let pairs = self.0.iter().map(|(threshold, own)| (threshold.name, *own, other.get(threshold)));
+        pairs.filter(|(_, own, others)| own != others).collect()
     }
 
     /// Replaces each threshold's name in braces by its value.
@@ -233,11 +235,12 @@ impl Policy {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
+    /// Names of the thresholds whose rules may be switched off.
     pub fn rules(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
 
-    fn unknown(&self, name: &str) -> Error {
+    fn unknown_threshold(&self, name: &str) -> Error {
         let names = || self.thresholds().map(|threshold| threshold.name);
         let shown = shortened(name);
         let shown = shown.escape_debug();

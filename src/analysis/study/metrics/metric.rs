@@ -205,7 +205,7 @@ impl Fraction {
     /// Jackknifes a ratio over blocks; `of_block` gives it in one block.
     pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
         let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
-        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
+        Jackknife::new(&blocks.map(|ratio| ratio.numerator), &blocks.map(|ratio| ratio.denominator))
     }
 }
 
@@ -290,21 +290,21 @@ impl<T> Metrics<T> {
 
     /// The values in the order of `columns`; `None` unless the metrics are exactly those columns.
     ///
-    /// JSON objects have no order, so another program may have changed it.
+    /// JSON objects have no order, so another program may have reordered them.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
-        let mut take = |Column { id, keys, .. }: &Column| {
-            let cells = match (self.0.take(id)?, keys) {
+        let mut take_column = |Column { id, keys, .. }: &Column| {
+            let cells = match (self.0.remove(id)?, keys) {
                 (Cells::Single(value), Keys::Single) => Cells::Single(value),
                 (Cells::Keyed(mut values), Keys::Each(count, name)) => {
-                    let take = |place| Some((name(place), values.take(&name(place))?));
-                    let ordered = (0..*count).map(take).collect::<Option<_>>()?;
+                    let take_cell = |place| Some((name(place), values.remove(&name(place))?));
+                    let ordered = (0..*count).map(take_cell).collect::<Option<_>>()?;
                     values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
                 }
                 _ => return None,
             };
             Some(((*id).to_owned(), cells))
         };
-        let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
+        let ordered = columns.iter().map(&mut take_column).collect::<Option<_>>()?;
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
@@ -374,11 +374,11 @@ impl<T> Default for Metrics<T> {
 
 impl<T> Named<T> {
     fn get(&self, name: &str) -> Option<&T> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    fn take(&mut self, name: &str) -> Option<T> {
-        let place = self.0.iter().position(|(known, _)| known == name)?;
+    fn remove(&mut self, name: &str) -> Option<T> {
+        let place = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(place).1)
     }
 
