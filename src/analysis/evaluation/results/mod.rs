@@ -94,39 +94,39 @@ impl Results {
         policy: &Policy,
     ) -> UpstreamResults {
         let verdicts = self.verdicts(policy);
-        let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
+        let mut upstream = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
-            found = found.and(study.upstream(&Observed(observed), &labels));
+            upstream = upstream.and(study.upstream(&Observed(observed), &labels));
         }
-        found
+        upstream
     }
 
     /// The aim of each head: the tokens that its label says it attends to. It is the aim of the head's first label that has one.
     fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
-        let aimed = |(place, verdict): (usize, &Verdict)| {
-            let of_label = |label: &Label| {
+        let aim_of_head = |(place, verdict): (usize, &Verdict)| {
+            let aim_of_label = |label: &Label| {
                 let (aim, metric) = self.sections.iter().find_map(|(study, _)| (study.card().aim)(label))?;
                 let mean =
                     metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
                 Some(HeadAim { place, label: label.label.clone(), aim, mean })
             };
-            verdict.labels.iter().find_map(of_label)
+            verdict.labels.iter().find_map(aim_of_label)
         };
-        verdicts.iter().enumerate().filter_map(aimed).collect()
+        verdicts.iter().enumerate().filter_map(aim_of_head).collect()
     }
 
     /// Gives each section the sections of its study from the control runs.
     pub fn control(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
-                let of_study = |found: &'_ Self| {
-                    found.sections.iter().position(|(other, _)| other.card().name == study.card().name)
+                let index_of_study = |results: &'_ Self| {
+                    results.sections.iter().position(|(other, _)| other.card().name == study.card().name)
                 };
                 let seeds: Vec<&dyn Section> = controls
                     .iter()
                     .filter(|(control, _)| control.kind == kind)
-                    .filter_map(|(_, found)| Some(&*found.sections[of_study(found)?].1))
+                    .filter_map(|(_, results)| Some(&*results.sections[index_of_study(results)?].1))
                     .collect();
                 if !seeds.is_empty() {
                     section.complete(&Completion::Control(kind, &seeds));
@@ -210,10 +210,10 @@ impl Results {
     }
 
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
-        let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let caveats_of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
         };
-        self.sections.iter().flat_map(of).collect()
+        self.sections.iter().flat_map(caveats_of).collect()
     }
 
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
@@ -221,7 +221,7 @@ impl Results {
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())
             .flat_map(|(study, _)| columns(*study).into_iter().map(|column| (column.id, study.card())))
             .collect();
-        let of_head = |place: usize| {
+        let numbers_of_head = |place: usize| {
             let denominators = self.estimates.denominators_of(place);
             let number = |(name, value): (String, &Option<f64>)| {
                 let (metric, key) = name.split_once('.').map_or((&*name, None), |(metric, key)| (metric, Some(key)));
@@ -246,7 +246,7 @@ impl Results {
             };
             heads[place].cells().map(number).collect::<Vec<_>>()
         };
-        let metrics = (0..heads.len()).flat_map(of_head);
+        let metrics = (0..heads.len()).flat_map(numbers_of_head);
         metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).numbers)).collect()
     }
 }

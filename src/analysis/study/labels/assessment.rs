@@ -99,10 +99,8 @@ pub fn assess_all(
     let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
     let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
     let rule = rules.join(" and ");
-    let (fires, attainable) = (
-        assessments.iter().all(|assessment| assessment.fires),
-        assessments.iter().all(|assessment| assessment.attainable),
-    );
+    let fires = assessments.iter().all(|assessment| assessment.fires);
+    let attainable = assessments.iter().all(|assessment| assessment.attainable);
     let largest_p =
         assessments.iter().map(|assessment| assessment.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
     let p_below_threshold = bonferroni_min(assessments.iter().map(|assessment| assessment.p_below_threshold));

@@ -37,7 +37,7 @@ impl ByBlock {
     /// Rank correlation of two metrics over blocks of opposite parity, averaged over both assignments of the parities. Over the
     /// same blocks, the two metrics would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
-        // All heads have the same denominator, so their order is that metric the numerators.
+        // All heads have the same denominator, so the order of heads is the order of the numerators.
         let fold = |metric: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {
             let blocks = || (parity..BLOCKS).step_by(2).filter(move |&block| without != Some(block));
             let has_denominator = blocks().any(|block| metric.denominators[block] != 0.0);

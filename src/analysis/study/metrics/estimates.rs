@@ -303,7 +303,8 @@ impl ClassChance {
     }
 }
 
-/// Jackknifes a ratio over blocks; `ratio(Some(block))` is the ratio in one block, `ratio(None)` over all blocks. `None` if the ratio has no value.
+/// Jackknifes a ratio over blocks; `ratio(Some(block))` is the ratio in one block, `ratio(None)` over all blocks. `None` if the
+/// ratio has no value.
 pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
     let blocks: Vec<Fraction> = (0..BLOCKS).map(|block| ratio(Some(block))).collect();
     jackknife_of(&ratio(None), |block| &blocks[block], scale)

@@ -88,11 +88,10 @@ impl Table {
         for row in &rows {
             let mut after = 0;
             for (column, _) in row {
-                let known = columns.iter().position(|known| known == column);
-                let place = known.unwrap_or(after);
-                if known.is_none() {
-                    columns.insert(place, column.clone());
-                }
+                let place = columns.iter().position(|known| known == column).unwrap_or_else(|| {
+                    columns.insert(after, column.clone());
+                    after
+                });
                 after = place + 1;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
+use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
@@ -23,7 +23,7 @@ impl Section for GatesResult {
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         let alone = self.alone.as_ref().filter(|_| self.together);
         View {
-            in_brief: InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() },
+            in_brief: InBrief { found: alone.map(|alone| self.sentence(alone)), ..InBrief::default() },
             summary: Summary::written(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::of("gates", &self.heads)],
@@ -66,18 +66,19 @@ impl SetsAlone {
     }
 
     fn margin(&self, unit: &str) -> String {
-        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED, self.of.words(), decimal(self.margin, 4))
+        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.words(), decimal(self.margin, 4))
     }
 
+    /// Writes the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in one (L0H0)`.
     fn named(&self) -> String {
-        let all = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
             0 => "no head in the sets of both halves".to_owned(),
-            count => format!("{} in the sets of both halves ({})", counted(count, "head"), all(&self.in_both)),
+            count => format!("{} in the sets of both halves ({})", counted(count, "head"), joined(&self.in_both)),
         };
         match self.in_one.len() {
             0 => both,
-            count => format!("{both}, {count} in one ({})", all(&self.in_one)),
+            count => format!("{both}, {count} in one ({})", joined(&self.in_one)),
         }
     }
 }
@@ -92,7 +93,7 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn said(&self, alone: &SetsAlone) -> String {
+    fn sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(
             "Heads that do the task together: {}. Alone on the other half they cost {:+.4}{} {unit} {}, below {}.",
@@ -104,6 +105,7 @@ impl GatesResult {
         )
     }
 
+    /// Writes the reason why no heads are said to do the task together. `None` if some are.
     fn why_none(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
@@ -153,7 +155,7 @@ impl GatesResult {
         let right =
             alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
         match why_none {
-            None => writeln!(out, "{}", self.said(alone))?,
+            None => writeln!(out, "{}", self.sentence(alone))?,
             Some(why) => writeln!(
                 out,
                 "No heads are said to do the task together: {why}. {} alone on the other half cost {:+.4}{} {unit} {}{right}.",

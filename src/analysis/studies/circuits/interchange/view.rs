@@ -14,7 +14,7 @@ use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, p
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-const SHOWN: usize = 10;
+const MAX_ROWS: usize = 10;
 
 /// Explanation of why no head has a verdict when corruptions are mixed.
 const MIXED: &str =
@@ -111,7 +111,7 @@ impl InterchangeResult {
             None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
             // Too few items for any verdict: the shortage says so.
             None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
-            None => format!("Under {corruption} {}{named}.", self.found()),
+            None => format!("Under {corruption} {}{named}.", self.verdict_counts()),
         };
         InBrief { shortage, ..InBrief::found(found) }
     }
@@ -128,7 +128,7 @@ impl InterchangeResult {
     }
 
     /// Writes how many heads have each verdict. A count of 0 does not say that no head carries the answer.
-    fn found(&self) -> String {
+    fn verdict_counts(&self) -> String {
         let all = counted(self.heads.len(), "head");
         let counts = self.verdicts;
         let carry = match counts.carries {
@@ -191,14 +191,14 @@ impl InterchangeResult {
         }
         let too_few = self.too_few(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
-        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.found()) };
+        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.verdict_counts()) };
         let (first, rest) = found.split_at(1);
         writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
         writeln!(
             out,
             "The heads with the largest shares of the gap, ± half of the 95 % interval, and q of being above 0.05:\n"
         )?;
-        out.table(table(self.ranked().into_iter().take(SHOWN), is_judged));
+        out.table(table(self.ranked().into_iter().take(MAX_ROWS), is_judged));
         Ok(())
     }
 
