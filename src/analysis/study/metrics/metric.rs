@@ -92,13 +92,8 @@ pub struct Column {
 }
 
 /// Names of all cells of the columns, in order: the id, and the key after a dot where there are several.
-pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
-    columns.iter().flat_map(|Column { id, keys, .. }| {
-        keys.places().map(move |place| match keys {
-            Keys::Single => (*id).to_owned(),
-            Keys::Each(_, name) => format!("{id}.{}", name(place)),
-        })
-    })
+pub fn cell_names(columns: &[Column]) -> Vec<String> {
+    Metrics::new(columns, std::iter::repeat(())).cells().map(|(name, ())| name).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -261,18 +256,9 @@ impl<T> Metrics<T> {
 
     /// Whether both have the same cells, in any order.
     pub fn has_cells_of<U>(&self, other: &Metrics<U>) -> bool {
-        let are_alike = |one: &Cells<T>, other: &Cells<U>| match (one, other) {
-            (Cells::Single(_), Cells::Single(_)) => true,
-            (Cells::Keyed(one), Cells::Keyed(other)) => {
-                one.0.iter().map(|(key, _)| key).eq(other.0.iter().map(|(key, _)| key))
-            }
-            _ => false,
-        };
         // Heads of one report nearly always list their metrics in one order.
-        let mut pairs = self.0.0.iter().zip(&other.0.0);
-        let are_in_order = self.0.0.len() == other.0.0.len()
-            && pairs.all(|((id, one), (other_id, other))| id == other_id && are_alike(one, other));
-        are_in_order || self.by_name().keys().eq(other.by_name().keys())
+        let names = self.cells().map(|(name, _)| name);
+        names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
     /// Drops each metric whose cells are all `true` in `is_dropped`.
