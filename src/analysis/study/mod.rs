@@ -80,7 +80,8 @@ pub trait AnyStudy: Sync {
     /// The key of the section with this name, and the function that parses its value; `None` if the section has no such key.
     fn parser(&self, name: &str) -> Option<(&'static str, ParseValue)>;
 
-    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
+    /// Builds the section from the values of its keys. Fails with the first missing key.
+    fn section_from_values(&self, values: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
 impl<S: Study> AnyStudy for S {
@@ -113,8 +114,8 @@ impl<S: Study> AnyStudy for S {
         S::Section::KEYS.iter().find(|key| key.name == name).map(|key| (key.name, key.parse))
     }
 
-    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {
-        Ok(Box::new(S::Section::of_parts(parts)?))
+    fn section_from_values(&self, values: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {
+        Ok(Box::new(S::Section::from_values(values)?))
     }
 }
 

@@ -277,7 +277,7 @@ pub trait Stored: Section + Sized {
     const KEYS: &'static [StoredKey<Self>] = &[];
 
     /// Builds the section from the values of its keys. Fails with the first missing key.
-    fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
+    fn from_values(values: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
 /// Implements [`Stored`] for a struct that is the value of one key, or for a struct whose fields are keys of the report.
@@ -288,8 +288,8 @@ macro_rules! stored {
             const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
                 &[$crate::study::section::StoredKey::new::<Self>(stringify!($key), |section| section)];
 
-            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
-                $crate::study::section::take(parts, stringify!($key))
+            fn from_values(values: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                $crate::study::section::take_value(values, stringify!($key))
             }
         }
     };
@@ -298,8 +298,8 @@ macro_rules! stored {
             const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
                 &[$($crate::study::section::StoredKey::new::<$value>(stringify!($key), |section| &section.$key)),+];
 
-            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
-                Ok(Self { $($key: $crate::study::section::take(parts, stringify!($key))?),+ })
+            fn from_values(values: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                Ok(Self { $($key: $crate::study::section::take_value(values, stringify!($key))?),+ })
             }
         }
     };
@@ -307,8 +307,8 @@ macro_rules! stored {
 pub use crate::stored;
 
 /// Removes and returns a key's value, of the type that [`StoredKey::parse`] gave it. Fails with the key if it is missing.
-pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
-    let value = parts.remove(key).ok_or(key)?;
+pub fn take_value<T: 'static>(values: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
+    let value = values.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
 }
 
@@ -323,7 +323,7 @@ impl Section for NoSection {
 }
 
 impl Stored for NoSection {
-    fn of_parts(_: &mut KeyValues) -> Result<Self, &'static str> {
+    fn from_values(_: &mut KeyValues) -> Result<Self, &'static str> {
         Ok(Self)
     }
 }
