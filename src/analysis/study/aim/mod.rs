@@ -87,6 +87,11 @@ impl Aim {
             let queries = text.iter().map(|&query| (query, visible(query)));
             queries.filter(|(_, goals): &(usize, Vec<usize>)| !goals.is_empty()).collect()
         };
+        let words_of_tag = |word: usize, tag: Option<&str>| -> (usize, Vec<usize>) {
+            let has_tag = |other: usize| tag.is_some() && upos(sequence, other) == tag;
+            let others = sequence.counted_words().filter(|&other| other != word && has_tag(other));
+            (word, others.filter(|&other| sees_word(word, other)).collect())
+        };
         let is_text = |token: usize| sequence.kinds.get(token).is_some_and(|kind| !kind.is_special());
         let goals = match self {
             &Self::Partner { ref relation, direction } => {
@@ -116,18 +121,10 @@ impl Aim {
                 Goals::Tokens(with_goals(&|query| same(query).collect()))
             }
             Self::Tag(tag) => {
-                let wanted = |word, other| upos(sequence, other) == Some(tag) && sees_word(word, other);
-                let goals = |word| other_words_where(sequence, word, |other| wanted(word, other));
-                Goals::Words(sequence.counted_words().map(|word| (word, goals(word))).collect())
+                Goals::Words(sequence.counted_words().map(|word| words_of_tag(word, Some(tag))).collect())
             }
             Self::SameTag => {
-                let goals = |word: usize| {
-                    let own = upos(sequence, word);
-                    other_words_where(sequence, word, |other| {
-                        own.is_some() && upos(sequence, other) == own && sees_word(word, other)
-                    })
-                };
-                let words = sequence.counted_words().map(|word| (word, goals(word)));
+                let words = sequence.counted_words().map(|word| words_of_tag(word, upos(sequence, word)));
                 Goals::Words(words.filter(|(_, goals)| !goals.is_empty()).collect())
             }
             Self::Spread => Goals::Spread(text.into_iter().map(|query| (query, uniform.entropy(query))).collect()),
@@ -144,10 +141,6 @@ fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
 
 fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
-}
-
-fn other_words_where(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
-    sequence.counted_words().filter(|&other| other != word && wanted(other)).collect()
 }
 
 impl Goals {

@@ -69,7 +69,7 @@ pub struct DirectSums {
     pub blocks: Blocks<ItemEffects>,
     /// Whether direct effects on logits are defined for the model ([`Encoder::has_direct_effects`]).
     #[serde(skip)]
-    has_direct_effects: bool,
+    pub has_direct_effects: bool,
 }
 
 merge_fields!(DirectSums[grid] { blocks });
@@ -79,11 +79,6 @@ impl DirectSums {
         let parts = vec![ExactSum::default(); part_count(grid)];
         let empty = ItemEffects { items: 0, units: 0, score: ExactSum::default(), parts };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
-    }
-
-    #[cfg(test)]
-    pub fn with_direct_effects(self) -> Self {
-        Self { has_direct_effects: true, ..self }
     }
 }
 
