@@ -144,6 +144,7 @@ impl Health {
         health
     }
 
+    /// Compares each number with its threshold in `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         for HealthCheck { id, value, threshold, fails } in &mut self.0 {
             *threshold = policy.share(id.threshold());

@@ -221,6 +221,7 @@ pub enum ShareOf {
 impl ShareOf {
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
+    /// The measure as a noun phrase.
     pub fn words(self) -> &'static str {
         match self {
             Self::Loss => "the loss",

@@ -33,6 +33,7 @@ impl VerdictRow {
         [verdict, statistic, margin, family]
     }
 
+    /// The row of a rule, with the thresholds of `policy` in its texts.
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))

@@ -74,6 +74,7 @@ impl Results {
         verdicts
     }
 
+    /// Adds the tests of whether the model uses the arcs of a label to the labels of `verdicts`.
     pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).tests_of_use)
@@ -216,6 +217,7 @@ impl Results {
         self.sections.iter().flat_map(caveats_of).collect()
     }
 
+    /// All numbers by which two analyses can be compared: the metrics of heads, and numbers of the sections.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())

@@ -173,6 +173,7 @@ impl Goals {
         (!goals.is_empty()).then_some(goals)
     }
 
+    /// Scores the attention of one head in the sentence, over tokens and over words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {

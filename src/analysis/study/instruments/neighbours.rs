@@ -84,6 +84,7 @@ impl<T> Neighbours<T> {
         }
     }
 
+    /// Forgets all sequences, since the next pack has no neighbour in this one.
     pub fn end_pack(&mut self) {
         *self = Self::default();
     }

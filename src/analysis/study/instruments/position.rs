@@ -101,6 +101,7 @@ impl Profile {
         self.0[bin(query, key)] += 1.0;
     }
 
+    /// This profile plus another.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
@@ -196,6 +197,7 @@ impl PositionPairs {
         std::mem::take(&mut self.targets)
     }
 
+    /// Number of targets.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

@@ -42,10 +42,12 @@ impl VectorSums {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
 
+    /// Adds these sums of vectors to `into`.
     pub fn add_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value());
     }
 
+    /// Adds these sums of products to `into`, `[rows, columns]`.
     pub fn add_products_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }

@@ -34,6 +34,7 @@ impl Entry {
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
+    /// Replaces each threshold's name in braces by its default.
     pub fn filled(&self, text: &str) -> String {
         Policy::of(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
     }

@@ -79,6 +79,7 @@ impl Threshold {
         Self { name, range: Range::Count(things), default: Value::Count(default), about }
     }
 
+    /// The values that the threshold can have, in words.
     pub fn expected(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),

@@ -65,6 +65,7 @@ pub enum Keys {
 impl Keys {
     pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
+    /// Indices of the cells.
     pub fn places(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -187,6 +188,7 @@ impl Fraction {
         self.denominator
     }
 
+    /// The evidence on which the ratio rests.
     pub fn basis(&self) -> Denominator {
         self.basis
     }
@@ -270,6 +272,7 @@ impl<T> Metrics<T> {
         self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
     }
 
+    /// Appends the metrics of another study.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }

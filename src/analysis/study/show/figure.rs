@@ -81,11 +81,13 @@ pub struct Forest {
 const MAX_HEADS: usize = 24;
 
 impl Forest {
+    /// Forest plot of numbers whose value without an effect is 0.
     pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
         Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows }
     }
 
+    /// Forest plot of shares, in per cent.
     pub fn in_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
         Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
     }

@@ -42,6 +42,7 @@ impl ItemEffects {
         self.parts.last().map_or(0.0, |constants| constants.value())
     }
 
+    /// Sum of the direct effects of all parts.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.value()).sum()
     }

@@ -220,6 +220,7 @@ impl GatesResult {
         }
     }
 
+    /// Decides whether the heads of the sets do the task together.
     pub fn judge(&mut self, policy: &Policy) {
         let Some(SetsAlone { rise_ci95, margin, .. }) = self.alone else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
@@ -232,6 +233,7 @@ impl GatesResult {
         self.together = self.obstacle.is_none();
     }
 
+    /// Number of fits to both halves.
     pub fn fits(&self) -> usize {
         self.folds.iter().map(|fold| fold.fits.len()).sum()
     }

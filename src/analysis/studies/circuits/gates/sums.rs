@@ -47,10 +47,12 @@ impl FoldFits {
         Self { grid, conditions: Conditions::default(), fits: GateFits::default() }
     }
 
+    /// Losses of the fold and the price of a head; zeros before the fits exist.
     pub fn known(&self) -> FittedLoss {
         self.fits.known.unwrap_or_default()
     }
 
+    /// Each fit with the number of its start.
     pub fn each(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }

@@ -182,6 +182,7 @@ impl InterchangeResult {
         }
     }
 
+    /// Adds the metrics of the heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
             (head.restored, head.restored_ci95, _) = estimates.of_metric(place, "restored");
@@ -195,6 +196,7 @@ impl InterchangeResult {
         self.corruptions.len() > 1
     }
 
+    /// Gives each head its significant verdicts, by the policy.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
         let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);

@@ -76,6 +76,7 @@ impl PlaceRule {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
+    /// Number of right choices of this rule.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -205,6 +206,7 @@ impl ClassRules {
         rules
     }
 
+    /// Number of right choices of these rules.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
         let rule = |class: &str| self.own.get(class).unwrap_or(&self.shared).as_ref();
         hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()

@@ -39,6 +39,7 @@ impl LinkSource {
         self.targets.binary_search(&word).is_ok()
     }
 
+    /// Number of targets among the candidates of the source's class.
     pub fn targets_of_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
@@ -112,10 +113,12 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
+    /// Classes of all words, or their forms where they have no class.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
 
+    /// Classes of the words of a word's sentence.
     pub fn classes_around(&self, word: usize) -> &[&'a str] {
         &self.classes[self.sentences[word].clone()]
     }
