@@ -26,6 +26,7 @@ impl Askable {
         }
     }
 
+    /// The traits of the model of a saved report.
     pub fn of(model: &ModelInfo) -> Self {
         Self {
             of_residues: model.residues,

@@ -29,7 +29,7 @@ pub struct Preset {
 pub type Labelled<'a> = (&'a [Label], &'a Values);
 
 /// An empty preset, from which others take the fields that they do not set.
-const NONE: Preset = Preset {
+const EMPTY: Preset = Preset {
     name: "",
     about: "",
     studies: &[],
@@ -47,7 +47,7 @@ pub const PRESETS: &[Preset] = &[
         studies: &["clark2019"],
         // The paper's corpora are words, joined by spaces.
         words: Spacing::Spaced,
-        ..NONE
+        ..EMPTY
     },
     // Sections 5.1 to 5.3: heads are positional by the place of the largest weight, and syntactic without a test. The paper names
     // no fewest words of a relation, and no threshold for rare words: these keep their defaults.
@@ -57,7 +57,7 @@ pub const PRESETS: &[Preset] = &[
         alone: true,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
-        ..NONE
+        ..EMPTY
     },
     // Section 4.1 has the classes without numbers. Here one pattern explains half of the variance, or each of two a quarter.
     Preset {
@@ -75,7 +75,7 @@ pub const PRESETS: &[Preset] = &[
             ("syntactic_margin", Value::Share(1.0)),
         ],
         summary: Some(kovaleva2019),
-        ..NONE
+        ..EMPTY
     },
     // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
     Preset {
@@ -83,13 +83,13 @@ pub const PRESETS: &[Preset] = &[
         about: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
         studies: &["task", "gradient", "pruning"],
         removal: Some(Replacement::Zero),
-        ..NONE
+        ..EMPTY
     },
     Preset {
         name: "blimp",
         about: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
         studies: &["task"],
-        ..NONE
+        ..EMPTY
     },
 ];
 
@@ -144,8 +144,8 @@ pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
     presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
 }
 
-const POSITIONAL: [&str; 3] = ["previous-token", "next-token", "offset:k"];
-const SYNTACTIC: [&str; 1] = ["syntactic:<relation>"];
+const POSITIONAL_LABELS: [&str; 3] = ["previous-token", "next-token", "offset:k"];
+const SYNTACTIC_LABELS: [&str; 1] = ["syntactic:<relation>"];
 
 /// The summary line of `voita2019`: the numbers of positional and of syntactic heads, and the mean confidence of heads with such
 /// a role and of all others.
@@ -155,11 +155,11 @@ fn voita2019(heads: &[Labelled<'_>]) -> String {
     };
     let count = |families: &[&str]| heads.iter().filter(|head| has(head, families)).count();
     let (with_role, others): (Vec<&Labelled<'_>>, Vec<&Labelled<'_>>) =
-        heads.iter().partition(|head| has(head, &POSITIONAL) || has(head, &SYNTACTIC));
+        heads.iter().partition(|head| has(head, &POSITIONAL_LABELS) || has(head, &SYNTACTIC_LABELS));
     format!(
         "Preset voita2019: positional heads {}, syntactic heads {}; mean confidence of them {}, of the others {}\n",
-        count(&POSITIONAL),
-        count(&SYNTACTIC),
+        count(&POSITIONAL_LABELS),
+        count(&SYNTACTIC_LABELS),
         mean_confidence(&with_role),
         mean_confidence(&others),
     )

@@ -124,6 +124,7 @@ impl Card {
         options: &[],
     };
 
+    /// The caveats that apply to a run.
     pub fn caveats_of(&self, labelling: &Labelling<'_>) -> Vec<&'static Caveat> {
         self.caveats.iter().filter(|caveat| (caveat.applies)(labelling)).collect()
     }
@@ -132,6 +133,7 @@ impl Card {
         self.labels.iter().chain(self.choices)
     }
 
+    /// Names of the studies whose results this one needs.
     pub fn needed(&self, has_task: bool) -> &'static [&'static str] {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }

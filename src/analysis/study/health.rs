@@ -12,32 +12,32 @@ use crate::stats::block_test::FEWEST_BLOCKS;
 /// Share of unread tokens, letters, words or sentences above which no label is firm. If a share `u` of tokens is unread,
 /// `1 - (1 - u)^2` of all token pairs have an unread token: for .05 about 10 in 100, and a syntactic label is a lead of 10
 /// points. `all-MiniLM-L6-v2` leaves less than .01 of EWT, GUM, PUD and German GSD unread.
-const UNREAD: f64 = 0.05;
+const MAX_UNREAD: f64 = 0.05;
 
-/// Threshold of checks that count a part of the corpus: above one half, numbers over the corpus are mostly about that part.
-const HALF: f64 = 0.5;
+/// Threshold of checks that count a part of the corpus: above one half, that part decides most numbers.
+const MAX_PART: f64 = 0.5;
 
 /// Threshold of each check of the input, in the order of [`HealthId::ALL`].
 static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     Threshold::share(
         "health_unparted",
-        UNREAD,
+        MAX_UNREAD,
         "largest share of sentences with a stretch of letters that is one unknown token, where the vocabulary is one of letters or \
             k-mers: with .05 of tokens unread, a tenth of all pairs have one",
     ),
     Threshold::share(
         "health_foreign_script",
-        UNREAD,
+        MAX_UNREAD,
         "largest share of letters of scripts in which the vocabulary has no words, as in `health_unparted`",
     ),
     Threshold::share(
         "health_lower_cased",
-        UNREAD,
+        MAX_UNREAD,
         "largest share of words whose capitals the tokenizer lower-cases although the vocabulary is cased, as in `health_unparted`",
     ),
     Threshold::share(
         "health_unknown_tokens",
-        UNREAD,
+        MAX_UNREAD,
         "largest share of unknown tokens among tokens of text, as in `health_unparted`",
     ),
     // German in the vocabulary of English BERT has 2.0 times the usual tokens, Greek 3.4 (docs/methodology/health.md).
@@ -49,17 +49,17 @@ static THRESHOLDS: [Threshold; HealthId::ALL.len()] = [
     ),
     Threshold::share(
         "health_one_token_sentences",
-        HALF,
+        MAX_PART,
         "largest share of sentences of one token, which has no other to attend to: beyond .5 they are most of the corpus",
     ),
     Threshold::share(
         "health_skipped",
-        HALF,
+        MAX_PART,
         "largest share of sentences left out: beyond .5 labels are about the lesser part of the corpus",
     ),
     Threshold::share(
         "health_repeated",
-        HALF,
+        MAX_PART,
         "largest share of sentences that are copies of earlier ones: beyond .5 they are most of the corpus; tests count copies once, so \
             labels stay firm",
     ),
@@ -144,6 +144,7 @@ impl Health {
         health
     }
 
+    /// Compares each number with its threshold in `policy`.
     pub fn judge(&mut self, policy: &Policy) {
         for HealthCheck { id, value, threshold, fails } in &mut self.0 {
             *threshold = policy.share(id.threshold());

@@ -14,13 +14,11 @@ pub mod tracked;
 pub mod upstream;
 pub mod verdict_rule;
 
-use std::any::Any;
-
 use schemars::{Schema, SchemaGenerator};
 
 use crate::stats::block_test::Scale;
 use metrics::metric::{Column, Keys};
-use section::{Entry, KeyValues, Section, Stored};
+use section::{KeyValues, ParseValue, Section, Stored};
 
 pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
 pub use labels::policy::Policy;
@@ -74,15 +72,16 @@ pub trait AnyStudy: Sync {
 
     fn upstream(&self, observed: &Observed<'_>, labelling: &Labelling<'_>) -> UpstreamResults;
 
-    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>>;
+    /// Keys of the section in a report, each with its value.
+    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)>;
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 
-    fn keys(&self) -> &'static [&'static str];
+    /// The key of the section with this name, and the function that parses its value; `None` if the section has no such key.
+    fn parser(&self, name: &str) -> Option<(&'static str, ParseValue)>;
 
-    fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>>;
-
-    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
+    /// Builds the section from the values of its keys. Fails with the first missing key.
+    fn section_from_values(&self, values: &mut KeyValues) -> Result<Box<dyn Section>, &'static str>;
 }
 
 impl<S: Study> AnyStudy for S {
@@ -103,24 +102,20 @@ impl<S: Study> AnyStudy for S {
         Study::upstream(self, observed, section::section(labelling.section), labelling)
     }
 
-    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<Entry<'a>> {
-        section::section::<S::Section>(section).entries()
+    fn entries<'a>(&self, section: &'a dyn Section) -> Vec<(&'static str, &'a dyn erased_serde::Serialize)> {
+        S::Section::KEYS.iter().map(|key| (key.name, (key.value)(section::section(section)))).collect()
     }
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        S::Section::schema(generator)
+        S::Section::KEYS.iter().map(|key| (key.name, (key.schema)(generator))).collect()
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        S::Section::KEYS
+    fn parser(&self, name: &str) -> Option<(&'static str, ParseValue)> {
+        S::Section::KEYS.iter().find(|key| key.name == name).map(|key| (key.name, key.parse))
     }
 
-    fn part(&self, key: &str, json: &str) -> serde_json::Result<Box<dyn Any>> {
-        S::Section::part(key, json)
-    }
-
-    fn of_parts(&self, parts: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {
-        Ok(Box::new(S::Section::of_parts(parts)?))
+    fn section_from_values(&self, values: &mut KeyValues) -> Result<Box<dyn Section>, &'static str> {
+        Ok(Box::new(S::Section::from_values(values)?))
     }
 }
 

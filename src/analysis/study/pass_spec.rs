@@ -40,16 +40,18 @@ impl PassSpec {
         Self::new(pass, move |subject| ByClass::new(subject.classes, |visibility| make(subject, visibility)))
     }
 
+    /// This pass in the second stage.
     pub fn following(self) -> Self {
         Self { follows: true, ..self }
     }
 
-    /// This pass in the second stage. It needs only the activations `needs` of the sequences that `of` selects; the first stage
-    /// may keep them.
-    pub fn following_kept(self, needs: Needs, of: fn(&Sequence) -> bool) -> Self {
-        Self { follows: true, keep: Some(Keep { needs, of }), ..self }
+    /// This pass in the second stage. It needs only the activations `needs` of sequences for which `is_needed` is true; the first
+    /// stage may keep them.
+    pub fn following_kept(self, needs: Needs, is_needed: fn(&Sequence) -> bool) -> Self {
+        Self { follows: true, keep: Some(Keep { needs, of: is_needed }), ..self }
     }
 
+    /// Makes an observer with empty sums.
     pub fn observer(&self, subject: &Subject<'_>) -> Box<dyn Observer> {
         (self.make)(subject)
     }
@@ -84,10 +86,10 @@ pub struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// A subject before anything was observed: every query sees every key, and no columns are probed for.
     pub fn new(grid: HeadGrid, from: FromToken, token_id: &'a dyn Fn(&str) -> Option<u32>) -> Self {
-        static WHOLE: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
+        static ONE_CLASS: LazyLock<LayerClasses> = LazyLock::new(LayerClasses::default);
         Self {
             grid,
-            classes: &WHOLE,
+            classes: &ONE_CLASS,
             first_layers: &[],
             from,
             token_id,
@@ -112,6 +114,7 @@ pub struct ObservedPass<'a> {
 }
 
 impl<'a> Observed<'a> {
+    /// The sums of type `S`, in the order of the passes.
     pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
         self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
     }

@@ -12,10 +12,11 @@ use super::section::{KeyValues, Section};
 /// its study's type.
 pub fn sections(studies: &[&'static dyn AnyStudy], report: &str) -> serde_json::Result<Vec<Box<dyn Section>>> {
     let reader = Reader { studies, report };
-    let mut parts = serde_json::Deserializer::from_str(report).deserialize_map(reader)?;
-    studies.iter().map(|study| study.of_parts(&mut parts).map_err(Error::missing_field)).collect()
+    let mut values = serde_json::Deserializer::from_str(report).deserialize_map(reader)?;
+    studies.iter().map(|study| study.section_from_values(&mut values).map_err(Error::missing_field)).collect()
 }
 
+/// Reads the values of the keys of all sections, and skips all other keys.
 struct Reader<'a> {
     studies: &'a [&'static dyn AnyStudy],
     report: &'a str,
@@ -29,21 +30,20 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut report: A) -> Result<KeyValues, A::Error> {
-        let mut parts = KeyValues::new();
+        let mut values = KeyValues::new();
         while let Some(key) = report.next_key::<String>()? {
-            let owned = |study: &&'static dyn AnyStudy| Some((*study, *study.keys().iter().find(|own| **own == key)?));
-            let Some((study, key)) = self.studies.iter().find_map(owned) else {
+            let Some((key, parse)) = self.studies.iter().find_map(|study| study.parser(&key)) else {
                 report.next_value::<IgnoredAny>()?;
                 continue;
             };
-            // As text, which each study reads as a type that it knows: through `erased_serde` that takes twice as long.
+            // The value is read as text, which the study then parses. Parsing through `erased_serde` takes twice as long.
             let json = report.next_value::<&RawValue>()?.get();
-            let part = study.part(key, json).map_err(|error| Error::custom(in_report(self.report, json, &error)))?;
-            if parts.insert(key, part).is_some() {
+            let value = parse(json).map_err(|error| Error::custom(in_report(self.report, json, &error)))?;
+            if values.insert(key, value).is_some() {
                 return Err(Error::duplicate_field(key));
             }
         }
-        Ok(parts)
+        Ok(values)
     }
 }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::labels::evidence::{Direction, UseTest};
@@ -28,6 +29,7 @@ pub trait Section: Any + Send + Sync {
     /// All that is shown of the section, and all that other parts of the program use of it.
     fn view(&self, known: Known<'_>) -> View<'_>;
 
+    /// The section's part of the card of one attention head.
     fn of_head(&self, _head: HeadPlace, _known: Known<'_>) -> HeadCard {
         HeadCard::default()
     }
@@ -108,9 +110,9 @@ pub struct Known<'a> {
 impl<'a> Known<'a> {
     /// The policy without facts of the run; tests, numbers and the sentence on a task do not depend on them.
     pub fn new(policy: &'a Policy) -> Self {
-        static NONE: SectionFacts =
+        static NO_FACTS: SectionFacts =
             SectionFacts { read: Context::Sentence, phases: None, labels: BTreeMap::new(), is_above_baseline: None };
-        Self { policy, run: &NONE }
+        Self { policy, run: &NO_FACTS }
     }
 }
 
@@ -174,27 +176,27 @@ pub struct PruningOrder {
 }
 
 impl PruningOrder {
-    /// Number of heads that can be removed, in this order, before the loss exceeds the share `rise` of the measure `of`. `None`
-    /// if this order does not have that measure.
-    pub fn can_go(&self, rise: f64, of: ShareOf) -> Option<usize> {
-        let mut known = self.budgets.iter().filter(|(measure, ..)| *measure == of).peekable();
-        known.peek()?;
-        // The report counted by sums that are exact.
-        if let Some(&(.., count)) = known.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
+    /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of a measure.
+    /// `None` if this order does not have the measure.
+    pub fn can_go(&self, rise: f64, measure: ShareOf) -> Option<usize> {
+        let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
+        budgets.peek()?;
+        // The counts of the report come from exact sums.
+        if let Some(&(.., count)) = budgets.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
             return Some(count);
         }
-        let bare = self.without.last().copied().unwrap_or(self.loss);
-        let within = |lost: &mut dyn Iterator<Item = f64>, allowed: f64| {
-            lost.take_while(|lost| *lost <= allowed + ROUNDING).count()
+        let count_within = |rises: &mut dyn Iterator<Item = f64>, allowed: f64| {
+            rises.take_while(|rise| *rise <= allowed + ROUNDING).count()
         };
-        let (loss, right) = (self.loss, self.right.as_ref());
+        let loss = self.loss;
+        let loss_without_heads = self.without.last().copied().unwrap_or(loss);
         let rises = &mut self.without.iter().map(|without| without - loss);
-        Some(match of {
-            ShareOf::Loss => within(rises, rise * loss),
-            ShareOf::AllHeads => within(rises, rise * (bare - loss)),
+        Some(match measure {
+            ShareOf::Loss => count_within(rises, rise * loss),
+            ShareOf::AllHeads => count_within(rises, rise * (loss_without_heads - loss)),
             ShareOf::Right => {
-                let (right, without) = right?;
-                within(&mut without.iter().map(|without| right - without), rise * right)
+                let (right, without) = self.right.as_ref()?;
+                count_within(&mut without.iter().map(|without| right - without), rise * right)
             }
         })
     }
@@ -219,6 +221,7 @@ pub enum ShareOf {
 impl ShareOf {
     pub const ALL: [Self; 3] = [Self::Loss, Self::AllHeads, Self::Right];
 
+    /// The measure as a noun phrase.
     pub fn words(self) -> &'static str {
         match self {
             Self::Loss => "the loss",
@@ -243,31 +246,39 @@ pub struct LabelUse {
     pub test: UseTest,
 }
 
-pub type Entry<'a> = (&'static str, &'a dyn erased_serde::Serialize);
-
 /// Values of the keys of sections in a saved report, by key; each has the type that its section has under the key.
 pub type KeyValues = BTreeMap<&'static str, Box<dyn Any>>;
 
+/// A key of the report under which a section, or a part of it, is stored.
+pub struct StoredKey<S> {
+    pub name: &'static str,
+    /// Returns the value of the key in a section.
+    pub value: fn(&S) -> &dyn erased_serde::Serialize,
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Parses the value of the key from JSON. Fails if the JSON is not of the value's type.
+    pub parse: ParseValue,
+}
+
+/// Function that parses the value of a key from JSON.
+pub type ParseValue = fn(&str) -> serde_json::Result<Box<dyn Any>>;
+
+impl<S> StoredKey<S> {
+    /// A key whose value has the type `T`.
+    pub const fn new<T: DeserializeOwned + JsonSchema + 'static>(
+        name: &'static str,
+        value: fn(&S) -> &dyn erased_serde::Serialize,
+    ) -> Self {
+        let parse = |json: &str| -> serde_json::Result<Box<dyn Any>> { Ok(Box::new(serde_json::from_str::<T>(json)?)) };
+        Self { name, value, schema: |generator| generator.subschema_for::<T>(), parse }
+    }
+}
+
 /// A section with the keys under which it stands in a report. [`stored!`](crate::stored) implements it.
 pub trait Stored: Section + Sized {
-    const KEYS: &'static [&'static str] = &[];
-
-    fn entries(&self) -> Vec<Entry<'_>> {
-        Vec::new()
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
-        Vec::new()
-    }
-
-    /// Parses the value of one of the section's keys from JSON. Fails if the JSON is not of the key's type. Panics if `key` is
-    /// no key of the section.
-    fn part(key: &str, _json: &str) -> serde_json::Result<Box<dyn Any>> {
-        unreachable!("{key} is no key of the section")
-    }
+    const KEYS: &'static [StoredKey<Self>] = &[];
 
     /// Builds the section from the values of its keys. Fails with the first missing key.
-    fn of_parts(parts: &mut KeyValues) -> Result<Self, &'static str>;
+    fn from_values(values: &mut KeyValues) -> Result<Self, &'static str>;
 }
 
 /// Implements [`Stored`] for a struct that is the value of one key, or for a struct whose fields are keys of the report.
@@ -275,55 +286,30 @@ pub trait Stored: Section + Sized {
 macro_rules! stored {
     ($section:ty as $key:ident) => {
         impl $crate::study::section::Stored for $section {
-            const KEYS: &'static [&'static str] = &[stringify!($key)];
+            const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
+                &[$crate::study::section::StoredKey::new::<Self>(stringify!($key), |section| section)];
 
-            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
-                vec![(stringify!($key), self)]
-            }
-
-            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
-                vec![(stringify!($key), generator.subschema_for::<Self>())]
-            }
-
-            fn part(_: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
-                Ok(Box::new(serde_json::from_str::<Self>(json)?))
-            }
-
-            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
-                $crate::study::section::take(parts, stringify!($key))
+            fn from_values(values: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                $crate::study::section::take_value(values, stringify!($key))
             }
         }
     };
     ($section:ty { $($key:ident: $value:ty),+ $(,)? }) => {
         impl $crate::study::section::Stored for $section {
-            const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
+            const KEYS: &'static [$crate::study::section::StoredKey<Self>] =
+                &[$($crate::study::section::StoredKey::new::<$value>(stringify!($key), |section| &section.$key)),+];
 
-            fn entries(&self) -> Vec<$crate::study::section::Entry<'_>> {
-                vec![$((stringify!($key), &self.$key)),+]
-            }
-
-            fn schema(generator: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
-                vec![$((stringify!($key), generator.subschema_for::<$value>())),+]
-            }
-
-            fn part(key: &str, json: &str) -> serde_json::Result<Box<dyn std::any::Any>> {
-                match key {
-                    $(stringify!($key) => Ok(Box::new(serde_json::from_str::<$value>(json)?)),)+
-                    _ => unreachable!("{key} is no key of the section"),
-                }
-            }
-
-            fn of_parts(parts: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
-                Ok(Self { $($key: $crate::study::section::take(parts, stringify!($key))?),+ })
+            fn from_values(values: &mut $crate::study::section::KeyValues) -> Result<Self, &'static str> {
+                Ok(Self { $($key: $crate::study::section::take_value(values, stringify!($key))?),+ })
             }
         }
     };
 }
 pub use crate::stored;
 
-/// Removes and returns a key's value, of the type that [`Stored::part`] gave it. Fails with the key if it is missing.
-pub fn take<T: 'static>(parts: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
-    let value = parts.remove(key).ok_or(key)?;
+/// Removes and returns a key's value, of the type that [`StoredKey::parse`] gave it. Fails with the key if it is missing.
+pub fn take_value<T: 'static>(values: &mut KeyValues, key: &'static str) -> Result<T, &'static str> {
+    let value = values.remove(key).ok_or(key)?;
     Ok(*value.downcast().unwrap_or_else(|_| unreachable!("{key} was read as what it is")))
 }
 
@@ -338,7 +324,7 @@ impl Section for NoSection {
 }
 
 impl Stored for NoSection {
-    fn of_parts(_: &mut KeyValues) -> Result<Self, &'static str> {
+    fn from_values(_: &mut KeyValues) -> Result<Self, &'static str> {
         Ok(Self)
     }
 }
@@ -380,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_study_without_a_section_says_nothing() {
-        assert!(NoSection.entries().is_empty());
+        assert!(NoSection::KEYS.is_empty());
         assert!(NoSection.view(Known::new(&default_policy())).summary.is_empty());
         assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }

@@ -33,9 +33,10 @@ impl VerdictRow {
         [verdict, statistic, margin, family]
     }
 
+    /// The row of a rule, with the thresholds of `policy` in its texts.
     pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
         let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
-        Self([verdict, statistic, margin, family, least, printed].map(|text| filled(text, policy)))
+        Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))
     }
 
     /// The row of a detector; one rule gives all its labels.
@@ -51,10 +52,9 @@ impl VerdictRow {
         });
         let margins = if margins.is_empty() { "off by default".to_owned() } else { margins.join(", ") };
         let statistic = format!("`{}`", explanation.formula.replace('|', "\\|"));
-        let family = "all heads and labels of this row";
-        let printed = "score, interval, threshold, q";
+        let (family, printed) = ("all heads and labels of this row", "score, interval, threshold, q");
         let name = format!("`{}`", explanation.name);
-        Self([&name, &statistic, &margins, family, &least, printed].map(|text| filled(text, policy)))
+        Self([&name, &statistic, &margins, family, &least, printed].map(|text| policy.fill(text)))
     }
 }
 
@@ -63,11 +63,4 @@ impl fmt::Display for VerdictRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| {} |", self.0.join(" | "))
     }
-}
-
-/// Replaces each threshold's name in braces by its value.
-fn filled(text: &str, policy: &Policy) -> String {
-    policy.thresholds().fold(text.to_owned(), |text, threshold| {
-        text.replace(&format!("{{{}}}", threshold.name), &policy.get(threshold).to_string())
-    })
 }

@@ -238,7 +238,7 @@ fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
         let level = own.or(report.chance.get(column.id, at).copied().flatten());
         Some(Bar { name: key.replace('-', "−"), mark: Some(Mark { value, ci95 }), level })
     };
-    let bars: Vec<Bar> = cell_names(&[column]).filter_map(bar).collect();
+    let bars: Vec<Bar> = cell_names(&[column]).into_iter().filter_map(bar).collect();
     let has_levels = bars.iter().any(|bar| bar.level.is_some());
     (!bars.is_empty()).then(|| {
         Chart::Bars(Bars {

@@ -54,7 +54,7 @@ impl Plan {
     pub fn new(protocol: &Protocol) -> Result<Self> {
         let (studies, removed, has_task) = (studies(&protocol.studies)?, &protocol.removed, protocol.task.is_some());
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
-            let want = |(place, spec): (usize, PassSpec)| {
+            let request = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
                     Some(control) => spec.pass.clone().under(control)?,
                     None => spec.pass.clone(),
@@ -62,14 +62,16 @@ impl Plan {
                 Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
             };
             // A control that takes nothing away from one of a study's passes says nothing about the study.
-            study.passes_of(has_task).into_iter().enumerate().map(want).collect::<Option<Vec<_>>>().unwrap_or_default()
+            let specs = study.passes_of(has_task).into_iter().enumerate();
+            specs.map(request).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
         let analysis = studies.iter().flat_map(|study| requests(*study, None));
         let controls = protocol.controls.iter().flat_map(|control| {
             let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
             controlled.flat_map(|study| requests(*study, Some(*control)))
         });
-        let follows = |(_, want): &(Pass, Option<PassRequest>)| want.as_ref().is_some_and(|want| want.spec.follows);
+        let follows =
+            |(_, request): &(Pass, Option<PassRequest>)| request.as_ref().is_some_and(|request| request.spec.follows);
         let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
         let (first, later) = (shared(first), shared(later));
@@ -81,20 +83,21 @@ impl Plan {
 
     /// Each pass of the first stage, with empty sums of the studies that request it.
     pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &PassRequest| want.spec.observer(subject);
+        let observer = |request: &PassRequest| request.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
     /// Each pass of the second stage, with empty sums of the studies that request it. `passes` are the sums of the first stage
     /// over the whole corpus.
     pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
-        let observer = |want: &PassRequest| {
-            let own = self.of_studies(passes, want.control).remove(want.study.card().name).unwrap_or_default();
-            want.spec.observer(&Subject { own: Observed(&own), ..*subject })
+        let observer = |request: &PassRequest| {
+            let own = self.of_studies(passes, request.control).remove(request.study.card().name).unwrap_or_default();
+            request.spec.observer(&Subject { own: Observed(&own), ..*subject })
         };
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
+    /// The passes of the second stage.
     pub fn later(&self) -> Vec<Pass> {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }
@@ -102,7 +105,7 @@ impl Plan {
     /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
     pub fn keeps(&self) -> Vec<(Pass, Vec<Keep>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
-            Some((pass.clone(), requests.iter().map(|want| want.spec.keep).collect::<Option<Vec<_>>>()?))
+            Some((pass.clone(), requests.iter().map(|request| request.spec.keep).collect::<Option<Vec<_>>>()?))
         };
         self.passes[self.followers..].iter().filter_map(of_pass).collect()
     }
@@ -148,8 +151,8 @@ impl Plan {
         ensure!(requested.len() == passes.len(), unfit);
         let restored = requested.iter().zip(passes).map(|((pass, requests), PassBytes { left_out, sums })| {
             ensure!(requests.len() == sums.len(), unfit);
-            let restore = |(want, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
-                let sums = want.spec.restore(&bytes)?;
+            let restore = |(request, bytes): (&PassRequest, Vec<u8>)| -> Result<Box<dyn Observer>> {
+                let sums = request.spec.restore(&bytes)?;
                 ensure!(sums.fits(grid, from, classes), unfit);
                 Ok(sums)
             };
@@ -166,9 +169,9 @@ impl Plan {
         passes: &'a [PassSums],
         control: Option<Control>,
     ) -> Vec<(&'static dyn AnyStudy, Vec<ObservedPass<'a>>)> {
-        let mut found = self.of_studies(passes, control);
+        let mut sums_of_studies = self.of_studies(passes, control);
         let of_study = |study: &&'static dyn AnyStudy| {
-            let observed = found.remove(study.card().name)?;
+            let observed = sums_of_studies.remove(study.card().name)?;
             (observed.len() == study.passes_of(self.has_task).len()).then_some((*study, observed))
         };
         STUDIES.iter().filter_map(of_study).collect()
@@ -180,14 +183,14 @@ impl Plan {
         passes: &'a [PassSums],
         control: Option<Control>,
     ) -> BTreeMap<&'static str, Vec<ObservedPass<'a>>> {
-        let mut found: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
+        let mut sums_of_studies: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
         for ((_, requests), pass) in self.passes.iter().zip(passes) {
-            for (want, sums) in requests.iter().zip(&pass.sums).filter(|(want, _)| want.control == control) {
+            for (request, sums) in requests.iter().zip(&pass.sums).filter(|(request, _)| request.control == control) {
                 let observed = ObservedPass { sums: &**sums, left_out: pass.left_out };
-                found.entry(want.study.card().name).or_default().insert(want.place, observed);
+                sums_of_studies.entry(request.study.card().name).or_default().insert(request.place, observed);
             }
         }
-        found.into_iter().map(|(name, observed)| (name, observed.into_values().collect())).collect()
+        sums_of_studies.into_iter().map(|(name, observed)| (name, observed.into_values().collect())).collect()
     }
 }
 

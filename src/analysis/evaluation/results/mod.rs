@@ -9,8 +9,8 @@ use crate::studies::registry;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
 use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{Column, Denominator, Metrics};
+use crate::study::metrics::estimates::{Estimates, EstimationContext, scales};
+use crate::study::metrics::metric::{Column, Metrics};
 use crate::study::metrics::number::{Number, Part};
 use crate::study::section::{Completion, Known, LabelUse, Section};
 use crate::study::upstream::{HeadAim, UpstreamResults};
@@ -74,6 +74,7 @@ impl Results {
         verdicts
     }
 
+    /// Adds the tests of whether the model uses the arcs of a label to the labels of `verdicts`.
     pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
             self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).tests_of_use)
@@ -94,39 +95,39 @@ impl Results {
         policy: &Policy,
     ) -> UpstreamResults {
         let verdicts = self.verdicts(policy);
-        let mut found = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
+        let mut upstream = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
-            found = found.and(study.upstream(&Observed(observed), &labels));
+            upstream = upstream.and(study.upstream(&Observed(observed), &labels));
         }
-        found
+        upstream
     }
 
     /// The aim of each head: the tokens that its label says it attends to. It is the aim of the head's first label that has one.
     fn aims(&self, verdicts: &[Verdict]) -> Vec<HeadAim> {
-        let aimed = |(place, verdict): (usize, &Verdict)| {
-            let of_label = |label: &Label| {
+        let aim_of_head = |(place, verdict): (usize, &Verdict)| {
+            let aim_of_label = |label: &Label| {
                 let (aim, metric) = self.sections.iter().find_map(|(study, _)| (study.card().aim)(label))?;
                 let mean =
                     metric.map_or(Some(label.score), |metric| *self.estimates.heads[place].by_name()[&metric])?;
                 Some(HeadAim { place, label: label.label.clone(), aim, mean })
             };
-            verdict.labels.iter().find_map(of_label)
+            verdict.labels.iter().find_map(aim_of_label)
         };
-        verdicts.iter().enumerate().filter_map(aimed).collect()
+        verdicts.iter().enumerate().filter_map(aim_of_head).collect()
     }
 
     /// Gives each section the sections of its study from the control runs.
     pub fn control(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
-                let of_study = |found: &'_ Self| {
-                    found.sections.iter().position(|(other, _)| other.card().name == study.card().name)
+                let index_of_study = |results: &'_ Self| {
+                    results.sections.iter().position(|(other, _)| other.card().name == study.card().name)
                 };
                 let seeds: Vec<&dyn Section> = controls
                     .iter()
                     .filter(|(control, _)| control.kind == kind)
-                    .filter_map(|(_, found)| Some(&*found.sections[of_study(found)?].1))
+                    .filter_map(|(_, results)| Some(&*results.sections[index_of_study(results)?].1))
                     .collect();
                 if !seeds.is_empty() {
                     section.complete(&Completion::Control(kind, &seeds));
@@ -138,12 +139,12 @@ impl Results {
     /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
     /// in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.labels)
+        self.assessed(policy, |card| card.labels, labels::one_of_each)
     }
 
     /// As [`Results::assessments`], with both directions of each syntactic relation and not only the better-supported one.
     pub fn every_assessment(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed_by(policy, |card| card.labels, |all| all)
+        self.assessed(policy, |card| card.labels, |assessed| assessed)
     }
 
     /// The label for how each head chooses its keys (by position, token or context), `[layers * heads]`; `None` without one.
@@ -154,48 +155,34 @@ impl Results {
 
     /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
     pub fn assessments_of_choices(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.choices)
+        self.assessed(policy, |card| card.choices, labels::one_of_each)
     }
 
-    /// The assessments of every head by the detectors that `detectors` takes from each study's card.
+    /// The assessments of every head by the detectors that `detectors` returns for each study's card. `select` chooses among the
+    /// assessments of a head by one detector.
     fn assessed(
         &self,
         policy: &Policy,
-        detectors: impl Fn(&'static Card) -> &'static [Detector],
-    ) -> Vec<Vec<Assessment>> {
-        self.assessed_by(policy, detectors, labels::one_of_each)
-    }
-
-    fn assessed_by(
-        &self,
-        policy: &Policy,
-        detectors: impl Fn(&'static Card) -> &'static [Detector],
-        taken: impl Fn(Vec<Assessment>) -> Vec<Assessment>,
+        detectors: fn(&'static Card) -> &'static [Detector],
+        select: fn(Vec<Assessment>) -> Vec<Assessment>,
     ) -> Vec<Vec<Assessment>> {
         let Estimates { heads, ci95, standard_errors, own_chance, chance, .. } = &self.estimates;
         let columns: Vec<Column> = self.studies().into_iter().flat_map(columns).collect();
-        let scales = columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale));
-        let scales = Metrics::new(&columns, scales);
-        // A score with too little evidence gives no label. Reports of 0.1 do not have the amount of evidence.
-        let enough = |known: Option<&Denominator>| known.is_none_or(|known| EvidenceGap::of(known, policy).is_none());
+        let scales = Metrics::new(&columns, scales(&columns));
         let measured = |place: usize| {
-            heads[place]
-                .zip_map(&ci95[place], |&score, ci95| Measured {
-                    score,
-                    ci95: ci95.copied().flatten(),
-                    ..Measured::default()
-                })
-                .zip_map(chance, |&measured, baseline| Measured { baseline: baseline.copied().flatten(), ..measured })
-                .zip_map(&own_chance[place], |&measured, own| Measured {
-                    baseline: own.copied().flatten().or(measured.baseline),
-                    ..measured
-                })
-                .zip_map(&standard_errors[place], |&measured, error| (measured, error.copied().flatten()))
-                .zip_map(&scales, |&(measured, error), scale| (measured, error, scale.copied().unwrap_or_default()))
-                .zip_map(&self.estimates.denominators_of(place), |&(measured, error, scale), known| {
-                    let estimate = || known?.estimate(measured.score?, error?, scale);
-                    if enough(known) { Measured { estimate: estimate(), ..measured } } else { Measured::default() }
-                })
+            let denominators = self.estimates.denominators_of(place);
+            heads[place].map(|id, key, &score| {
+                // Reports of 0.1 do not have the amount of evidence.
+                let denominator = denominators.get(id, key);
+                if denominator.is_some_and(|denominator| EvidenceGap::of(denominator, policy).is_some()) {
+                    // A score with too little evidence gives no label.
+                    return Measured::default();
+                }
+                let scale = scales.get(id, key).copied().unwrap_or_default();
+                let estimate = || denominator?.estimate(score?, standard_errors[place].value(id, key)?, scale);
+                let baseline = own_chance[place].value(id, key).or_else(|| chance.value(id, key));
+                Measured { score, ci95: ci95[place].value(id, key), baseline, estimate: estimate() }
+            })
         };
         let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
@@ -213,7 +200,7 @@ impl Results {
                 if !self.is_read {
                     of_heads.iter_mut().flatten().for_each(|assessment| assessment.label.borderline = true);
                 }
-                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(taken(more)));
+                assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(select(more)));
             }
         }
         assessed
@@ -224,25 +211,23 @@ impl Results {
     }
 
     pub fn caveats(&self, verdicts: &[Verdict], policy: &Policy) -> Vec<&'static Caveat> {
-        let of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
+        let caveats_of = |(study, section): &(&'static dyn AnyStudy, Box<dyn Section>)| {
             study.card().caveats_of(&Labelling { verdicts, policy, section: &**section })
         };
-        self.sections.iter().flat_map(of).collect()
+        self.sections.iter().flat_map(caveats_of).collect()
     }
 
+    /// All numbers by which two analyses can be compared: the metrics of heads, and numbers of the sections.
     pub fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
         let Estimates { heads, ci95, without_blocks, .. } = &self.estimates;
         let cards: BTreeMap<&str, &Card> = (self.sections.iter())
             .flat_map(|(study, _)| columns(*study).into_iter().map(|column| (column.id, study.card())))
             .collect();
-        let of_head = |place: usize| {
-            let (intervals, denominators) = (ci95[place].by_name(), self.estimates.denominators_of(place));
-            let denominators = denominators.by_name();
-            let without = without_blocks.get(place).map(Metrics::by_name).unwrap_or_default();
+        let numbers_of_head = |place: usize| {
+            let denominators = self.estimates.denominators_of(place);
             let number = |(name, value): (String, &Option<f64>)| {
-                let left_out = without.get(&name).copied().and_then(Option::as_ref);
-                let known = denominators.get(&name).copied().copied().unwrap_or_default();
                 let (metric, key) = name.split_once('.').map_or((&*name, None), |(metric, key)| (metric, Some(key)));
+                let denominator = denominators.get(metric, key).copied().unwrap_or_default();
                 let card = cards.get(metric).copied().unwrap_or(&Card::NEW);
                 let at_key = |metric: &str| key.map_or_else(|| metric.to_owned(), |key| format!("{metric}.{key}"));
                 Number {
@@ -252,18 +237,18 @@ impl Results {
                     unit: (card.unit)(metric),
                     made_of: (card.made_of)(metric).map(at_key),
                     value: *value,
-                    ci95: intervals.get(&name).copied().copied().flatten(),
-                    blocks: usize::try_from(known.blocks).unwrap_or(BLOCKS),
-                    effective_blocks: known.effective_blocks,
+                    ci95: ci95[place].value(metric, key),
+                    blocks: usize::try_from(denominator.blocks).unwrap_or(BLOCKS),
+                    effective_blocks: denominator.effective_blocks,
                     trials: None,
                     enough: true,
-                    left_out,
+                    left_out: without_blocks.get(place).and_then(|without| without.get(metric, key)?.as_ref()),
                     name,
                 }
             };
             heads[place].cells().map(number).collect::<Vec<_>>()
         };
-        let metrics = (0..heads.len()).flat_map(of_head);
+        let metrics = (0..heads.len()).flat_map(numbers_of_head);
         metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).numbers)).collect()
     }
 }

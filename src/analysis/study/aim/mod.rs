@@ -73,19 +73,24 @@ impl Aim {
     /// if there is no goal or no query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
         let text: Vec<usize> = sequence.text_places().collect();
-        let even = Even::new(visibility, sequence.ids.len());
+        let uniform = Even::new(visibility, sequence.ids.len());
         let sees_word =
-            |query: usize, key: usize| even.between_words(&sequence.words[query], &sequence.words[key], from) > 0.0;
-        let all_to = |wanted: TokenKind| {
+            |query: usize, key: usize| uniform.between_words(&sequence.words[query], &sequence.words[key], from) > 0.0;
+        let to_kind = |wanted: TokenKind| {
             let goals: Vec<usize> =
                 (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect();
-            let seen = |query: usize| goals.iter().copied().filter(|&key| visibility.sees(query, key)).collect();
-            Goals::Tokens(text.iter().map(|&query| (query, seen(query))).collect())
+            let visible = |query: usize| goals.iter().copied().filter(|&key| visibility.sees(query, key)).collect();
+            Goals::Tokens(text.iter().map(|&query| (query, visible(query))).collect())
         };
-        let each = |goals: &dyn Fn(usize) -> Vec<usize>| -> Vec<(usize, Vec<usize>)> {
-            let seen = |query: usize| goals(query).into_iter().filter(|&key| visibility.sees(query, key)).collect();
-            let with = text.iter().map(|&query| (query, seen(query)));
-            with.filter(|(_, goals): &(usize, Vec<usize>)| !goals.is_empty()).collect()
+        let with_goals = |goals: &dyn Fn(usize) -> Vec<usize>| -> Vec<(usize, Vec<usize>)> {
+            let visible = |query: usize| goals(query).into_iter().filter(|&key| visibility.sees(query, key)).collect();
+            let queries = text.iter().map(|&query| (query, visible(query)));
+            queries.filter(|(_, goals): &(usize, Vec<usize>)| !goals.is_empty()).collect()
+        };
+        let words_of_tag = |word: usize, tag: Option<&str>| -> (usize, Vec<usize>) {
+            let has_tag = |other: usize| tag.is_some() && upos(sequence, other) == tag;
+            let others = sequence.counted_words().filter(|&other| other != word && has_tag(other));
+            (word, others.filter(|&other| sees_word(word, other)).collect())
         };
         let is_text = |token: usize| sequence.kinds.get(token).is_some_and(|kind| !kind.is_special());
         let goals = match self {
@@ -97,39 +102,32 @@ impl Aim {
                 Goals::Partners { direction, arcs, partners: Partners::new(sequence, visibility, from) }
             }
             Self::Offset(offset) => {
-                let away = |query: usize| query.checked_add_signed(*offset as isize).filter(|&key| is_text(key));
-                Goals::Tokens(each(&|query| away(query).into_iter().collect()))
+                let key_at_offset =
+                    |query: usize| query.checked_add_signed(*offset as isize).filter(|&key| is_text(key));
+                Goals::Tokens(with_goals(&|query| key_at_offset(query).into_iter().collect()))
             }
             Self::Window => {
-                let near = |query: usize| query.saturating_sub(WINDOW)..=query + WINDOW;
-                Goals::Tokens(each(&|query| near(query).filter(|&key| key != query && is_text(key)).collect()))
+                let window = |query: usize| query.saturating_sub(WINDOW)..=query + WINDOW;
+                Goals::Tokens(with_goals(&|query| window(query).filter(|&key| key != query && is_text(key)).collect()))
             }
-            Self::FirstSpecial => all_to(TokenKind::FirstSpecial),
-            Self::FirstToken => all_to(TokenKind::First),
-            Self::Separators => all_to(TokenKind::Separator),
-            Self::Punctuation => all_to(TokenKind::Punctuation),
+            Self::FirstSpecial => to_kind(TokenKind::FirstSpecial),
+            Self::FirstToken => to_kind(TokenKind::First),
+            Self::Separators => to_kind(TokenKind::Separator),
+            Self::Punctuation => to_kind(TokenKind::Punctuation),
             Self::SameToken => {
                 let ids = &sequence.ids;
                 let same =
                     |query: usize| text.iter().copied().filter(move |&key| key != query && ids[key] == ids[query]);
-                Goals::Tokens(each(&|query| same(query).collect()))
+                Goals::Tokens(with_goals(&|query| same(query).collect()))
             }
             Self::Tag(tag) => {
-                let wanted = |word, other| upos(sequence, other) == Some(tag) && sees_word(word, other);
-                let goals = |word| other_words_where(sequence, word, |other| wanted(word, other));
-                Goals::Words(sequence.counted_words().map(|word| (word, goals(word))).collect())
+                Goals::Words(sequence.counted_words().map(|word| words_of_tag(word, Some(tag))).collect())
             }
             Self::SameTag => {
-                let goals = |word: usize| {
-                    let own = upos(sequence, word);
-                    other_words_where(sequence, word, |other| {
-                        own.is_some() && upos(sequence, other) == own && sees_word(word, other)
-                    })
-                };
-                let words = sequence.counted_words().map(|word| (word, goals(word)));
+                let words = sequence.counted_words().map(|word| words_of_tag(word, upos(sequence, word)));
                 Goals::Words(words.filter(|(_, goals)| !goals.is_empty()).collect())
             }
-            Self::Spread => Goals::Spread(text.into_iter().map(|query| (query, even.entropy(query))).collect()),
+            Self::Spread => Goals::Spread(text.into_iter().map(|query| (query, uniform.entropy(query))).collect()),
         };
         (!goals.is_empty()).then_some(goals)
     }
@@ -145,16 +143,12 @@ fn upos(sequence: &Sequence, word: usize) -> Option<&'static str> {
     Some(sequence.annotations.get(word)?.upos?.tag())
 }
 
-fn other_words_where(sequence: &Sequence, word: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
-    sequence.counted_words().filter(|&other| other != word && wanted(other)).collect()
-}
-
 impl Goals {
     fn is_empty(&self) -> bool {
-        let none = |goals: &[(usize, Vec<usize>)]| goals.iter().all(|(_, goals)| goals.is_empty());
+        let all_empty = |goals: &[(usize, Vec<usize>)]| goals.iter().all(|(_, goals)| goals.is_empty());
         match self {
             Self::Partners { arcs, .. } => arcs.is_empty(),
-            Self::Tokens(goals) | Self::Words(goals) => none(goals),
+            Self::Tokens(goals) | Self::Words(goals) => all_empty(goals),
             Self::Spread(queries) => queries.is_empty(),
         }
     }
@@ -162,7 +156,7 @@ impl Goals {
     /// Keeps the goals whose queries are in one sentence of a window, which has these `tokens` and `words`. `None` if no goal
     /// remains.
     pub fn in_part(&self, tokens: &Range<usize>, words: &Range<usize>) -> Option<Self> {
-        let of = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
+        let goals_in = |goals: &[(usize, Vec<usize>)], part: &Range<usize>| {
             goals.iter().filter(|(query, _)| part.contains(query)).cloned().collect()
         };
         let goals = match self {
@@ -170,8 +164,8 @@ impl Goals {
                 let arcs = arcs.iter().copied().filter(|(word, _)| words.contains(word)).collect();
                 Self::Partners { direction: *direction, arcs, partners: partners.clone() }
             }
-            Self::Tokens(goals) => Self::Tokens(of(goals, tokens)),
-            Self::Words(goals) => Self::Words(of(goals, words)),
+            Self::Tokens(goals) => Self::Tokens(goals_in(goals, tokens)),
+            Self::Words(goals) => Self::Words(goals_in(goals, words)),
             Self::Spread(queries) => {
                 Self::Spread(queries.iter().copied().filter(|(query, _)| tokens.contains(query)).collect())
             }
@@ -179,24 +173,15 @@ impl Goals {
         (!goals.is_empty()).then_some(goals)
     }
 
+    /// Scores the attention of one head in the sentence, over tokens and over words.
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {
                 let right = arcs.iter().filter(|&&(word, other)| partners.of(words, *direction, word) == Some(other));
                 (right.count() as f64, arcs.len())
             }
-            Self::Tokens(goals) => {
-                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
-                    goals.iter().map(|&key| f64::from(attention.row(*query)[key])).sum()
-                };
-                (goals.iter().map(mass).sum(), goals.len())
-            }
-            Self::Words(goals) => {
-                let mass = |(query, goals): &(usize, Vec<usize>)| -> f64 {
-                    goals.iter().map(|&key| words.get(*query, key)).sum()
-                };
-                (goals.iter().map(mass).sum(), goals.len())
-            }
+            Self::Tokens(goals) => (mass(goals, |query, key| f64::from(attention.row(query)[key])), goals.len()),
+            Self::Words(goals) => (mass(goals, |query, key| words.get(query, key)), goals.len()),
             Self::Spread(queries) => {
                 let ratio = |&(query, most): &(usize, f64)| entropy(attention.row(query)) / most;
                 (queries.iter().map(ratio).sum(), queries.len())
@@ -207,27 +192,33 @@ impl Goals {
 
     /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for units without goals.
     pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
-        let mut found = vec![None; units.spans.len()];
+        let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
             if let Some(unit) = unit {
-                found[unit].get_or_insert_with(Vec::new).extend(goals);
+                goals_of_units[unit].get_or_insert_with(Vec::new).extend(goals);
             }
         };
-        let of_word = |word: &usize| units.of_word[*word];
+        let unit_of = |word: &usize| units.of_word[*word];
         match self {
             Self::Partners { arcs, .. } => {
-                arcs.iter().for_each(|(word, other)| add(Some(of_word(word)), vec![of_word(other)]));
+                arcs.iter().for_each(|(word, other)| add(Some(unit_of(word)), vec![unit_of(other)]));
             }
             Self::Tokens(goals) => goals.iter().for_each(|(query, goals)| {
                 add(units.of_token(*query), goals.iter().filter_map(|&key| units.of_token(key)).collect());
             }),
             Self::Words(goals) => {
-                goals.iter().for_each(|(query, goals)| add(Some(of_word(query)), goals.iter().map(of_word).collect()));
+                goals.iter().for_each(|(query, goals)| add(Some(unit_of(query)), goals.iter().map(unit_of).collect()));
             }
             Self::Spread(_) => {}
         }
-        found
+        goals_of_units
     }
+}
+
+/// The weight of all queries on their goals.
+fn mass(goals: &[(usize, Vec<usize>)], weight: impl Fn(usize, usize) -> f64) -> f64 {
+    let of_query = |(query, keys): &(usize, Vec<usize>)| keys.iter().map(|&key| weight(*query, key)).sum::<f64>();
+    goals.iter().map(of_query).sum()
 }
 
 /// The entropy of an attention row, in nats.

@@ -44,6 +44,7 @@ impl ClassedWords {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
 
+    /// Weight of uniform attention from one word to another.
     pub fn even(&self, query: usize, key: usize) -> f64 {
         self.even.between_words(&self.spans[query], &self.spans[key], self.from)
     }

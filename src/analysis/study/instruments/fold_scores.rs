@@ -43,6 +43,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
+    /// Accuracy: right predictions as a share of the scored words.
     pub fn share(&self, right: u64) -> f64 {
         right as f64 / self.total.scored() as f64
     }
@@ -52,10 +53,12 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
+    /// Computes a number for each block; 0 for a block without a scored word.
     pub fn per_block(&self, number: impl Fn(&S) -> f64) -> PerBlock {
         per_block(self.blocks, |_, sums| number(sums))
     }
 
+    /// 95 % interval of the accuracy, from the right predictions by block.
     pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
         Jackknife::new(right, &self.words).on(Scale::Share).interval()
     }

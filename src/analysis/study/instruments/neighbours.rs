@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sequences::sequence::Sequence;
 
 /// Minimum length of a sequence with a neighbour: with two tokens, each query has one other key, which leaves no choice.
-const SHORTEST: usize = 3;
+const MIN_LENGTH: usize = 3;
 
 /// Neighbours in a pack. For each head of a layer, a value from one sequence is kept until the next sequence is seen.
 #[derive(Clone, Debug)]
 pub struct Neighbours<T> {
-    last: Option<Begun>,
+    last: Option<BegunSequence>,
     /// Indices of the sequences with which the next sequence is compared.
     wanted: BTreeSet<u64>,
     /// Kept values by the head's number in its layer.
@@ -21,7 +21,7 @@ pub struct Neighbours<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Begun {
+struct BegunSequence {
     index: u64,
     group: u64,
     length: usize,
@@ -37,12 +37,13 @@ struct Kept<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     index: u64,
-    before: Option<Begun>,
+    before: Option<BegunSequence>,
     /// Whether a sequence of another group, of any length, comes before this one in the pack.
     pub follows: bool,
 }
 
 impl Neighbour {
+    /// Length of the neighbour; `None` if the sequence has no neighbour.
     pub fn length(&self) -> Option<usize> {
         self.before.map(|before| before.length)
     }
@@ -54,22 +55,23 @@ impl<T> Default for Neighbours<T> {
     }
 }
 
-/// Whether two lengths are similar: at least [`SHORTEST`], and the longer at most a tenth longer than the shorter.
+/// Whether two lengths are similar: at least [`MIN_LENGTH`], and the longer at most a tenth longer than the shorter.
 fn are_alike(a: usize, b: usize) -> bool {
     let (shorter, longer) = (a.min(b), a.max(b));
-    shorter >= SHORTEST && 10 * longer <= 11 * shorter
+    shorter >= MIN_LENGTH && 10 * longer <= 11 * shorter
 }
 
 impl<T> Neighbours<T> {
     /// Begins a sequence and finds its neighbour; `length` counts the sequence's text tokens, or its words.
     pub fn begin(&mut self, sequence: &Sequence, length: usize) -> Neighbour {
-        let begun = Begun { index: sequence.index, group: sequence.family.number, length };
-        let before = self.last.replace(begun).filter(|last| last.group != begun.group);
-        let alike = before.filter(|last| are_alike(last.length, length));
-        self.wanted.extend(alike.map(|last| last.index));
-        Neighbour { index: begun.index, before: alike, follows: before.is_some() }
+        let begun = BegunSequence { index: sequence.index, group: sequence.family.number, length };
+        let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
+        let neighbour = previous.filter(|last| are_alike(last.length, length));
+        self.wanted.extend(neighbour.map(|last| last.index));
+        Neighbour { index: begun.index, before: neighbour, follows: previous.is_some() }
     }
 
+    /// The value of a head that was kept from the neighbour; `None` if there is none.
     pub fn before(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
@@ -82,6 +84,7 @@ impl<T> Neighbours<T> {
         }
     }
 
+    /// Forgets all sequences, since the next pack has no neighbour in this one.
     pub fn end_pack(&mut self) {
         *self = Self::default();
     }

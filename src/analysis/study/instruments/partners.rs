@@ -50,6 +50,7 @@ impl Partners {
         weights.fold(0.0, f64::max)
     }
 
+    /// Weight between two words in one direction; in a decoder, as a ratio to uniform attention.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
         attention.get(query, key) * self.lifts.of(query, key)

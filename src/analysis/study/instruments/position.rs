@@ -14,9 +14,6 @@ use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::{ExactSum, add_each, nearest};
 
-/// The farthest offset that has a bin of one offset.
-const NEAR: usize = REACH;
-
 /// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
 const FAR: [usize; 2] = [16, 32];
 
@@ -25,11 +22,11 @@ const FAR_BINS: usize = FAR.len() + 1;
 /// Number of bins of offsets: -8 to 8 singly, then 9-16, 17-32 and more on the left, then the same on the right.
 ///
 /// The bin of offset 0 takes part in no expectation: a query is never its own key.
-pub const BINS: usize = 2 * NEAR + 1 + 2 * FAR_BINS;
+pub const BINS: usize = 2 * REACH + 1 + 2 * FAR_BINS;
 
-/// Index of the first far bin on the left; [`RIGHT`] is the first on the right.
-const LEFT: usize = 2 * NEAR + 1;
-const RIGHT: usize = LEFT + FAR_BINS;
+/// Index of the first far bin on the left; [`FIRST_RIGHT`] is the first on the right.
+const FIRST_LEFT: usize = 2 * REACH + 1;
+const FIRST_RIGHT: usize = FIRST_LEFT + FAR_BINS;
 
 pub type ByBin<T> = [T; BINS];
 
@@ -39,11 +36,11 @@ pub type TargetSums = ByBin<ExactSum>;
 /// Index of a key's bin, by its offset from the query.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
-    if distance <= NEAR {
-        return key + NEAR - query;
+    if distance <= REACH {
+        return key + REACH - query;
     }
     let far = FAR.iter().filter(|&&farthest| distance > farthest).count();
-    if key < query { LEFT + far } else { RIGHT + far }
+    if key < query { FIRST_LEFT + far } else { FIRST_RIGHT + far }
 }
 
 /// Weights of one head over one sequence by bins of offsets, summed over queries.
@@ -54,24 +51,24 @@ impl Profile {
     /// Adds a query's weights on all keys, times `scale`, to their bins.
     #[inline(always)]
     pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
-        let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
-        let near = &mut self.0[start + NEAR - query..end + NEAR - query];
+        let (start, end) = (query.saturating_sub(REACH), row.len().min(query + REACH + 1));
+        let near = &mut self.0[start + REACH - query..end + REACH - query];
         near.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum += scale * weight.into());
         self.add_all_far(row, query, scale);
     }
 
-    /// Adds a query's weights on keys beyond [`NEAR`], times `scale`, to their bins.
+    /// Adds a query's weights on keys beyond [`REACH`], times `scale`, to their bins.
     #[inline(always)]
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
-        let (start, end) = (query.saturating_sub(NEAR), row.len().min(query + NEAR + 1));
+        let (start, end) = (query.saturating_sub(REACH), row.len().min(query + REACH + 1));
         if start > 0 {
-            self.add_far(LEFT, scale, |nearest, farthest| {
+            self.add_far(FIRST_LEFT, scale, |nearest, farthest| {
                 &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
             });
         }
         if end < row.len() {
             let at = |distance: usize| row.len().min(query.saturating_add(distance));
-            self.add_far(RIGHT, scale, |nearest, farthest| &row[at(nearest)..at(farthest.saturating_add(1))]);
+            self.add_far(FIRST_RIGHT, scale, |nearest, farthest| &row[at(nearest)..at(farthest.saturating_add(1))]);
         }
     }
 
@@ -92,7 +89,7 @@ impl Profile {
         between: impl Fn(usize, usize) -> &'a [W],
     ) {
         for far in 0..FAR_BINS {
-            let nearest = if far == 0 { NEAR + 1 } else { FAR[far - 1] + 1 };
+            let nearest = if far == 0 { REACH + 1 } else { FAR[far - 1] + 1 };
             let farthest = FAR.get(far).copied().unwrap_or(usize::MAX);
             self.0[first + far] += scale * total(between(nearest, farthest));
         }
@@ -104,6 +101,7 @@ impl Profile {
         self.0[bin(query, key)] += 1.0;
     }
 
+    /// This profile plus another.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
@@ -199,6 +197,7 @@ impl PositionPairs {
         std::mem::take(&mut self.targets)
     }
 
+    /// Number of targets.
     pub fn targets(&self) -> usize {
         self.targets.len()
     }

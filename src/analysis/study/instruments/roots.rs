@@ -28,7 +28,7 @@ impl Roots {
         for &row in &self.rows {
             let from = self.values.len();
             self.values.extend_from_slice(attention.row(row));
-            take_roots(&mut self.values[from..]);
+            replace_by_roots(&mut self.values[from..]);
         }
     }
 
@@ -54,7 +54,7 @@ pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibilit
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn take_roots(weights: &mut [f32]) {
+fn replace_by_roots(weights: &mut [f32]) {
     weights.iter_mut().for_each(|weight| *weight = weight.sqrt());
 }
 

@@ -25,14 +25,14 @@ impl SpecialTokens {
     /// word's weight on the token, backward the token's weight on the word, and without a direction the mean of both.
     pub fn most(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
-            None => f64::midpoint(self.on(view, word, token), self.back(view, word, token)),
-            Some(direction) if direction.is_forward() => self.on(view, word, token),
-            Some(_) => self.back(view, word, token),
+            None => f64::midpoint(self.weight_on(view, word, token), self.weight_from(view, word, token)),
+            Some(direction) if direction.is_forward() => self.weight_on(view, word, token),
+            Some(_) => self.weight_from(view, word, token),
         };
         self.tokens.iter().map(weight).fold(0.0, f64::max)
     }
 
-    fn on(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
+    fn weight_on(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let word = &self.words[word];
         if self.from == FromToken::First || is_single(word) {
             return f64::from(view.row(word.start())[token]);
@@ -41,7 +41,7 @@ impl SpecialTokens {
         shares.sum::<f64>() / word.size()
     }
 
-    fn back(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
+    fn weight_from(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
         let (word, row) = (&self.words[word], view.row(token));
         if is_single(word) {
             return f64::from(row[word.start()]);

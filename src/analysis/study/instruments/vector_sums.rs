@@ -42,10 +42,12 @@ impl VectorSums {
         self.0[at..at + len].iter().map(|sum| sum.value())
     }
 
+    /// Adds these sums of vectors to `into`.
     pub fn add_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value());
     }
 
+    /// Adds these sums of products to `into`, `[rows, columns]`.
     pub fn add_products_to(&self, into: &mut [f64]) {
         into.iter_mut().zip(&self.0).for_each(|(sum, more)| *sum += more.value() * UNIT);
     }
@@ -64,6 +66,7 @@ impl VectorSums {
         }
     }
 
+    /// Whether there are this many sums.
     pub fn has(&self, len: usize) -> bool {
         self.0.len() == len
     }
@@ -75,15 +78,15 @@ pub fn half(size: usize) -> usize {
 }
 
 /// Number of rows that are multiplied at a time: a third of the 384 dimensions of a small encoder.
-const BAND: usize = 128;
+const BAND_ROWS: usize = 128;
 
 /// Computes the upper half of the symmetric `a^T b`, `[size, size]`, from `a` and `b`, `[rows, size]`. The lower half of
 /// `products` is unspecified.
 pub fn upper_products(a: Matrix<'_, f64>, b: Matrix<'_, f64>, products: &mut Vec<f64>) {
     let size = a.columns();
     products.resize(size * size, 0.0);
-    for first in (0..size).step_by(BAND) {
-        let (rows, columns) = (BAND.min(size - first), size - first);
+    for first in (0..size).step_by(BAND_ROWS) {
+        let (rows, columns) = (BAND_ROWS.min(size - first), size - first);
         let band = MatrixMut::strided(&mut products[first * size + first..], rows, columns, size);
         multiply(band, a.columns_from(first, rows).transposed(), b.columns_from(first, columns));
     }

@@ -69,7 +69,7 @@ pub fn assess(
         baseline,
         threshold,
         margin: margin(score, threshold),
-        rule: format!("{number} {sign} {}", brief(threshold)),
+        rule: format!("{number} {sign} {}", threshold_text(threshold)),
         borderline: true,
         test,
         ..Label::default()
@@ -81,9 +81,9 @@ pub fn assess(
 }
 
 /// A threshold as text, at most 3 decimals from 0.01 on: a baseline plus a margin has many meaningless digits.
-fn brief(threshold: f64) -> String {
-    let (whole, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
-    if whole.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { whole }
+fn threshold_text(threshold: f64) -> String {
+    let (exact, rounded) = (threshold.to_string(), format!("{threshold:.3}"));
+    if exact.len() > rounded.len() && threshold.abs() >= 0.01 { rounded } else { exact }
 }
 
 /// Assesses a label that requires each of several scores to reach its threshold; `scores` has `(metric, score, threshold)`. The
@@ -93,19 +93,21 @@ pub fn assess_all(
     label: &str,
     scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
 ) -> Option<Assessment> {
-    let one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
+    let assess_one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
         assess(label, &metric, measured, Bound::AtLeast, threshold)
     };
-    let all: Vec<Assessment> = scores.into_iter().map(one).collect::<Option<_>>()?;
-    let rules: Vec<&str> = all.iter().map(|one| one.label.rule.as_str()).collect();
+    let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
+    let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
     let rule = rules.join(" and ");
-    let (fires, attainable) = (all.iter().all(|one| one.fires), all.iter().all(|one| one.attainable));
-    let largest = all.iter().map(|one| one.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
-    let p_below_threshold = bonferroni_min(all.iter().map(|one| one.p_below_threshold));
-    let least = all.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
+    let fires = assessments.iter().all(|assessment| assessment.fires);
+    let attainable = assessments.iter().all(|assessment| assessment.attainable);
+    let largest_p =
+        assessments.iter().map(|assessment| assessment.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
+    let p_below_threshold = bonferroni_min(assessments.iter().map(|assessment| assessment.p_below_threshold));
+    let weakest = assessments.into_iter().min_by(|a, b| a.label.margin.total_cmp(&b.label.margin))?;
     // A rule that fails is shown as its condition farthest from the threshold.
-    let rule = if fires { rule } else { least.label.rule.clone() };
-    let label = Label { rule, test: MarginTest { p: largest, ..least.label.test }, ..least.label };
+    let rule = if fires { rule } else { weakest.label.rule.clone() };
+    let label = Label { rule, test: MarginTest { p: largest_p, ..weakest.label.test }, ..weakest.label };
     Some(Assessment { label, fires, p_below_threshold, attainable })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::policy::Threshold;
+use super::policy::{Policy, Threshold};
 use crate::study::metrics::explanation::Explanation;
 
 #[derive(Clone, Copy)]
@@ -34,10 +34,9 @@ impl Entry {
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
+    /// Replaces each threshold's name in braces by its default.
     pub fn filled(&self, text: &str) -> String {
-        self.thresholds.unwrap_or_default().iter().fold(text.to_owned(), |text, threshold| {
-            text.replace(&format!("{{{}}}", threshold.name), &threshold.default.to_string())
-        })
+        Policy::of(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
     }
 }
 

@@ -135,6 +135,7 @@ impl Direction {
     /// Both directions of links, in the order of every pair of numbers in sums and reports.
     pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
+    /// Whether the query is the end of the arc or link from which the other end is predicted.
     pub fn is_forward(self) -> bool {
         matches!(self, Self::DependentToHead | Self::From)
     }
@@ -273,6 +274,7 @@ impl Comparison {
         }
     }
 
+    /// A comparison of which only the difference and its interval are known.
     pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
         Self { difference, ci95, ..Self::default() }
     }

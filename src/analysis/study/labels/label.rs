@@ -107,9 +107,10 @@ impl Label {
 
     /// Whether this label nearly ties with `first`, the head's label with the larger margin: as firm, with overlapping intervals.
     pub(super) fn ties_with(&self, first: &Self) -> bool {
-        let at = |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
-        let alone = self.rests_on.is_none() && self.borderline == first.borderline;
-        alone && at(self, Interval::high) >= at(first, Interval::low)
+        let margin_at =
+            |label: &Self, end: fn(Interval) -> f64| margin(label.ci95.map_or(label.score, end), label.threshold);
+        let can_tie = self.rests_on.is_none() && self.borderline == first.borderline;
+        can_tie && margin_at(self, Interval::high) >= margin_at(first, Interval::low)
     }
 }
 

@@ -115,7 +115,7 @@ pub enum Phrase {
 }
 
 impl Phrase {
-    fn of(self, direction: Option<Direction>) -> &'static str {
+    fn for_direction(self, direction: Option<Direction>) -> &'static str {
         match (self, direction) {
             (Self::Fixed(phrase), _) => phrase,
             (Self::Directed { to_dependent, .. }, Some(direction)) if !direction.is_forward() => to_dependent,
@@ -154,12 +154,14 @@ impl Detector {
         }
     }
 
+    /// Whether at least one rule of the detector is on; true for a detector without rules.
     pub fn is_on(&self, policy: &Policy) -> bool {
         // The bound on q-values, which several detectors share, is no rule by itself.
         let mut rules = self.thresholds.iter().filter(|rule| rule.range == Range::Rule && rule.name != LABEL_Q.name);
         rules.clone().next().is_none() || rules.any(|rule| policy.rule(rule).is_some())
     }
 
+    /// Whether the detector gives this label to some head.
     pub fn gives(&self, label: &str) -> bool {
         self.parameter_of(label).is_some()
             || matches!(self.parameter, Parameter::None) && label == self.explanation.name
@@ -182,19 +184,22 @@ impl Detector {
         self.explanation.name.split_once(':').map_or(self.explanation.name, |(family, _)| family)
     }
 
+    /// The label as a verb phrase whose subject is the head.
     pub fn phrase_of(&self, label: &Label) -> String {
-        self.phrase.of(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
+        self.phrase.for_direction(label.direction).replace("{}", self.parameter_of(&label.label).unwrap_or_default())
     }
 
     fn parameter_of<'a>(&self, label: &'a str) -> Option<&'a str> {
         let (name, parameter) = label.split_once(':')?;
-        let valid = match self.parameter {
+        let is_valid = match self.parameter {
             Parameter::None => false,
             Parameter::Any(family, _) => name == family && !parameter.is_empty(),
             Parameter::Keyed(family) => name == family && parameter.contains('='),
-            Parameter::OneOf(family, all) => name == family && all().iter().any(|one| one == parameter),
+            Parameter::OneOf(family, parameters) => {
+                name == family && parameters().iter().any(|known| known == parameter)
+            }
         };
-        valid.then_some(parameter)
+        is_valid.then_some(parameter)
     }
 
     /// Short form of a label in the grid of a summary; an offset is written with its sign, as in tables.
@@ -203,10 +208,13 @@ impl Detector {
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
+    /// The label with this short form; `None` if the detector has no such label.
     pub fn label_of(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
-            Parameter::OneOf(family, all) => all().iter().map(|one| format!("{family}:{one}")).collect(),
+            Parameter::OneOf(family, parameters) => {
+                parameters().iter().map(|parameter| format!("{family}:{parameter}")).collect()
+            }
             Parameter::Any(family, is_known) if is_known(code) => vec![format!("{family}:{code}")],
             Parameter::Any(..) | Parameter::Keyed(_) => Vec::new(),
         };
@@ -260,7 +268,7 @@ pub struct Verdict {
     pub nearest: Vec<Near>,
 }
 
-const NEAREST: usize = 2;
+const MAX_NEAREST: usize = 2;
 
 impl Verdict {
     /// Makes the verdict on a head from the assessments of all detectors, in the order of the tables.
@@ -276,7 +284,7 @@ impl Verdict {
         let attainable = missed.into_iter().filter(|assessment| assessment.attainable);
         let mut nearest: Vec<Label> = attainable.map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
-        nearest.truncate(if labels.is_empty() { NEAREST } else { 0 });
+        nearest.truncate(if labels.is_empty() { MAX_NEAREST } else { 0 });
         Self {
             primary: labels.first().map_or(UNLABELLED, |label| label.label.as_str()).to_owned(),
             nearest: nearest.into_iter().map(Near::from).collect(),

@@ -9,7 +9,7 @@ use anyhow::{Error, Result, anyhow};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
-use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
+use toml::de::{DeFloat, DeInteger, DeTable};
 
 use crate::system::errors::similar;
 use crate::system::errors::{Class, Facts};
@@ -79,6 +79,7 @@ impl Threshold {
         Self { name, range: Range::Count(things), default: Value::Count(default), about }
     }
 
+    /// The values that the threshold can have, in words.
     pub fn expected(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
@@ -87,26 +88,14 @@ impl Threshold {
         }
     }
 
-    /// The threshold's value as read from a TOML file; `None` if the threshold cannot have it.
-    fn toml_value(&self, value: &DeValue<'_>) -> Option<Value> {
-        let integer = value.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
-        let share = || {
-            let number = integer.or_else(|| value.as_float().map(DeFloat::as_str));
-            number.and_then(|number| number.parse().ok()).filter(|share| (0.0..=1.0).contains(share)).map(Value::Share)
-        };
+    /// Parses a value of the threshold: a decimal `number`, or `is_off` for a rule that is off. `None` if the threshold cannot
+    /// have the value.
+    fn parse(&self, number: Option<&str>, is_off: bool) -> Option<Value> {
+        let is_share = |share: &f64| (0.0..=1.0).contains(share);
         match self.range {
-            Range::Rule if value.as_str() == Some(OFF) => Some(Value::Off),
-            Range::Rule | Range::Share => share(),
-            Range::Count(_) => integer.and_then(|integer| integer.parse().ok()).map(Value::Count),
-        }
-    }
-
-    /// The threshold's value as read from a report; `None` if the threshold cannot have it.
-    fn json_value(&self, value: &serde_json::Value) -> Option<Value> {
-        match self.range {
-            Range::Rule if value.is_null() => Some(Value::Off),
-            Range::Rule | Range::Share => value.as_f64().filter(|share| (0.0..=1.0).contains(share)).map(Value::Share),
-            Range::Count(_) => value.as_u64().map(Value::Count),
+            Range::Rule if is_off => Some(Value::Off),
+            Range::Rule | Range::Share => number?.parse().ok().filter(is_share).map(Value::Share),
+            Range::Count(_) => number?.parse().ok().map(Value::Count),
         }
     }
 
@@ -120,7 +109,7 @@ impl Threshold {
 }
 
 /// Maximum size of a policy file, in bytes: 1 MiB. A file with all thresholds is far smaller.
-const LONGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The value of every threshold, in the order of the table of thresholds. Printed in every report.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,6 +161,7 @@ impl Policy {
         self.rule(threshold).unwrap_or_default()
     }
 
+    /// Value of a threshold that is a number of things.
     pub fn count(&self, threshold: &Threshold) -> u64 {
         match self.get(threshold) {
             Value::Count(count) => count,
@@ -183,28 +173,32 @@ impl Policy {
     /// Fails if the file cannot be read, is no TOML, names an unknown threshold, or has a value that a threshold cannot have.
     pub fn with_file(self, path: &Path) -> Result<Self> {
         let file = path.display();
-        let text = input::read_to_string(path, LONGEST).cannot("read the policy", &file);
+        let text = input::read_to_string(path, MAX_FILE_BYTES).cannot("read the policy", &file);
         let policy = self.with_toml(&text.class(Class::Input)?);
         policy.map_err(|(line, why)| why.at(&file, line)).class(Class::Input)
     }
 
-    /// As [`Self::with_file`], from the text of the file. Fails with the line number of the fault.
+    /// As [`Self::with_file`], from the text of the file. Fails with the error and its line number.
     fn with_toml(mut self, text: &str) -> Result<Self, (u64, Error)> {
-        let refused = |at: usize, why: Error| (text[..at].matches('\n').count() as u64 + 1, why);
-        let table = DeTable::parse(text)
-            .map_err(|error| refused(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned())))?;
+        let error_at = |offset: usize, why: Error| (text[..offset].matches('\n').count() as u64 + 1, why);
+        let table = DeTable::parse(text).map_err(|error| {
+            error_at(error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned()))
+        })?;
         let mut entries: Vec<_> = table.get_ref().iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
             let name = key.get_ref().as_ref();
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
-                return Err(refused(key.span().start, self.unknown(name)));
+                return Err(error_at(key.span().start, self.unknown_threshold(name)));
             };
-            *current = threshold.toml_value(value.get_ref()).ok_or_else(|| {
+            let toml = value.get_ref();
+            let integer = toml.as_integer().filter(|integer| integer.radix() == 10).map(DeInteger::as_str);
+            let number = integer.or_else(|| toml.as_float().map(DeFloat::as_str));
+            *current = threshold.parse(number, toml.as_str() == Some(OFF)).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
                 let expected = threshold.expected();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
-                refused(value.span().start, error.of_value(value.get_ref().as_str().unwrap_or(&given)))
+                error_at(value.span().start, error.of_value(toml.as_str().unwrap_or(&given)))
             })?;
         }
         Ok(self)
@@ -215,30 +209,39 @@ impl Policy {
     pub fn with_json(mut self, values: &Map<String, serde_json::Value>) -> Result<Self, String> {
         for (name, value) in values {
             let Some((threshold, current)) = self.0.iter_mut().find(|(known, _)| known.name == name) else {
-                return Err(self.unknown(name).to_string());
+                return Err(self.unknown_threshold(name).to_string());
             };
+            let number = value.as_number().map(ToString::to_string);
             *current = threshold
-                .json_value(value)
+                .parse(number.as_deref(), value.is_null())
                 .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.expected()))?;
         }
         Ok(self)
     }
 
-    /// The thresholds in which two policies differ, as `(name, value here, value there)`.
+    /// The thresholds in which two policies differ, as `(name, own value, value of the other policy)`.
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, Value, Value)> {
-        let pairs = self.0.iter().map(|(threshold, here)| (threshold.name, *here, other.get(threshold)));
-        pairs.filter(|(_, here, there)| here != there).collect()
+        let pairs = self.0.iter().map(|(threshold, own)| (threshold.name, *own, other.get(threshold)));
+        pairs.filter(|(_, own, others)| own != others).collect()
+    }
+
+    /// Replaces each threshold's name in braces by its value.
+    pub fn fill(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (threshold, value)| {
+            text.replace(&format!("{{{}}}", threshold.name), &value.to_string())
+        })
     }
 
     pub fn thresholds(&self) -> impl Iterator<Item = &'static Threshold> {
         self.0.iter().map(|(threshold, _)| *threshold)
     }
 
+    /// Names of the thresholds whose rules may be switched off.
     pub fn rules(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
 
-    fn unknown(&self, name: &str) -> Error {
+    fn unknown_threshold(&self, name: &str) -> Error {
         let names = || self.thresholds().map(|threshold| threshold.name);
         let shown = shortened(name);
         let shown = shown.escape_debug();

@@ -34,23 +34,23 @@ impl ByBlock {
         Self { numerators: (0..heads).map(of_head).collect(), denominators: std::array::from_fn(denominator) }
     }
 
-    /// Rank correlation of this metric over the blocks of one parity with `other` over the blocks of the other parity, averaged
-    /// over both ways. Over the same blocks, the two metrics would share sampling noise.
+    /// Rank correlation of two metrics over blocks of opposite parity, averaged over both assignments of the parities. Over the
+    /// same blocks, the two metrics would share sampling noise.
     pub fn rank_correlation_across_folds(&self, other: &Self) -> RankCorrelation {
-        // All heads have the same denominator, so their order is that of the numerators.
-        let fold = |of: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {
+        // All heads have the same denominator, so the order of heads is the order of the numerators.
+        let fold = |metric: &Self, parity: usize, without: Option<usize>| -> Option<Vec<f64>> {
             let blocks = || (parity..BLOCKS).step_by(2).filter(move |&block| without != Some(block));
-            let is_there = blocks().any(|block| of.denominators[block] != 0.0);
+            let has_denominator = blocks().any(|block| metric.denominators[block] != 0.0);
             let sum = |head: &PerBlock| blocks().map(|block| head[block]).sum();
-            is_there.then(|| of.numerators.iter().map(sum).collect())
+            has_denominator.then(|| metric.numerators.iter().map(sum).collect())
         };
         let mean = |without: Option<usize>| {
             let one_way = |parity| spearman(&fold(self, parity, without)?, &fold(other, 1 - parity, without)?);
             Some(f64::midpoint(one_way(0)?, one_way(1)?))
         };
         let without = |block: usize| {
-            let present = self.denominators[block] != 0.0 && other.denominators[block] != 0.0;
-            present.then(|| mean(Some(block))).flatten()
+            let has_denominators = self.denominators[block] != 0.0 && other.denominators[block] != 0.0;
+            has_denominators.then(|| mean(Some(block))).flatten()
         };
         let rho = mean(None);
         let interval = |rho| {

@@ -29,6 +29,7 @@ impl EstimationContext {
         Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
     }
 
+    /// Whether the checkpoint was saved with the head at index `place`.
     pub fn has(&self, place: usize) -> bool {
         !self.absent.contains(&self.grid.place(place))
     }
@@ -38,6 +39,7 @@ impl EstimationContext {
         self.has(place) && !self.removed.contains(&self.grid.place(place))
     }
 
+    /// Number of heads that take part.
     pub fn taking_part(&self) -> usize {
         (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
@@ -66,6 +68,7 @@ pub struct Estimates {
 }
 
 impl Estimates {
+    /// Estimates of this many heads without any metric.
     pub fn none(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],
@@ -79,16 +82,16 @@ impl Estimates {
 
     /// Computes the metrics of all heads over all blocks, and over all blocks but one.
     ///
-    /// `of_head(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
-    /// `of_chance(block)` gives the cells of a head without any preference, and thereby the denominators of all heads.
+    /// `head_cells(block, place)` gives the cells of `columns` for a head in a block, or in all blocks for `None`.
+    /// `chance_cells(block)` gives the cells of a head without any preference, and thereby the denominators of all heads.
     pub fn new(
         columns: &[Column],
         context: &EstimationContext,
-        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
-        of_chance: impl Fn(Option<usize>) -> Vec<Fraction>,
+        head_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
+        chance_cells: impl Fn(Option<usize>) -> Vec<Fraction>,
     ) -> Self {
-        let all = LayerClasses::default();
-        Self::by_class(columns, context, &all, of_head, |block, _| of_chance(block))
+        let one_class = LayerClasses::default();
+        Self::by_class(columns, context, &one_class, head_cells, |block, _| chance_cells(block))
     }
 
     /// As [`Estimates::new`], from the sums of `blocks`: `values` gives the cells of a head, or the cells of chance for `None`.
@@ -99,56 +102,56 @@ impl Estimates {
         values: impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync,
     ) -> Self {
         let blocks = blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        Self::new(columns, context, of_head, |number| values(blocks.at(number), None))
+        let head_cells = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
+        Self::new(columns, context, head_cells, |number| values(blocks.at(number), None))
     }
 
     /// A single metric of a head, its 95 % interval, and its estimate, which is `None` if it cannot be tested.
     pub fn of_metric(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
-        let value = self.heads[place].get(metric, None).copied().flatten();
-        let error = self.standard_errors[place].get(metric, None).copied().flatten();
+        let (value, ci95) = (self.heads[place].value(metric, None), self.ci95[place].value(metric, None));
+        let error = self.standard_errors[place].value(metric, None);
         let known = self.denominators.get(metric, None).copied().unwrap_or_default();
         let estimate = value.zip(error).and_then(|(value, error)| known.estimate(value, error, Scale::Real));
-        (value, self.ci95[place].get(metric, None).copied().flatten(), estimate)
+        (value, ci95, estimate)
     }
 
-    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `of_chance` is
-    /// the index of the class.
+    /// As [`Estimates::new`], with chance levels and denominators for each class of layers. The second argument of `chance_cells`
+    /// is the index of the class.
     pub fn by_class(
         columns: &[Column],
         context: &EstimationContext,
         classes: &LayerClasses,
-        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
-        of_chance: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
+        head_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction> + Sync,
+        chance_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
     ) -> Self {
         let grid = context.grid;
-        let of_classes =
-            (0..classes.kinds().len()).map(|class| ClassChance::new(columns, |block| of_chance(block, class)));
-        let of_classes: Vec<ClassChance> = of_classes.collect();
-        let common = ClassChance::common(&of_classes);
-        let (own_chance, own_denominators): (Vec<Values>, Vec<_>) = if of_classes.len() == 1 {
+        let class_chances =
+            (0..classes.kinds().len()).map(|class| ClassChance::new(columns, |block| chance_cells(block, class)));
+        let class_chances: Vec<ClassChance> = class_chances.collect();
+        let common = ClassChance::common(&class_chances);
+        let (own_chance, own_denominators): (Vec<Values>, Vec<_>) = if class_chances.len() == 1 {
             (vec![Values::default(); grid.count()], vec![Metrics::default(); grid.count()])
         } else {
-            let own: Vec<_> = of_classes.iter().map(|class| class.beside(&common)).collect();
-            grid.places().map(|place| own[classes.class_of(place.layer)].clone()).unzip()
+            let differences: Vec<_> = class_chances.iter().map(|class| class.beside(&common)).collect();
+            grid.places().map(|place| differences[classes.class_of(place.layer)].clone()).unzip()
         };
         let ClassChance { values: chance, ci95: chance_ci95, denominators } = common;
-        let mut found = Self { own_chance, chance, chance_ci95, denominators, own_denominators, ..Self::default() };
+        let mut estimates = Self { own_chance, chance, chance_ci95, denominators, own_denominators, ..Self::default() };
         let scales = scales(columns);
         let estimate = |place: usize| {
-            let estimate = CellEstimates::new(&scales, |block| of_head(block, place));
+            let estimate = CellEstimates::new(&scales, |block| head_cells(block, place));
             let without = Metrics::new(columns, estimate.without.iter().cloned());
             (Metrics::new(columns, estimate.values()), estimate.intervals(columns), estimate.errors(columns), without)
         };
         for (values, ci95, errors, without) in in_parallel(context.threads, 0..grid.count(), estimate) {
-            found.heads.push(values);
-            found.ci95.push(ci95);
-            found.standard_errors.push(errors);
+            estimates.heads.push(values);
+            estimates.ci95.push(ci95);
+            estimates.standard_errors.push(errors);
             if context.leaves_out {
-                found.without_blocks.push(without);
+                estimates.without_blocks.push(without);
             }
         }
-        found
+        estimates
     }
 
     /// Sets all numbers of the head at index `place`, which the model lacks, to `None`.
@@ -171,21 +174,23 @@ impl Estimates {
     pub fn with_own_denominators(
         mut self,
         columns: &[Column],
-        of_head: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
+        head_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
     ) -> Self {
         for (place, own) in self.own_denominators.iter_mut().enumerate() {
-            let cells = CellEstimates::new(&scales(columns), |block| of_head(block, place));
+            let cells = CellEstimates::new(&scales(columns), |block| head_cells(block, place));
             let differing = |own: &Denominator, common: Option<&Denominator>| (common != Some(own)).then_some(*own);
             *own = Metrics::new(columns, cells.denominators()).zip_map(&self.denominators, differing);
         }
         self
     }
 
+    /// Denominators of the head at index `place`.
     pub fn denominators_of(&self, place: usize) -> Metrics<Denominator> {
         let own = |common: &Denominator, own: Option<&Option<Denominator>>| own.copied().flatten().unwrap_or(*common);
         self.denominators.zip_map(&self.own_denominators[place], own)
     }
 
+    /// Adds the sums by block of a metric, with which other studies compare theirs.
     pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self
@@ -221,10 +226,11 @@ struct CellEstimates {
 }
 
 impl CellEstimates {
-    fn new(scales: &[Scale], of: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
-        let whole = of(None);
-        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| of(Some(block))).collect();
-        let without = left_out(&whole, &blocks, scales);
+    fn new(scales: &[Scale], cells_in: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
+        let whole = cells_in(None);
+        let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| cells_in(Some(block))).collect();
+        let cell = |(cell, (whole, &scale))| jackknife_of(whole, |block| &blocks[block][cell], scale);
+        let without = whole.iter().zip(scales).enumerate().map(cell).collect();
         Self { whole, blocks, without }
     }
 
@@ -268,8 +274,8 @@ struct ClassChance {
 }
 
 impl ClassChance {
-    fn new(columns: &[Column], of_chance: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
-        let cells = CellEstimates::new(&scales(columns), of_chance);
+    fn new(columns: &[Column], chance_cells: impl Fn(Option<usize>) -> Vec<Fraction>) -> Self {
+        let cells = CellEstimates::new(&scales(columns), chance_cells);
         let denominators = Metrics::new(columns, cells.denominators());
         Self { values: Metrics::new(columns, cells.values()), ci95: cells.intervals(columns), denominators }
     }
@@ -288,7 +294,7 @@ impl ClassChance {
         Self { values, ci95, denominators }
     }
 
-    /// Chance levels and denominators of a class where they differ from the common ones; `None` elsewhere.
+    /// Chance levels and denominators of a class, `None` where they equal the common ones.
     fn beside(&self, common: &Self) -> (Values, Metrics<Option<Denominator>>) {
         let chance = self.values.zip_map(&common.values, |own, common| own.filter(|_| common == Some(&None)));
         let denominators =
@@ -297,25 +303,22 @@ impl ClassChance {
     }
 }
 
-/// Jackknifes a ratio over blocks; `of(block)` gives it in one block, `of(None)` in all. `None` if the ratio has no value.
-pub fn jackknife(of: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
-    let blocks: Vec<Vec<Fraction>> = (0..BLOCKS).map(|block| vec![of(Some(block))]).collect();
-    left_out(&[of(None)], &blocks, &[scale]).pop().flatten()
+/// Jackknifes a ratio over blocks; `ratio(Some(block))` is the ratio in one block, `ratio(None)` over all blocks. `None` if the
+/// ratio has no value.
+pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Option<Jackknife> {
+    let blocks: Vec<Fraction> = (0..BLOCKS).map(|block| ratio(Some(block))).collect();
+    jackknife_of(&ratio(None), |block| &blocks[block], scale)
 }
 
-fn scales(columns: &[Column]) -> Vec<Scale> {
+/// The scale of each cell of the columns, in order.
+pub fn scales(columns: &[Column]) -> Vec<Scale> {
     columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
 }
 
-/// Jackknifes the ratio of each cell over blocks; `None` for a cell without a value. `blocks` has the ratios in each block,
-/// `[BLOCKS][cells]`.
-fn left_out(whole: &[Fraction], blocks: &[Vec<Fraction>], scales: &[Scale]) -> Vec<Option<Jackknife>> {
-    let cell = |(cell, (whole, &scale)): (usize, (&Fraction, &Scale))| {
-        let by_block =
-            |part: fn(&Fraction) -> f64| -> PerBlock { std::array::from_fn(|block| part(&blocks[block][cell])) };
-        let [above, below] = [Fraction::numerator, Fraction::denominator].map(by_block);
-        let all = [whole.numerator(), whole.denominator()];
-        whole.value().map(|_| Jackknife::of_parts(all, &above, &below).on(scale))
-    };
-    whole.iter().zip(scales).enumerate().map(cell).collect()
+/// Jackknifes a ratio from its value over all blocks (`whole`) and in each block. `None` if `whole` has no value.
+fn jackknife_of<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, scale: Scale) -> Option<Jackknife> {
+    let numerators: PerBlock = std::array::from_fn(|number| block(number).numerator());
+    let denominators: PerBlock = std::array::from_fn(|number| block(number).denominator());
+    let all = [whole.numerator(), whole.denominator()];
+    whole.value().map(|_| Jackknife::of_parts(all, &numerators, &denominators).on(scale))
 }

@@ -65,6 +65,7 @@ pub enum Keys {
 impl Keys {
     pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
 
+    /// Indices of the cells.
     pub fn places(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
@@ -92,13 +93,8 @@ pub struct Column {
 }
 
 /// Names of all cells of the columns, in order: the id, and the key after a dot where there are several.
-pub fn cell_names(columns: &[Column]) -> impl Iterator<Item = String> {
-    columns.iter().flat_map(|Column { id, keys, .. }| {
-        keys.places().map(move |place| match keys {
-            Keys::Single => (*id).to_owned(),
-            Keys::Each(_, name) => format!("{id}.{}", name(place)),
-        })
-    })
+pub fn cell_names(columns: &[Column]) -> Vec<String> {
+    Metrics::new(columns, std::iter::repeat(())).cells().map(|(name, ())| name).collect()
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +188,7 @@ impl Fraction {
         self.denominator
     }
 
+    /// The evidence on which the ratio rests.
     pub fn basis(&self) -> Denominator {
         self.basis
     }
@@ -205,7 +202,7 @@ impl Fraction {
     /// Jackknifes a ratio over blocks; `of_block` gives it in one block.
     pub fn jackknife(of_block: impl Fn(usize) -> Self) -> Jackknife {
         let blocks: [Self; BLOCKS] = std::array::from_fn(of_block);
-        Jackknife::new(&blocks.map(|of| of.numerator), &blocks.map(|of| of.denominator))
+        Jackknife::new(&blocks.map(|ratio| ratio.numerator), &blocks.map(|ratio| ratio.denominator))
     }
 }
 
@@ -261,18 +258,9 @@ impl<T> Metrics<T> {
 
     /// Whether both have the same cells, in any order.
     pub fn has_cells_of<U>(&self, other: &Metrics<U>) -> bool {
-        let are_alike = |one: &Cells<T>, other: &Cells<U>| match (one, other) {
-            (Cells::Single(_), Cells::Single(_)) => true,
-            (Cells::Keyed(one), Cells::Keyed(other)) => {
-                one.0.iter().map(|(key, _)| key).eq(other.0.iter().map(|(key, _)| key))
-            }
-            _ => false,
-        };
         // Heads of one report nearly always list their metrics in one order.
-        let mut pairs = self.0.0.iter().zip(&other.0.0);
-        let are_in_order = self.0.0.len() == other.0.0.len()
-            && pairs.all(|((id, one), (other_id, other))| id == other_id && are_alike(one, other));
-        are_in_order || self.by_name().keys().eq(other.by_name().keys())
+        let names = self.cells().map(|(name, _)| name);
+        names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
     }
 
     /// Drops each metric whose cells are all `true` in `is_dropped`.
@@ -284,27 +272,28 @@ impl<T> Metrics<T> {
         self.0.0.retain(|(id, _)| !is_dropped.0.get(id).is_some_and(all));
     }
 
+    /// Appends the metrics of another study.
     pub fn extend(&mut self, other: Self) {
         self.0.0.extend(other.0.0);
     }
 
     /// The values in the order of `columns`; `None` unless the metrics are exactly those columns.
     ///
-    /// JSON objects have no order, so another program may have changed it.
+    /// JSON objects have no order, so another program may have reordered them.
     pub fn in_order(mut self, columns: &[Column]) -> Option<Self> {
-        let mut take = |Column { id, keys, .. }: &Column| {
-            let cells = match (self.0.take(id)?, keys) {
+        let mut take_column = |Column { id, keys, .. }: &Column| {
+            let cells = match (self.0.remove(id)?, keys) {
                 (Cells::Single(value), Keys::Single) => Cells::Single(value),
                 (Cells::Keyed(mut values), Keys::Each(count, name)) => {
-                    let take = |place| Some((name(place), values.take(&name(place))?));
-                    let ordered = (0..*count).map(take).collect::<Option<_>>()?;
+                    let take_cell = |place| Some((name(place), values.remove(&name(place))?));
+                    let ordered = (0..*count).map(take_cell).collect::<Option<_>>()?;
                     values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
                 }
                 _ => return None,
             };
             Some(((*id).to_owned(), cells))
         };
-        let ordered = columns.iter().map(&mut take).collect::<Option<_>>()?;
+        let ordered = columns.iter().map(&mut take_column).collect::<Option<_>>()?;
         self.0.0.is_empty().then_some(Self(Named(ordered)))
     }
 
@@ -338,18 +327,31 @@ impl<T> Metrics<T> {
         }
     }
 
+    /// Applies `f` to the metric's id, the key and the value of each cell.
+    pub fn map<V>(&self, mut f: impl FnMut(&str, Option<&str>, &T) -> V) -> Metrics<V> {
+        Metrics(self.0.map(|id, cells| match cells {
+            Cells::Single(value) => Cells::Single(f(id, None, value)),
+            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(id, Some(key), value))),
+        }))
+    }
+
     /// Applies `f` to each cell and to the cell of the same name in `other`.
     pub fn zip_map<U, V>(&self, other: &Metrics<U>, mut f: impl FnMut(&T, Option<&U>) -> V) -> Metrics<V> {
-        Metrics(self.0.map(|id, cells| match cells {
-            Cells::Single(value) => Cells::Single(f(value, other.get(id, None))),
-            Cells::Keyed(values) => Cells::Keyed(values.map(|key, value| f(value, other.get(id, Some(key))))),
-        }))
+        self.map(|id, key, value| f(value, other.get(id, key)))
     }
 }
 
 impl<T> Metrics<Option<T>> {
+    /// Sets all values to `None`.
     pub(super) fn forget(&mut self) {
-        *self = self.zip_map(self, |_, _| None);
+        *self = self.map(|_, _, _| None);
+    }
+}
+
+impl<T: Copy> Metrics<Option<T>> {
+    /// As [`Metrics::get`], but `None` also for a cell without a value.
+    pub fn value(&self, id: &str, key: Option<&str>) -> Option<T> {
+        self.get(id, key).copied().flatten()
     }
 }
 
@@ -361,11 +363,11 @@ impl<T> Default for Metrics<T> {
 
 impl<T> Named<T> {
     fn get(&self, name: &str) -> Option<&T> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    fn take(&mut self, name: &str) -> Option<T> {
-        let place = self.0.iter().position(|(known, _)| known == name)?;
+    fn remove(&mut self, name: &str) -> Option<T> {
+        let place = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(place).1)
     }
 

@@ -12,23 +12,23 @@ pub struct Replicate {
     pub rest: f64,
 }
 
-/// Computes pseudo-values: a number as one fraction for each block, followed by the number over the whole corpus. With `θ_(b)`
-/// the number without block `b`, and `w_b` the block's share of the corpus, the fraction is `(x - θ_(b) (1 - w_b)) / w_b`. Here
-/// `x` is the sum over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
+/// Computes pseudo-values: one fraction for each block, followed by the number over the corpus (`whole`). `θ_(b)` is the number
+/// without block `b`, and `w_b` the block's share of the corpus. The fraction is `(x - θ_(b) (1 - w_b)) / w_b`. `x` is the sum
+/// over blocks of `θ_(b) (1 - w_b)`, divided by the number of blocks less one.
 ///
 /// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios
-/// of sums (Efron & Tibshirani 1993, section 11.5). Panics unless `without` has one entry for each block.
-pub fn fractions(whole: Option<f64>, without: &[Option<Replicate>]) -> Vec<Fraction> {
-    assert_eq!(without.len(), BLOCKS, "one for each block");
-    let of_others = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);
-    let (count, sum) = without.iter().flatten().fold((0.0, 0.0), of_others);
+/// of sums (Efron & Tibshirani 1993, section 11.5). Panics unless `replicates` has one entry for each block.
+pub fn fractions(whole: Option<f64>, replicates: &[Option<Replicate>]) -> Vec<Fraction> {
+    assert_eq!(replicates.len(), BLOCKS, "one for each block");
+    let add_replicate = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);
+    let (count, sum) = replicates.iter().flatten().fold((0.0, 0.0), add_replicate);
     let mean = sum / (count - 1.0);
-    let of_block = |without: &Option<Replicate>| match without {
+    let fraction_of_block = |replicate: &Option<Replicate>| match replicate {
         Some(Replicate { value, rest }) if mean.is_finite() => Fraction::new(mean - value * rest, 1.0 - rest),
         _ => Fraction::NONE,
     };
-    let all = whole.map_or(Fraction::NONE, |whole| Fraction::new(whole, 1.0));
-    without.iter().map(of_block).chain([all]).collect()
+    let all = whole.map_or(Fraction::NONE, |value| Fraction::new(value, 1.0));
+    replicates.iter().map(fraction_of_block).chain([all]).collect()
 }
 
 #[cfg(test)]

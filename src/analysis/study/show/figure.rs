@@ -78,26 +78,28 @@ pub struct Forest {
 }
 
 /// Maximum number of heads in a forest plot of heads.
-const DRAWN: usize = 24;
+const MAX_HEADS: usize = 24;
 
 impl Forest {
+    /// Forest plot of numbers whose value without an effect is 0.
     pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
         Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows }
     }
 
+    /// Forest plot of shares, in per cent.
     pub fn in_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
         Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
     }
 
-    /// Forest plot of the first `DRAWN` of these heads on a scale around 0. The sentence with it counts the heads left out,
+    /// Forest plot of the first `MAX_HEADS` of these heads on a scale around 0. The sentence with it counts the heads left out,
     /// whose `what` are smaller.
     pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
-        let left_out = match heads.len().saturating_sub(DRAWN) {
+        let left_out = match heads.len().saturating_sub(MAX_HEADS) {
             0 => String::new(),
             rest => format!(" {} with smaller {what} {} left out.", counted(rest, "head"), plural(&rest, "is", "are")),
         };
-        heads.truncate(DRAWN);
+        heads.truncate(MAX_HEADS);
         (Self::around_zero(scale, marks.iter().copied(), heads), left_out)
     }
 }

@@ -18,7 +18,7 @@ enum Passage {
 }
 
 /// Maximum width of a line of text, however wide the terminal is: longer lines are hard to read.
-const WIDEST_LINE: usize = 100;
+const MAX_LINE_WIDTH: usize = 100;
 
 impl Summary {
     pub fn written(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
@@ -89,15 +89,15 @@ impl Passage {
         match (self, width) {
             (Self::Lines(lines), None) => lines.clone(),
             (Self::Lines(lines), Some(width)) => {
-                lines.lines().map(|line| wrapped(line, width.min(WIDEST_LINE)) + "\n").collect()
+                lines.lines().map(|line| wrapped(line, width.min(MAX_LINE_WIDTH)) + "\n").collect()
             }
             (Self::Table(table, may_go), width) => {
-                let (table, gone) = fitted(Table::clone(table), may_go, width);
-                let gone: Vec<String> = gone.iter().filter_map(|&column| title(&table, column)).collect();
-                let note = if gone.is_empty() {
+                let (table, dropped) = fitted(Table::clone(table), may_go, width);
+                let dropped: Vec<String> = dropped.iter().filter_map(|&column| title(&table, column)).collect();
+                let note = if dropped.is_empty() {
                     String::new()
                 } else {
-                    let note = format!("(no room for: {})", gone.join(", "));
+                    let note = format!("(no room for: {})", dropped.join(", "));
                     wrapped(&note, width.unwrap_or(usize::MAX)) + "\n"
                 };
                 format!("{table}\n{note}")
@@ -121,32 +121,32 @@ fn wrapped(line: &str, width: usize) -> String {
 /// word of each column does not fit, further columns are dropped from the right, except the first two.
 fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, Vec<usize>) {
     let Some(width) = width else { return (table, Vec::new()) };
-    let mut gone = Vec::new();
+    let mut dropped = Vec::new();
     let others = (2..table.column_count()).rev().filter(|column| !may_go.contains(column));
     let mut next = may_go.iter().copied().chain(others);
     while width_of(&table) > width {
-        let least = least_widths(&table);
-        let fits =
-            gone.len() >= may_go.len() && least.iter().map(|(_, least)| usize::from(*least)).sum::<usize>() <= width;
+        let min_widths = min_column_widths(&table);
+        let fits = dropped.len() >= may_go.len()
+            && min_widths.iter().map(|(_, width)| usize::from(*width)).sum::<usize>() <= width;
         let Some(column) = next.next().filter(|_| !fits) else {
             table.set_content_arrangement(ContentArrangement::Dynamic);
             table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-            for (column, least) in least {
+            for (column, min_width) in min_widths {
                 let column = table.column_mut(column).expect("a column of the table");
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(min_width)));
             }
             break;
         };
         if let Some(column) = table.column_mut(column) {
             column.set_constraint(ColumnConstraint::Hidden);
         }
-        gone.push(column);
+        dropped.push(column);
     }
-    (table, gone)
+    (table, dropped)
 }
 
 /// Index and minimum width of each visible column: the width of its longest word and the padding.
-fn least_widths(table: &Table) -> Vec<(usize, u16)> {
+fn min_column_widths(table: &Table) -> Vec<(usize, u16)> {
     let shown = table.column_iter().enumerate().filter(|(_, column)| !column.is_hidden());
     let widest = |place: usize| {
         let cells = table.header().into_iter().chain(table.row_iter()).filter_map(|row| row.cell_iter().nth(place));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(wrapped("unbreakable a", 5), "unbreakable\na");
         assert_eq!(wrapped("\u{1b}[31mred\u{1b}[0m one", 7), "\u{1b}[31mred\u{1b}[0m one");
         // No line is as wide as a wide terminal.
-        assert!(wrapped(&"word ".repeat(60), WIDEST_LINE).lines().all(|line| line.len() <= WIDEST_LINE));
+        assert!(wrapped(&"word ".repeat(60), MAX_LINE_WIDTH).lines().all(|line| line.len() <= MAX_LINE_WIDTH));
     }
 
     #[test]

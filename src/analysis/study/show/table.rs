@@ -49,26 +49,23 @@ enum ReportValue {
 pub struct TableRows<'a> {
     pub name: &'static str,
     rows: Box<dyn Iterator<Item = Vec<(String, Cell)>> + 'a>,
-    is_left_out: Option<fn(&str) -> bool>,
 }
 
 impl<'a> TableRows<'a> {
     pub fn of<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
-        Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))), is_left_out: None }
+        Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))) }
     }
 
+    /// Drops the cells of columns for whose name `is_left_out` is true.
     pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
-        Self { is_left_out: Some(is_left_out), ..self }
+        let kept = move |row: Vec<(String, Cell)>| row.into_iter().filter(|(column, _)| !is_left_out(column)).collect();
+        Self { rows: Box::new(self.rows.map(kept)), ..self }
     }
 
     /// The table with all scalars of each row, at any depth. Lists of words are joined by spaces. Lists of objects are left out:
     /// they have separate tables. Panics if a row is no object of the report.
     pub fn table(self) -> Table {
-        let table = Table::new(self.name, self.rows.collect());
-        match self.is_left_out {
-            Some(is_left_out) => table.without(is_left_out),
-            None => table,
-        }
+        Table::new(self.name, self.rows.collect())
     }
 }
 
@@ -91,11 +88,10 @@ impl Table {
         for row in &rows {
             let mut after = 0;
             for (column, _) in row {
-                let known = columns.iter().position(|known| known == column);
-                let place = known.unwrap_or(after);
-                if known.is_none() {
-                    columns.insert(place, column.clone());
-                }
+                let place = columns.iter().position(|known| known == column).unwrap_or_else(|| {
+                    columns.insert(after, column.clone());
+                    after
+                });
                 after = place + 1;
             }
         }
@@ -115,15 +111,11 @@ impl Table {
         Self { name, rows: rows.into_iter().map(cells).collect(), columns }
     }
 
-    pub fn without(self, is_left_out: impl Fn(&str) -> bool) -> Self {
-        let kept: Vec<usize> = (0..self.columns.len()).filter(|&place| !is_left_out(&self.columns[place])).collect();
-        self.of_places(&kept)
-    }
-
     /// The table with only these columns, in this order. Fails if a column is unknown.
     pub fn select(self, columns: &[String]) -> Result<Self> {
         let places = columns.iter().map(|name| self.place_of(name)).collect::<Result<Vec<_>>>()?;
-        Ok(self.of_places(&places))
+        let row = |row: &Vec<Cell>| places.iter().map(|&place| row[place].clone()).collect();
+        Ok(Self { name: self.name, columns: columns.to_vec(), rows: self.rows.iter().map(row).collect() })
     }
 
     /// Index of the column with this name. Fails if there is none.
@@ -136,20 +128,11 @@ impl Table {
                 .did_you_mean(closest)
         })
     }
-
-    fn of_places(self, places: &[usize]) -> Self {
-        let row = |row: &Vec<Cell>| places.iter().map(|&place| row[place].clone()).collect();
-        Self {
-            name: self.name,
-            columns: places.iter().map(|&place| self.columns[place].clone()).collect(),
-            rows: self.rows.iter().map(row).collect(),
-        }
-    }
 }
 
-fn flatten(name: &str, found: ReportValue, cells: &mut Vec<(String, Cell)>) {
+fn flatten(name: &str, value: ReportValue, cells: &mut Vec<(String, Cell)>) {
     let mut add = |cell: Cell| cells.push((name.to_owned(), cell));
-    match found {
+    match value {
         ReportValue::Null(()) => add(Cell::Empty),
         ReportValue::Flag(flag) => add(Cell::Flag(flag)),
         ReportValue::Integer(number) => add(Cell::Integer(number)),
@@ -161,8 +144,7 @@ fn flatten(name: &str, found: ReportValue, cells: &mut Vec<(String, Cell)>) {
             }
         }
         ReportValue::List(list) => {
-            let word =
-                |found: &ReportValue| if let ReportValue::Text(text) = found { Some(text.clone()) } else { None };
+            let word = |item: &ReportValue| if let ReportValue::Text(text) = item { Some(text.clone()) } else { None };
             if let Some([low, high]) = ends(&list) {
                 cells.push((format!("{name}_low"), Cell::Number(low)));
                 cells.push((format!("{name}_high"), Cell::Number(high)));
@@ -174,15 +156,13 @@ fn flatten(name: &str, found: ReportValue, cells: &mut Vec<(String, Cell)>) {
 }
 
 fn ends(list: &[ReportValue]) -> Option<[f64; 2]> {
-    let number = |found: &ReportValue| match found {
+    let number = |value: &ReportValue| match value {
         ReportValue::Number(number) => Some(*number),
         ReportValue::Integer(number) => Some(*number as f64),
         _ => None,
     };
-    match list {
-        [low, high] => Some([number(low)?, number(high)?]),
-        _ => None,
-    }
+    let [low, high] = list else { return None };
+    Some([number(low)?, number(high)?])
 }
 
 #[cfg(test)]

@@ -1,11 +1,19 @@
 //! Numbers and tables as the summary writes them.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
 
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::study::labels::Label;
 use crate::system::counted::counted;
+
+/// The name that a variant without fields has in a report.
+/// Panics if the value is not written as a string.
+pub fn report_name(variant: &impl Serialize) -> String {
+    let name = serde_json::to_value(variant).ok().and_then(|name| name.as_str().map(str::to_owned));
+    name.expect("a variant without fields is a string in a report")
+}
 
 /// Writes a share in per cent with one decimal; `-` without a share.
 pub fn percent(share: Option<f64>) -> String {

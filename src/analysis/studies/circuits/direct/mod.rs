@@ -11,7 +11,7 @@ use crate::study::metrics::unit::Unit;
 use crate::study::section::section;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
 use section::DirectResult;
-use sums::{DirectSums, ItemEffects, LogitPart};
+use sums::{DirectSums, ItemEffects};
 
 /// Study of direct effects on the logit difference between answer and foil.
 pub struct DirectEffect;
@@ -41,17 +41,15 @@ impl Study for DirectEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DirectSums = observed.sums();
-        let values = |items: &ItemEffects, head: Option<usize>| vec![effect(items, head.map(LogitPart::Head), sums)];
+        // Chance is 0: a head that writes nothing along the difference of the two tokens.
+        let values = |items: &ItemEffects, head: Option<usize>| {
+            let effect = head.map_or(0.0, |head| items.effect_of_head(head));
+            vec![Fraction::mean(effect, items.items, items.units)]
+        };
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, values);
         let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, direct)
     }
-}
-
-/// Mean direct effect of a part over items; 0 for `None` (chance).
-fn effect(items: &ItemEffects, part: Option<LogitPart>, sums: &DirectSums) -> Fraction {
-    let effect = part.map_or(0.0, |part| items.of(part, sums.grid));
-    Fraction::mean(effect, items.items, items.units)
 }
 
 const METRICS: &[Metric<()>] = &[Metric::single(()).explained(Explanation {

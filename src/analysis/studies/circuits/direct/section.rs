@@ -2,18 +2,18 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{DirectSums, ItemEffects, LogitPart};
+use super::sums::{DirectSums, ItemEffects};
+use crate::model::forward::visitor::ResidualPart;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::{HeadCard, Known, Section, View, stored};
-use crate::study::show::wording::{plain_table, plus_minus, signed};
+use crate::study::show::wording::{aligned_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
@@ -82,21 +82,18 @@ impl DirectResult {
             let per_block = |part: &dyn Fn(&ItemEffects) -> f64| -> PerBlock {
                 std::array::from_fn(|block| part(&sums.blocks[block]))
             };
-            let found = Jackknife::new(&per_block(part), &per_block(&|items| items.items as f64));
-            PartEffect { effect: Some(found.all()).filter(|mean| mean.is_finite()), ci95: found.interval() }
+            let mean = Jackknife::new(&per_block(part), &per_block(&|items| items.items as f64));
+            PartEffect { effect: Some(mean.all()).filter(|mean| mean.is_finite()), ci95: mean.interval() }
         };
-        let of = |part: LogitPart| mean(&|items| items.of(part, grid));
+        let effect_of = |part: ResidualPart| mean(&|items| items.effect_of(part, grid));
         let layer = |layer: usize| LayerEffects {
             layer,
-            heads: mean(&|items| {
-                (0..grid.heads).map(|head| items.of(LogitPart::Head(grid.index(layer, head)), grid)).sum()
-            }),
-            feed_forward: of(LogitPart::FeedForward(layer)),
-            biases: of(LogitPart::Biases(layer)),
+            heads: mean(&|items| (0..grid.heads).map(|head| items.effect_of_head(grid.index(layer, head))).sum()),
+            feed_forward: effect_of(ResidualPart::FeedForward { layer }),
+            biases: effect_of(ResidualPart::Biases { layer }),
         };
         let head = |place: usize| {
-            let effect = estimates.heads[place].get("direct_effect", None).copied().flatten();
-            let ci95 = estimates.ci95[place].get("direct_effect", None).copied().flatten();
+            let (effect, ci95, _) = estimates.of_metric(place, "direct_effect");
             HeadDirectEffect { place: context.grid.place(place), effect: PartEffect { effect, ci95 } }
         };
         Self {
@@ -105,8 +102,8 @@ impl DirectResult {
             items_skipped,
             score: mean(&|items| items.score.value()),
             sum: mean(&ItemEffects::sum),
-            embeddings: of(LogitPart::Embeddings),
-            constants: of(LogitPart::Constants),
+            embeddings: effect_of(ResidualPart::Embeddings),
+            constants: mean(&ItemEffects::effect_of_constants),
             layers: (0..grid.layers).map(layer).collect(),
             heads: (0..grid.count()).map(head).collect(),
         }
@@ -158,13 +155,9 @@ impl DirectResult {
             self.constants,
         )?;
         writeln!(out, "The heads that add most, to the answer (+) or the foil (-), ± half of the 95 % interval:\n")?;
-        let mut table = plain_table();
-        table.set_header(["head", "direct effect"]);
-        for HeadDirectEffect { place, effect } in self.ranked().into_iter().take(SHOWN) {
-            table.add_row([place.to_string(), effect.to_string()]);
-        }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.table(table);
+        let row = |head: &HeadDirectEffect| [head.place.to_string(), head.effect.to_string()];
+        let rows = self.ranked().into_iter().take(SHOWN).map(row);
+        out.table(aligned_table(["head", "direct effect"], rows, 1..));
         Ok(())
     }
 

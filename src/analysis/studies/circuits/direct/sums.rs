@@ -20,55 +20,48 @@ pub struct ItemEffects {
     pub units: u64,
     /// Logit difference between answer and foil that the model outputs, summed over items.
     pub score: ExactSum,
-    /// Direct effect of each part of the residual stream, summed over items, in the order of [`LogitPart::place`].
+    /// Direct effect of each part of the residual stream, summed over items, in the order of [`place`]. The last is that of the
+    /// constants: the biases of the final norm and of the prediction head.
     parts: Vec<ExactSum>,
 }
 
 merge_fields!(ItemEffects { items, units, score, parts });
 
 impl ItemEffects {
-    pub fn of(&self, part: LogitPart, grid: HeadGrid) -> f64 {
-        self.parts[part.place(grid)].value()
+    pub fn effect_of(&self, part: ResidualPart, grid: HeadGrid) -> f64 {
+        self.parts[place(part, grid)].value()
     }
 
+    /// Direct effect of the attention head at index `head`.
+    pub fn effect_of_head(&self, head: usize) -> f64 {
+        self.parts[head].value()
+    }
+
+    /// Direct effect of the biases of the final norm and of the prediction head.
+    pub fn effect_of_constants(&self) -> f64 {
+        self.parts.last().map_or(0.0, |constants| constants.value())
+    }
+
+    /// Sum of the direct effects of all parts.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.value()).sum()
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogitPart {
-    Head(usize),
-    Biases(usize),
-    FeedForward(usize),
-    Embeddings,
-    /// Biases of the final norm and of the prediction head.
-    Constants,
+/// Index of a part of the residual stream: heads, biases, feed-forward blocks, embeddings.
+fn place(part: ResidualPart, grid: HeadGrid) -> usize {
+    let HeadGrid { layers, heads } = grid;
+    match part {
+        ResidualPart::Head { layer, head } => grid.index(layer, head),
+        ResidualPart::Biases { layer } => layers * heads + layer,
+        ResidualPart::FeedForward { layer } => layers * (heads + 1) + layer,
+        ResidualPart::Embeddings => layers * (heads + 2),
+    }
 }
 
-impl LogitPart {
-    fn place(self, HeadGrid { layers, heads }: HeadGrid) -> usize {
-        match self {
-            Self::Head(place) => place,
-            Self::Biases(layer) => layers * heads + layer,
-            Self::FeedForward(layer) => layers * (heads + 1) + layer,
-            Self::Embeddings => layers * (heads + 2),
-            Self::Constants => layers * (heads + 2) + 1,
-        }
-    }
-
-    fn count(grid: HeadGrid) -> usize {
-        Self::Constants.place(grid) + 1
-    }
-
-    fn of(part: ResidualPart, grid: HeadGrid) -> Self {
-        match part {
-            ResidualPart::Embeddings => Self::Embeddings,
-            ResidualPart::Head { layer, head } => Self::Head(grid.index(layer, head)),
-            ResidualPart::Biases { layer } => Self::Biases(layer),
-            ResidualPart::FeedForward { layer } => Self::FeedForward(layer),
-        }
-    }
+/// Number of parts, with the constants.
+fn part_count(grid: HeadGrid) -> usize {
+    place(ResidualPart::Embeddings, grid) + 2
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,21 +70,16 @@ pub struct DirectSums {
     pub blocks: Blocks<ItemEffects>,
     /// Whether direct effects on logits are defined for the model ([`Encoder::has_direct_effects`]).
     #[serde(skip)]
-    has_direct_effects: bool,
+    pub has_direct_effects: bool,
 }
 
 merge_fields!(DirectSums[grid] { blocks });
 
 impl DirectSums {
     pub fn new(grid: HeadGrid) -> Self {
-        let parts = vec![ExactSum::default(); LogitPart::count(grid)];
+        let parts = vec![ExactSum::default(); part_count(grid)];
         let empty = ItemEffects { items: 0, units: 0, score: ExactSum::default(), parts };
         Self { grid, blocks: Blocks::new(empty), has_direct_effects: false }
-    }
-
-    #[cfg(test)]
-    pub fn with_direct_effects(self) -> Self {
-        Self { has_direct_effects: true, ..self }
     }
 }
 
@@ -123,22 +111,22 @@ impl Sums for DirectSums {
         let block = block_of(sequence.family.number);
         self.blocks[block].items += 1;
         self.blocks[block].units += u64::from(sequence.family.is_first);
-        let effects = vec![0.0; LogitPart::count(self.grid)];
+        let effects = vec![0.0; part_count(self.grid)];
         Some(DirectState { block, position, answer_and_foil: [answer, foil], effects })
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
         let DirectState { block, position, answer_and_foil, effects } = state;
         let difference = |[answer, foil]: [f32; 2]| f64::from(answer) - f64::from(foil);
-        let of_both = |row: &[f32]| difference([row[0], row[1]]);
+        let difference_of = |row: &[f32]| difference([row[0], row[1]]);
         match event {
             Event::DirectEffects { part, effects: rows } => {
-                effects[LogitPart::of(*part, self.grid).place(self.grid)] += of_both(rows.row(*position));
+                effects[place(*part, self.grid)] += difference_of(rows.row(*position));
             }
             Event::FinalNorm(FinalNorm { scales, constants }) => {
                 let scale = f64::from(scales[*position]);
                 effects.iter_mut().for_each(|effect| *effect /= scale);
-                effects[LogitPart::Constants.place(self.grid)] = of_both(constants);
+                effects[part_count(self.grid) - 1] = difference_of(constants);
                 let sums = &mut self.blocks[*block].parts;
                 sums.iter_mut().zip(effects).for_each(|(sum, effect)| *sum += *effect);
             }
@@ -150,6 +138,6 @@ impl Sums for DirectSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.parts.len() == LogitPart::count(grid))
+        self.grid == grid && self.blocks.fit(|block| block.parts.len() == part_count(grid))
     }
 }

@@ -51,7 +51,7 @@ fn measured(sums: DirectSums) -> DirectResult {
 #[test]
 fn effects_by_hand() {
     use ResidualPart::{Biases, Embeddings, FeedForward, Head};
-    let mut sums = DirectSums::new(GRID).with_direct_effects();
+    let mut sums = DirectSums { has_direct_effects: true, ..DirectSums::new(GRID) };
     let head = |head| Head { layer: 0, head };
     // (4 - 1) / 2, (0 - 1) / 2, (2 - 0) / 2, twice (1 - 0) / 2 of both blocks, (3 - 1) / 2, and 0.25 of the constants: 4.25.
     let parts = [

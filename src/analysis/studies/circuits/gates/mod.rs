@@ -38,18 +38,18 @@ impl Study for FittedGates {
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let of = |sequences| -> Vec<PassSpec> {
+        let passes_over = |sequences| -> Vec<PassSpec> {
             let pass = |portion, shown| Pass { sequences, portion, shown, ..Pass::PLAIN };
             let fitted = |portion| PassSpec::new(pass(portion, Shown::Fits), |subject| FoldFits::new(subject.grid));
-            let alone = pass(Portion::Sample, Shown::Activations);
+            let alone_pass = pass(Portion::Sample, Shown::Activations);
             let scored = if sequences == Sequences::Task {
-                PassSpec::new(alone, |subject| ItemsAlone::new(subject.grid, sets(subject)))
+                PassSpec::new(alone_pass, |subject| ItemsAlone::new(subject.grid, sets(subject)))
             } else {
-                PassSpec::new(alone, |subject| LossesAlone::new(subject.grid, sets(subject)))
+                PassSpec::new(alone_pass, |subject| LossesAlone::new(subject.grid, sets(subject)))
             };
             vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.following()]
         };
-        [Sequences::Corrupted(Phases::Asked), Sequences::Task].into_iter().flat_map(of).collect()
+        [Sequences::Corrupted(Phases::Asked), Sequences::Task].into_iter().flat_map(passes_over).collect()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
@@ -68,8 +68,8 @@ fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
 
 /// Builds the sets of kept heads to score alone; empty before the fits exist.
 fn sets(subject: &Subject<'_>) -> KeptSets {
-    let of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
-    folds(&subject.own).map(of).unwrap_or_default()
+    let sets_of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
+    folds(&subject.own).map(sets_of).unwrap_or_default()
 }
 
 const VERDICTS: &[VerdictRule] = &[VerdictRule {

@@ -23,7 +23,7 @@ use crate::study::section::{ShareOf, stored};
 use crate::study::upstream::Obstacle;
 
 /// Largest relative rise of the loss at which heads count as doing the task together: 1 %, the smallest rise of `pruning`.
-pub const ALLOWED: f64 = 0.01;
+pub const ALLOWED_RISE: f64 = 0.01;
 
 /// Gates of all heads (0 to 1), fitted together for a low loss with few open gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -173,35 +173,29 @@ pub enum NoSet {
     RiseNotBelow,
 }
 
-impl From<Obstacle> for NoSet {
-    fn from(obstacle: Obstacle) -> Self {
-        match obstacle {
-            Obstacle::NotAboveBaseline => Self::NotAboveBaseline,
-            Obstacle::OneAnswer => Self::OneAnswer,
-            Obstacle::TooFewUnits => Self::TooFew,
-        }
-    }
-}
-
 impl GatesResult {
     /// Builds the section from the fits (even-numbered blocks first) and the losses of the kept sets alone.
     pub fn new<Q: Loss>(fits: [&FoldFits; 2], sums: &RemovalSums<KeptSets, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let Conditions { removal, objective, task } = fits[0].conditions;
-        let known = fits.map(FoldFits::known);
-        let units: u64 = known.iter().map(|known| known.units).sum();
-        let mean = |of: fn(&FoldFits) -> f64| {
-            let sum: f64 = fits.iter().map(|fold| of(fold) * fold.known().units as f64).sum();
+        let losses = fits.map(FoldFits::known);
+        let units: u64 = losses.iter().map(|loss| loss.units).sum();
+        let mean = |value_of: fn(&FoldFits) -> f64| {
+            let sum: f64 = fits.iter().map(|fold| value_of(fold) * fold.known().units as f64).sum();
             (units > 0).then(|| sum / units as f64)
         };
         let loss = mean(|fold| fold.known().loss);
         let loss_without_heads = mean(|fold| fold.known().loss_without_heads);
-        let obstacle = if known.iter().any(|known| known.units == 0) {
+        let obstacle = if losses.iter().any(|loss| loss.units == 0) {
             Some(NoSet::NothingScored)
-        } else if known.iter().any(|known| known.band == 0.0) {
+        } else if losses.iter().any(|loss| loss.band == 0.0) {
             Some(NoSet::NothingLost)
         } else {
-            sums.removals.obstacle.map(NoSet::from)
+            sums.removals.obstacle.map(|obstacle| match obstacle {
+                Obstacle::NotAboveBaseline => NoSet::NotAboveBaseline,
+                Obstacle::OneAnswer => NoSet::OneAnswer,
+                Obstacle::TooFewUnits => NoSet::TooFew,
+            })
         };
         let sets: Option<&[KeptSet; 2]> = sums.removals.folds.first_chunk();
         let worth = loss.zip(loss_without_heads);
@@ -226,6 +220,7 @@ impl GatesResult {
         }
     }
 
+    /// Decides whether the heads of the sets do the task together.
     pub fn judge(&mut self, policy: &Policy) {
         let Some(SetsAlone { rise_ci95, margin, .. }) = self.alone else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
@@ -238,6 +233,7 @@ impl GatesResult {
         self.together = self.obstacle.is_none();
     }
 
+    /// Number of fits to both halves.
     pub fn fits(&self) -> usize {
         self.folds.iter().map(|fold| fold.fits.len()).sum()
     }
@@ -270,15 +266,15 @@ impl FoldOfGates {
 impl FitAgreement {
     /// Mean agreement over pairs of fits. `None` if there is no pair.
     fn of<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
-        let kept = |(a, b): (&GateFit, &GateFit)| {
+        let agreement = |(a, b): (&GateFit, &GateFit)| {
             let places = 0..a.gates.len();
             let both: Vec<(bool, bool)> = places.filter_map(|place| a.keeps(place).zip(b.keeps(place))).collect();
             CategoryAgreement::of(&both)
         };
-        let found: Vec<CategoryAgreement> = pairs.map(kept).collect();
+        let agreements: Vec<CategoryAgreement> = pairs.map(agreement).collect();
         let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        let share = mean(found.iter().filter_map(|pair| pair.share).collect())?;
-        Some(Self { share, kappa: mean(found.iter().filter_map(|pair| pair.kappa).collect()) })
+        let share = mean(agreements.iter().filter_map(|pair| pair.share).collect())?;
+        Some(Self { share, kappa: mean(agreements.iter().filter_map(|pair| pair.kappa).collect()) })
     }
 }
 
@@ -303,7 +299,7 @@ impl SetsAlone {
         sums: &RemovalSums<KeptSets, Q>,
         grid: HeadGrid,
     ) -> Self {
-        // In blocks of either parity the set of the other is alone; nothing changes where no head is gone.
+        // Blocks of one parity are scored with only the set of the other parity. Without a removed head, the change is 0.
         let changes = |others: &dyn Fn(&KeptSet) -> Vec<usize>, change: &dyn Fn(&Q, usize) -> f64| -> PerBlock {
             let variants = [&sets[1], &sets[0]].map(|set| {
                 let others = others(set);
@@ -318,23 +314,23 @@ impl SetsAlone {
         let others = |set: &KeptSet| set.without(&set.kept);
         let alone = rise(&others);
         let task = sums.conditions.task;
-        let of_right = task.map(|_| {
+        let right_jackknife = task.map(|_| {
             let change = |block: &Q, without| block.right(Some(without)) - block.right(None);
             Jackknife::new(&changes(&others, &change), &sums.per_block(Q::predictions))
         });
         // The loss of other items may be below 0.
-        let of = if task.is_none_or(TaskKind::is_of_classes) { ShareOf::Loss } else { ShareOf::AllHeads };
-        let basis = if of == ShareOf::Loss { loss } else { loss_without_heads - loss };
+        let share_of = if task.is_none_or(TaskKind::is_of_classes) { ShareOf::Loss } else { ShareOf::AllHeads };
+        let basis = if share_of == ShareOf::Loss { loss } else { loss_without_heads - loss };
         let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
             in_both: heads(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
             in_one: heads(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
             rise: alone.all(),
             rise_ci95: alone.interval(),
-            right_change: of_right.as_ref().map(Jackknife::all),
-            right_change_ci95: of_right.as_ref().and_then(Jackknife::interval),
-            of,
-            margin: ALLOWED * basis,
+            right_change: right_jackknife.as_ref().map(Jackknife::all),
+            right_change_ci95: right_jackknife.as_ref().and_then(Jackknife::interval),
+            of: share_of,
+            margin: ALLOWED_RISE * basis,
             random_rises: (0..sets[0].random.len())
                 .map(|number| rise(&|set| set.without(&set.random[number])).all())
                 .collect(),

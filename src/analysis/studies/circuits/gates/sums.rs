@@ -47,10 +47,12 @@ impl FoldFits {
         Self { grid, conditions: Conditions::default(), fits: GateFits::default() }
     }
 
+    /// Losses of the fold and the price of a head; zeros before the fits exist.
     pub fn known(&self) -> FittedLoss {
         self.fits.known.unwrap_or_default()
     }
 
+    /// Each fit with the number of its start.
     pub fn each(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
@@ -139,18 +141,18 @@ impl KeptSets {
 
 /// Draws a random set of at least `count` gated heads; heads that share weights are drawn together.
 fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
-    let first = |place: usize| {
+    let group_of = |place: usize| {
         let (layer, head) = grid.at(place);
         (first_layers.get(layer).copied().unwrap_or(layer), head)
     };
-    let mut groups: Vec<_> = gated.iter().map(|&place| first(place)).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut groups: Vec<_> = gated.iter().map(|&place| group_of(place)).collect::<BTreeSet<_>>().into_iter().collect();
     groups.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     let mut drawn = BTreeSet::new();
     for group in groups {
         if drawn.len() >= count {
             break;
         }
-        drawn.extend(gated.iter().copied().filter(|&place| first(place) == group));
+        drawn.extend(gated.iter().copied().filter(|&place| group_of(place) == group));
     }
     drawn.into_iter().collect()
 }

@@ -2,16 +2,14 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
-use super::section::{ALLOWED, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
+use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesResult, NoSet, SetsAlone};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
 use crate::studies::ablation::losses::unit;
 use crate::studies::ablation::removal::scored;
 use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus};
+use crate::study::show::wording::{TableColumn, capital, decimal, percent_of, plus_minus, table_of};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
@@ -25,7 +23,7 @@ impl Section for GatesResult {
     fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
         let alone = self.alone.as_ref().filter(|_| self.together);
         View {
-            in_brief: InBrief { found: alone.map(|alone| self.said(alone)), ..InBrief::default() },
+            in_brief: InBrief { found: alone.map(|alone| self.sentence(alone)), ..InBrief::default() },
             summary: Summary::written(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
             tables: vec![TableRows::of("gates", &self.heads)],
@@ -68,18 +66,19 @@ impl SetsAlone {
     }
 
     fn margin(&self, unit: &str) -> String {
-        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED, self.of.words(), decimal(self.margin, 4))
+        format!("{:.0} % of {} ({} {unit})", 100.0 * ALLOWED_RISE, self.of.words(), decimal(self.margin, 4))
     }
 
+    /// Writes the heads of the sets: `2 heads in the sets of both halves (L0H1 L1H2), 1 in one (L0H0)`.
     fn named(&self) -> String {
-        let all = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let joined = |heads: &[HeadPlace]| heads.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let both = match self.in_both.len() {
             0 => "no head in the sets of both halves".to_owned(),
-            count => format!("{} in the sets of both halves ({})", counted(count, "head"), all(&self.in_both)),
+            count => format!("{} in the sets of both halves ({})", counted(count, "head"), joined(&self.in_both)),
         };
         match self.in_one.len() {
             0 => both,
-            count => format!("{both}, {count} in one ({})", all(&self.in_one)),
+            count => format!("{both}, {count} in one ({})", joined(&self.in_one)),
         }
     }
 }
@@ -94,7 +93,7 @@ impl GatesResult {
         if self.task.is_some() { "an item" } else { "a token" }
     }
 
-    fn said(&self, alone: &SetsAlone) -> String {
+    fn sentence(&self, alone: &SetsAlone) -> String {
         let unit = self.unit();
         format!(
             "Heads that do the task together: {}. Alone on the other half they cost {:+.4}{} {unit} {}, below {}.",
@@ -106,6 +105,7 @@ impl GatesResult {
         )
     }
 
+    /// Writes the reason why no heads are said to do the task together. `None` if some are.
     fn why_none(&self) -> Option<String> {
         let [token, sentence] = if self.task.is_some() { ["item", "unit"] } else { ["token", "sentence"] };
         Some(match self.obstacle? {
@@ -155,7 +155,7 @@ impl GatesResult {
         let right =
             alone.right_change.map_or_else(String::new, |right| format!(", {:+.1} points right", 100.0 * right));
         match why_none {
-            None => writeln!(out, "{}", self.said(alone))?,
+            None => writeln!(out, "{}", self.sentence(alone))?,
             Some(why) => writeln!(
                 out,
                 "No heads are said to do the task together: {why}. {} alone on the other half cost {:+.4}{} {unit} {}{right}.",
@@ -216,29 +216,14 @@ impl FitAgreement {
 
 /// Table of both halves of the sample: price of a head, number of fits, and agreement of the fits.
 fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header([
-        "blocks",
-        "price of a head",
-        "fits",
-        "in a minimum",
-        "evaluations",
-        "heads in 4 of 5",
-        "starts agree on",
-    ]);
-    for fold in folds {
-        let converged = fold.fits.iter().filter(|fit| fit.converged).count();
-        let evaluations: u64 = fold.fits.iter().map(|fit| fit.evaluations).sum();
-        table.add_row([
-            fold.blocks.clone(),
-            fold.price.map_or_else(|| "-".to_owned(), |price| decimal(price, 4)),
-            fold.fits.len().to_string(),
-            converged.to_string(),
-            evaluations.to_string(),
-            fold.set.len().to_string(),
-            fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words),
-        ]);
-    }
-    table.column_iter_mut().skip(1).take(5).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    const COLUMNS: [TableColumn<FoldOfGates>; 7] = [
+        ("blocks", true, |fold| fold.blocks.clone()),
+        ("price of a head", false, |fold| fold.price.map_or_else(|| "-".to_owned(), |price| decimal(price, 4))),
+        ("fits", false, |fold| fold.fits.len().to_string()),
+        ("in a minimum", false, |fold| fold.fits.iter().filter(|fit| fit.converged).count().to_string()),
+        ("evaluations", false, |fold| fold.fits.iter().map(|fit| fit.evaluations).sum::<u64>().to_string()),
+        ("heads in 4 of 5", false, |fold| fold.set.len().to_string()),
+        ("starts agree on", true, |fold| fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words)),
+    ];
+    table_of(&COLUMNS, &folds.iter().collect::<Vec<_>>())
 }

@@ -46,8 +46,8 @@ impl Study for Interchange {
         let sums: &InterchangeSums = observed.sums();
         let result = InterchangeResult::new(sums, observed.left_out(), context);
         // Shares of a gap that may be 0 are meaningless.
-        let known = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
-        let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(known).collect();
+        let if_gap_is_shown = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
+        let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(if_gap_is_shown).collect();
         let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, cells);
         let interchange = result.with_metrics(&estimates);
         (estimates, interchange)

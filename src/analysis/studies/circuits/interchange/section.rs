@@ -182,12 +182,11 @@ impl InterchangeResult {
         }
     }
 
+    /// Adds the metrics of the heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
-            let value = |metric: &str| estimates.heads[place].get(metric, None).copied().flatten();
-            let ci95 = |metric: &str| estimates.ci95[place].get(metric, None).copied().flatten();
-            (head.restored, head.restored_ci95) = (value("restored"), ci95("restored"));
-            (head.destroyed, head.destroyed_ci95) = (value("destroyed"), ci95("destroyed"));
+            (head.restored, head.restored_ci95, _) = estimates.of_metric(place, "restored");
+            (head.destroyed, head.destroyed_ci95, _) = estimates.of_metric(place, "destroyed");
         }
         self
     }
@@ -197,22 +196,23 @@ impl InterchangeResult {
         self.corruptions.len() > 1
     }
 
+    /// Gives each head its significant verdicts, by the policy.
     pub fn judge(&mut self, policy: &Policy) {
         use ExchangeVerdict::{Carries, Needed, Opposes, Restores};
-        let most = policy.rule(&LABEL_Q).unwrap_or(1.0);
+        let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);
         let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
         let enough = enough && !self.is_mixed();
-        let is_shown = |q: Option<f64>| enough && q.is_some_and(|q| q <= most);
+        let is_shown = |q: Option<f64>| enough && q.is_some_and(|q| q <= max_q);
         for ExchangedHead { restored_tests, destroyed_tests, verdicts, .. } in &mut self.heads {
-            let both = [restored_tests, destroyed_tests];
-            let does = match both.each_ref().map(|tests| is_shown(tests.q_above)) {
+            let tests_of_both = [restored_tests, destroyed_tests];
+            let verdict = match tests_of_both.each_ref().map(|tests| is_shown(tests.q_above)) {
                 [true, true] => Some(Carries),
                 [true, false] => Some(Restores),
                 [false, true] => Some(Needed),
                 [false, false] => None,
             };
-            let opposes = both.iter().any(|tests| is_shown(tests.q_below)).then_some(Opposes);
-            *verdicts = does.into_iter().chain(opposes).collect();
+            let opposes = tests_of_both.iter().any(|tests| is_shown(tests.q_below)).then_some(Opposes);
+            *verdicts = verdict.into_iter().chain(opposes).collect();
         }
         let count = |verdict| self.heads.iter().filter(|head| head.verdicts.contains(&verdict)).count() as u64;
         self.verdicts = VerdictCounts {
@@ -225,11 +225,11 @@ impl InterchangeResult {
 }
 
 /// Replaces the p-values of the restored and destroyed shares of all heads by q-values.
-fn correct(heads: &mut [ExchangedHead], of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
-    let both = |head: &mut ExchangedHead| [*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)];
-    let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both).collect();
+fn correct(heads: &mut [ExchangedHead], p_of: impl Fn(&mut ShareTests) -> &mut Option<f64>) {
+    let both_p = |head: &mut ExchangedHead| [*p_of(&mut head.restored_tests), *p_of(&mut head.destroyed_tests)];
+    let p: Vec<Option<f64>> = heads.iter_mut().flat_map(both_p).collect();
     for (head, q) in heads.iter_mut().zip(q_values_above_margin(&p).chunks_exact(2)) {
-        (*of(&mut head.restored_tests), *of(&mut head.destroyed_tests)) = (q[0], q[1]);
+        (*p_of(&mut head.restored_tests), *p_of(&mut head.destroyed_tests)) = (q[0], q[1]);
     }
 }
 
@@ -243,17 +243,6 @@ fn corruptions(items: &Items) -> Vec<CorruptionOfItems> {
         of_name.changed += changed;
     }
     named.into_values().collect()
-}
-
-impl ExchangeVerdict {
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Carries => "carries",
-            Self::Restores => "restores",
-            Self::Needed => "needed",
-            Self::Opposes => "opposes",
-        }
-    }
 }
 
 stored!(InterchangeResult as interchange);

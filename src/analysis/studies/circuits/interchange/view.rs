@@ -2,9 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
-
-use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult};
+use super::section::{CorruptionOfItems, ExchangeVerdict, ExchangedHead, InterchangeResult, ShareTests};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::stats::block_test::FEWEST_BLOCKS;
@@ -12,11 +10,11 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{capital, decimal, percent_of, plain_table, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, plus_minus, report_name, significance};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
-const SHOWN: usize = 10;
+const MAX_ROWS: usize = 10;
 
 /// Explanation of why no head has a verdict when corruptions are mixed.
 const MIXED: &str =
@@ -54,7 +52,7 @@ impl Section for InterchangeResult {
             ExchangeVerdict::Restores => format!("restores {restored} of the gap of {corruption}"),
             ExchangeVerdict::Needed => format!("is needed for {destroyed} of the gap of {corruption}"),
             ExchangeVerdict::Carries | ExchangeVerdict::Opposes => {
-                let does = verdict.words();
+                let does = report_name(verdict);
                 format!("{does} the answer under {corruption} (restores {restored}, destroys {destroyed})")
             }
         });
@@ -81,7 +79,7 @@ impl ExchangedHead {
     }
 
     fn words(&self) -> String {
-        let words: Vec<&str> = self.verdicts.iter().map(|verdict| verdict.words()).collect();
+        let words: Vec<String> = self.verdicts.iter().map(report_name).collect();
         if words.is_empty() { "undecided".to_owned() } else { words.join(", ") }
     }
 }
@@ -113,7 +111,7 @@ impl InterchangeResult {
             None if self.is_mixed() => format!("Under {corruption}: {MIXED}."),
             // Too few items for any verdict: the shortage says so.
             None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
-            None => format!("Under {corruption} {}{named}.", self.found()),
+            None => format!("Under {corruption} {}{named}.", self.verdict_counts()),
         };
         InBrief { shortage, ..InBrief::found(found) }
     }
@@ -130,7 +128,7 @@ impl InterchangeResult {
     }
 
     /// Writes how many heads have each verdict. A count of 0 does not say that no head carries the answer.
-    fn found(&self) -> String {
+    fn verdict_counts(&self) -> String {
         let all = counted(self.heads.len(), "head");
         let counts = self.verdicts;
         let carry = match counts.carries {
@@ -193,14 +191,14 @@ impl InterchangeResult {
         }
         let too_few = self.too_few(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
-        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.found()) };
+        let found = if self.is_mixed() { MIXED.to_owned() } else { too_few.unwrap_or_else(|| self.verdict_counts()) };
         let (first, rest) = found.split_at(1);
         writeln!(out, "Heads exchanged one at a time: {}{rest}.", first.to_lowercase())?;
         writeln!(
             out,
             "The heads with the largest shares of the gap, ± half of the 95 % interval, and q of being above 0.05:\n"
         )?;
-        out.table(table(self.ranked().into_iter().take(SHOWN), is_judged));
+        out.table(table(self.ranked().into_iter().take(MAX_ROWS), is_judged));
         Ok(())
     }
 
@@ -227,15 +225,11 @@ impl InterchangeResult {
 }
 
 fn table<'a>(heads: impl Iterator<Item = &'a ExchangedHead>, is_judged: bool) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["head", "restored", "q", "destroyed", "q", "verdict"]);
-    let q = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
-    for head in heads {
+    let q = |tests: ShareTests| tests.q_above.map_or_else(|| "-".to_owned(), significance);
+    let row = |head: &ExchangedHead| {
         let [restored, destroyed] = head.shares().unwrap_or_default();
         let verdict = if is_judged { head.words() } else { "not judged".to_owned() };
-        let (q_restored, q_destroyed) = (q(head.restored_tests.q_above), q(head.destroyed_tests.q_above));
-        table.add_row([head.place.to_string(), restored, q_restored, destroyed, q_destroyed, verdict]);
-    }
-    table.column_iter_mut().skip(1).take(4).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        [head.place.to_string(), restored, q(head.restored_tests), destroyed, q(head.destroyed_tests), verdict]
+    };
+    aligned_table(["head", "restored", "q", "destroyed", "q", "verdict"], heads.map(row), 1..5)
 }

@@ -20,6 +20,7 @@ use crate::sequences::derived::pairs::MAX_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
 use crate::study::section::{Known, Section, View, stored};
+use crate::study::show::wording::report_name;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
 use distances::{Distances, HeadDistances};
@@ -58,8 +59,8 @@ impl Study for Clark2019 {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let (tokens, syntax) = (observed.sums::<TokenMeans>(), observed.sums::<SyntaxHits>());
         let distances = observed.sums::<HeadDistances>().distances();
-        let found = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
-        (Estimates::none(context.grid.count()), found)
+        let findings = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
+        (Estimates::none(context.grid.count()), findings)
     }
 }
 
@@ -69,15 +70,16 @@ impl Section for Findings {
     fn view(&self, _: Known<'_>) -> View<'_> {
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         self.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
-        let counts: Vec<String> = counts.iter().map(|(label, count)| format!("{} {count}", label.name())).collect();
+        let counts: Vec<String> =
+            counts.iter().map(|(label, count)| format!("{} {count}", report_name(label))).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
         let pairs = plural(&self.sequences, "pair", "pairs");
         View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let whole = grid.is(self.heads.iter().map(|head| head.place));
-        (!whole).then(|| "`clark2019` does not list every head".to_owned())
+        let lists_every_head = grid.is(self.heads.iter().map(|head| head.place));
+        (!lists_every_head).then(|| "`clark2019` does not list every head".to_owned())
     }
 }
 
@@ -91,7 +93,7 @@ const ENTROPY_THRESHOLD: f64 = 3.8;
 const SPECIAL_TOKEN_THRESHOLD: f64 = 0.6;
 
 /// Minimum number of words of a relation in the published table.
-const LEAST_WORDS: u64 = 100;
+const MIN_WORDS: u64 = 100;
 
 /// Results of the preset `clark2019`: labels of attention heads, relations and distances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -142,19 +144,6 @@ pub enum ClarkLabel {
     Sep,
     /// Mean attention to `.` and `,` is above 0.6.
     Punct,
-}
-
-impl ClarkLabel {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Next => "next",
-            Self::Previous => "previous",
-            Self::Broad => "broad",
-            Self::Cls => "cls",
-            Self::Sep => "sep",
-            Self::Punct => "punct",
-        }
-    }
 }
 
 /// Best attention head and best offset of one relation.
@@ -213,27 +202,27 @@ fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
 }
 
 fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
-    let shown = |(name, sums): &(&String, &Relation)| {
-        *name == ALL || (*name != "root" && *name != PUNCT && sums.count >= LEAST_WORDS)
+    let is_in_table = |(name, sums): &(&String, &Relation)| {
+        *name == ALL || (*name != "root" && *name != PUNCT && sums.count >= MIN_WORDS)
     };
-    let mut shown: Vec<(&String, &Relation)> = syntax.relations.iter().filter(shown).collect();
-    shown.sort_by_key(|(name, sums)| (*name != ALL, Reverse(sums.count)));
+    let mut relations: Vec<(&String, &Relation)> = syntax.relations.iter().filter(is_in_table).collect();
+    relations.sort_by_key(|(name, sums)| (*name != ALL, Reverse(sums.count)));
     let relation = |(name, sums): (&String, &Relation)| {
         let cells = sums.hits.iter().enumerate().flat_map(|(place, hits)| [(hits[0], place, 0), (hits[1], place, 1)]);
-        let (hits, place, way) = cells.max().unwrap_or_default();
+        let (hits, place, direction) = cells.max().unwrap_or_default();
         let (offset_hits, offset) = sums.offset_hits.into_iter().zip(OFFSETS).max().unwrap_or_default();
         let share = |hits: u64| hits as f64 / sums.count as f64;
         ClarkRelation {
             relation: name.clone(),
             count: sums.count,
             place: grid.place(place),
-            direction: Direction::BOTH[way],
+            direction: Direction::BOTH[direction],
             accuracy: share(hits),
             offset,
             offset_accuracy: share(offset_hits),
         }
     };
-    shown.into_iter().map(relation).collect()
+    relations.into_iter().map(relation).collect()
 }
 
 #[cfg(test)]

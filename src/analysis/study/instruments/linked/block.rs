@@ -94,6 +94,7 @@ impl ScoredSums for LinkBlock {
 }
 
 impl LinkBlock {
+    /// Counts a source, and the rules that choose its target.
     pub fn count(&mut self, source: &LinkSource) {
         self.count += 1;
         self.chance += source.chance();
@@ -136,14 +137,14 @@ impl LinkBlock {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
         let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
-        let within = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
-        let of_head = |hits: &LinkHits| {
-            within(hits.right, self.count)
-                && within(hits.among_all, self.named)
-                && within(hits.among_class, self.with_class)
-                && within(hits.beside, self.with_neighbour)
-                && within(hits.elsewhere, self.with_neighbour)
-                && within(hits.to_special, self.count)
+        let at_most = |parts: [u64; 2], whole: u64| parts.into_iter().all(|part| part <= whole);
+        let head_adds_up = |hits: &LinkHits| {
+            at_most(hits.right, self.count)
+                && at_most(hits.among_all, self.named)
+                && at_most(hits.among_class, self.with_class)
+                && at_most(hits.beside, self.with_neighbour)
+                && at_most(hits.elsewhere, self.with_neighbour)
+                && at_most(hits.to_special, self.count)
                 && hits.pairs <= self.pairs
         };
         rules.chain(&parts).all(|&right| right <= self.count)
@@ -151,7 +152,7 @@ impl LinkBlock {
             && self.classes.values().all(ClassHits::adds_up)
             && self.classes.values().map(|hits| hits.sources).sum::<u64>() == self.classed
             && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
-            && self.heads.iter().all(of_head)
+            && self.heads.iter().all(head_adds_up)
     }
 
     /// A count of one attention head; 0 if no head was scored.
@@ -159,12 +160,13 @@ impl LinkBlock {
         self.heads.get(place).map_or(0, count)
     }
 
+    /// Number of right choices of the attention head at index `place` in one direction.
     pub fn right(&self, (place, direction): (usize, Direction)) -> u64 {
         self.of(place, |hits| hits.right[slot(direction)])
     }
 }
 
-/// The attention head with the most right choices, with its direction. Ties go to the first head, then to the direction `from`.
+/// The attention head with the most right choices, with its direction. Ties go to the first head, then to the first direction.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
     first_best(cells, |&cell| sums.right(cell)).expect("there are heads")

@@ -14,20 +14,20 @@ pub struct LinkChoice<'a> {
 }
 
 impl LinkChoice<'_> {
-    /// The word among `others` with the largest weight; ties go to the first.
+    /// The word among `others` with the largest weight, in a decoder relative to uniform attention. Ties go to the first.
     pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
-        let Self { attention, partners, direction, is_both_ways } = self;
-        let weight = |other: usize| partners.weight(attention, *direction, word, other);
-        if *is_both_ways {
-            return largest(others.iter().copied(), |other| self.raw(word, other));
+        let others = others.iter().copied();
+        if self.is_both_ways {
+            return largest(others, |other| self.raw_weight(word, other));
         }
-        largest(others.iter().copied(), weight)
+        largest(others, |other| self.partners.weight(self.attention, self.direction, word, other))
     }
 
-    fn raw(&self, word: usize, other: usize) -> f64 {
-        let Self { attention, direction, is_both_ways, .. } = self;
+    /// The weight between two words, not corrected for uniform attention.
+    fn raw_weight(&self, word: usize, other: usize) -> f64 {
+        let Self { attention, direction, is_both_ways, .. } = *self;
         match direction.is_forward() {
-            _ if *is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
+            _ if is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
             true => attention.get(word, other),
             false => attention.get(other, word),
         }
@@ -36,10 +36,9 @@ impl LinkChoice<'_> {
     /// The largest raw weight on a candidate. It is the weight of `best`, except in a decoder, whose weights are compared
     /// relative to uniform attention.
     pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
-        // Weights of a decoder are compared relative to even attention.
         if self.partners.is_causal {
-            return candidates.iter().map(|&other| self.raw(word, other)).fold(0.0, f64::max);
+            return candidates.iter().map(|&other| self.raw_weight(word, other)).fold(0.0, f64::max);
         }
-        self.raw(word, best)
+        self.raw_weight(word, best)
     }
 }

@@ -27,7 +27,7 @@ const DIRECTED: [(char, bool); 2] = [('-', false), ('~', true)];
 
 impl From<LinkKey> for String {
     fn from(LinkKey { name, is_undirected, side }: LinkKey) -> Self {
-        let side = SIDES.into_iter().find(|(_, of)| *of == side).expect("every side has a sign").0;
+        let side = SIDES.into_iter().find(|(_, known)| *known == side).expect("every side has a sign").0;
         format!("{side}{}{name}", DIRECTED[usize::from(is_undirected)].0)
     }
 }
@@ -47,6 +47,7 @@ impl TryFrom<String> for LinkKey {
 }
 
 impl LinkKey {
+    /// The types as which a set of links is scored: one, or in a decoder one for each side.
     pub fn of(links: &LinkSet, is_causal: bool) -> Vec<Self> {
         let is_undirected = links.kind.is_undirected;
         let sides: &[Option<Side>] = match (is_causal, is_undirected) {
@@ -57,6 +58,7 @@ impl LinkKey {
         sides.iter().map(|&side| Self { name: links.kind.name.clone(), is_undirected, side }).collect()
     }
 
+    /// The directions in which links of this type are scored.
     pub fn directions(&self) -> &'static [Direction] {
         match (self.is_undirected, self.side) {
             (false, None) => &Direction::OF_LINKS,

@@ -38,6 +38,7 @@ impl LinkedWords<'_> {
 }
 
 impl LinkedPairs {
+    /// Number of words of the sentence.
     pub fn words(&self) -> usize {
         self.words.len()
     }
@@ -47,6 +48,7 @@ impl LinkedPairs {
         self.words.len().min(self.pairs.len())
     }
 
+    /// Expected number of linked pairs among as many random pairs as [`Self::taken`].
     pub fn chance(&self) -> f64 {
         (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
     }
@@ -55,6 +57,7 @@ impl LinkedPairs {
         &self.pairs
     }
 
+    /// Number of linked pairs.
     pub fn linked(&self) -> usize {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
@@ -64,13 +67,13 @@ impl LinkedPairs {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
         let sums: Vec<f64> = (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
-        let all: f64 = sums.iter().sum();
+        let total: f64 = sums.iter().sum();
         corrected.clear();
-        let value = |&(word, other, _): &(usize, usize, bool)| {
-            let expected = sums[word - start] * sums[other - start] / all;
-            if all > 0.0 { weight(word, other) - expected } else { 0.0 }
+        let corrected_weight = |&(word, other, _): &(usize, usize, bool)| {
+            let expected = sums[word - start] * sums[other - start] / total;
+            if total > 0.0 { weight(word, other) - expected } else { 0.0 }
         };
-        corrected.extend(self.pairs.iter().map(value));
+        corrected.extend(self.pairs.iter().map(corrected_weight));
     }
 
     /// Number of linked pairs among the top pairs by `weights`; ties go to the first pair.
@@ -97,6 +100,7 @@ impl LinkedPairs {
 /// The candidate pairs of all sentences with an equal number of words, counted by the distance of the two words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeparatedPairs {
+    /// Number of top pairs that count, over all sentences.
     taken: u64,
     /// Number of pairs at each distance of the two words, and number of linked pairs among these: `[all, linked]`.
     counts: BTreeMap<usize, [u64; 2]>,
@@ -114,20 +118,19 @@ impl SeparatedPairs {
         }
     }
 
-    /// Expected number of linked pairs if pairs are taken in this `order` of distances. Of the last distance reached, a random
-    /// sample is taken.
+    /// Expected number of linked pairs if pairs are chosen in this `order` of distances, at random within a distance.
     pub fn linked(&self, order: &[usize]) -> f64 {
-        let (mut left, mut found) = (self.taken, 0.0);
+        let (mut remaining, mut expected) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
-            let taken = left.min(*all);
-            found += taken as f64 * *linked as f64 / *all as f64;
-            left -= taken;
+            let chosen = remaining.min(*all);
+            expected += chosen as f64 * *linked as f64 / *all as f64;
+            remaining -= chosen;
         }
-        found
+        expected
     }
 
-    /// Distances of these pairs, by falling share of linked pairs among `others`, then the nearer first. Distances unknown to
-    /// `others` are last.
+    /// Distances of these pairs, by falling share of linked pairs in `others`, then shorter distances first. Distances that `others`
+    /// lacks are last.
     pub fn most_linked(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
@@ -147,8 +150,8 @@ impl SeparatedPairs {
 /// The candidate pairs of one fold, by the number of words of the sentence.
 pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 
-/// Linked share of pairs that are chosen by distance alone: the distances linked most often in the other fold come first, then
-/// the nearer. `None` where a fold has no pair.
+/// Baseline: linked share of pairs that are chosen by distance alone. Distances linked most often in the other fold come first,
+/// then shorter distances. `None` if a fold has no pair.
 pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
         let mut pooled = SeparatedPairs::default();
@@ -158,13 +161,13 @@ pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     if pooled.iter().any(|pooled| pooled.counts.is_empty()) {
         return None;
     }
-    let (mut found, mut taken) = (0.0, 0);
+    let (mut expected, mut chosen) = (0.0, 0);
     for (fold, other) in [(0, 1), (1, 0)] {
         let order = pooled[fold].most_linked(&pooled[other]);
-        found += folds[fold].values().map(|pairs| pairs.linked(&order)).sum::<f64>();
-        taken += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
+        expected += folds[fold].values().map(|pairs| pairs.linked(&order)).sum::<f64>();
+        chosen += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
     }
-    Some(found / taken as f64)
+    Some(expected / chosen as f64)
 }
 
 #[cfg(test)]

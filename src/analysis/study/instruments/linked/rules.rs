@@ -32,14 +32,13 @@ impl PlaceChoice {
         tokens: impl Fn(usize) -> usize,
     ) -> Self {
         let before = candidates.partition_point(|&other| other < word);
-        let signed = |rank: usize| i32::try_from(rank).expect("a sentence has fewer than 2^31 words");
-        let rank = |place: usize| if place < before { -signed(before - place) } else { signed(place - before + 1) };
+        let to_i32 = |rank: usize| i32::try_from(rank).expect("a sentence has fewer than 2^31 words");
+        let rank = |place: usize| if place < before { -to_i32(before - place) } else { to_i32(place - before + 1) };
         let last = candidates.len() - 1;
         // The nearest whole number to number * last / (sources - 1).
         let proportional = if sources > 1 { (2 * number * last + sources - 1) / (2 * (sources - 1)) } else { 0 };
-        let even =
-            candidates.iter().copied().reduce(|best, next| if tokens(next) > tokens(best) { next } else { best });
-        let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), even];
+        let longest = first_best(candidates.iter().copied(), |&other| tokens(other) as u64);
+        let fixed = [Some(candidates[0]), Some(candidates[last]), in_order, Some(candidates[proportional]), longest];
         Self { ranks: (0..=last).map(rank).collect(), fixed }
     }
 }
@@ -77,6 +76,7 @@ impl PlaceRule {
         first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
+    /// Number of right choices of this rule.
     pub fn hits(self, hits: &PlaceHits) -> u64 {
         let at = |counts: &BTreeMap<i32, u64>, place: i32| counts.get(&place).copied().unwrap_or_default();
         match self {
@@ -119,15 +119,15 @@ impl ClassChoice {
         let before = candidates.partition_point(|&other| other < word);
         let (left, right) = candidates.split_at(before);
         let is_target = |other: usize| targets.binary_search(&other).is_ok();
-        let mut found = BTreeSet::new();
+        let mut right_rules = BTreeSet::new();
         let mut nearest = |side: Side, others: &mut dyn Iterator<Item = usize>| {
-            let mut met = BTreeSet::new();
-            let first = others.filter(|&other| met.insert(classes[other]));
-            found.extend(first.filter(|&other| is_target(other)).map(|other| (classes[other].into(), side)));
+            let mut nearer_classes = BTreeSet::new();
+            let first = others.filter(|&other| nearer_classes.insert(classes[other]));
+            right_rules.extend(first.filter(|&other| is_target(other)).map(|other| (classes[other].into(), side)));
         };
         nearest(Side::Left, &mut left.iter().rev().copied());
         nearest(Side::Right, &mut right.iter().copied());
-        Self { class: classes[word].into(), right: found }
+        Self { class: classes[word].into(), right: right_rules }
     }
 }
 
@@ -161,25 +161,27 @@ impl ClassHits {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
-    /// The rule with the most hits among rules for the classes in `taken`; ties go to the first.
-    fn best(&self, taken: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
-        let of = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
-            hits.keys().filter(|class| taken.contains(*class)).map(|class| (class.clone(), side)).collect()
+    /// The rule with the most hits among rules for these candidate `classes`; ties go to the first.
+    fn best(&self, classes: &BTreeSet<Box<str>>) -> Option<(Box<str>, Side)> {
+        let rules_on = |hits: &BTreeMap<Box<str>, u64>, side: Side| -> Vec<(Box<str>, Side)> {
+            hits.keys().filter(|class| classes.contains(*class)).map(|class| (class.clone(), side)).collect()
         };
-        first_best([of(&self.left, Side::Left), of(&self.right, Side::Right)].concat(), |rule| self.hits(rule))
+        let rules = [rules_on(&self.left, Side::Left), rules_on(&self.right, Side::Right)].concat();
+        first_best(rules, |rule| self.hits(rule))
     }
 }
 
 /// Minimum number of scored sources for a class to get a separate rule: an accuracy over fewer has a standard error of 9 points.
-const OWN_RULE: u64 = 30;
+const MIN_SOURCES_FOR_RULE: u64 = 30;
 
 /// Maximum number of candidate classes with rules: rules over all forms find .18 of random links, where chance is .05.
-const TAKEN_CLASSES: usize = 50;
+const MAX_CLASSES: usize = 50;
 
+/// The commonest classes among candidates, from the number of words of each class.
 pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-    classes.into_iter().take(TAKEN_CLASSES).map(|(class, _)| class.clone()).collect()
+    classes.into_iter().take(MAX_CLASSES).map(|(class, _)| class.clone()).collect()
 }
 
 /// The best class rule for the sources of each class, and one rule for all classes with few sources.
@@ -190,20 +192,21 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, taken: &BTreeSet<Box<str>>) -> Self {
-        let mut few = ClassHits::default();
+    pub fn best(hits: &BTreeMap<Box<str>, ClassHits>, classes: &BTreeSet<Box<str>>) -> Self {
+        let mut small_classes = ClassHits::default();
         let mut rules = Self::default();
         for (class, hits) in hits {
-            if hits.sources < OWN_RULE {
-                few.merge(hits);
+            if hits.sources < MIN_SOURCES_FOR_RULE {
+                small_classes.merge(hits);
             } else {
-                rules.own.insert(class.clone(), hits.best(taken));
+                rules.own.insert(class.clone(), hits.best(classes));
             }
         }
-        rules.shared = few.best(taken);
+        rules.shared = small_classes.best(classes);
         rules
     }
 
+    /// Number of right choices of these rules.
     pub fn hits(&self, hits: &BTreeMap<Box<str>, ClassHits>) -> u64 {
         let rule = |class: &str| self.own.get(class).unwrap_or(&self.shared).as_ref();
         hits.iter().filter_map(|(class, hits)| Some(hits.hits(rule(class)?))).sum()

@@ -39,6 +39,7 @@ impl LinkSource {
         self.targets.binary_search(&word).is_ok()
     }
 
+    /// Number of targets among the candidates of the source's class.
     pub fn targets_of_class(&self) -> usize {
         self.of_class.iter().filter(|&&word| self.is_target(word)).count()
     }
@@ -96,7 +97,7 @@ pub struct LinkedWords<'a> {
 impl<'a> LinkedWords<'a> {
     /// Prepares the words of a sequence; `visibility` says which keys each query sees.
     pub fn new(sequence: &'a Sequence, visibility: Visibility, from: FromToken) -> Self {
-        let given = |word: usize| {
+        let class_of = |word: usize| {
             let annotation = sequence.annotations.get(word)?;
             let class = annotation.class.as_ref().map(|class| &*class.name);
             class.or_else(|| annotation.upos.map(Upos::tag))
@@ -107,15 +108,17 @@ impl<'a> LinkedWords<'a> {
             even: Even::new(visibility, sequence.ids.len()),
             from,
             sentences: sequence.candidates_of_words(),
-            classes: words.clone().map(|word| given(word).unwrap_or_else(|| sequence.form(word))).collect(),
-            are_classed: words.clone().any(|word| given(word).is_some()),
+            classes: words.clone().map(|word| class_of(word).unwrap_or_else(|| sequence.form(word))).collect(),
+            are_classed: words.clone().any(|word| class_of(word).is_some()),
         }
     }
 
+    /// Classes of all words, or their forms where they have no class.
     pub fn classes(&self) -> &[&'a str] {
         &self.classes
     }
 
+    /// Classes of the words of a word's sentence.
     pub fn classes_around(&self, word: usize) -> &[&'a str] {
         &self.classes[self.sentences[word].clone()]
     }
@@ -123,8 +126,8 @@ impl<'a> LinkedWords<'a> {
     /// The words of the sentence that a set of links is about; `None` for an empty set in a window of several sentences.
     pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
         let word = links.targets.keys().next().copied();
-        let only = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
-        word.map(|word| self.sentences[word].clone()).or_else(only).filter(|words| !words.is_empty())
+        let single_sentence = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
+        word.map(|word| self.sentences[word].clone()).or_else(single_sentence).filter(|words| !words.is_empty())
     }
 
     /// Whether `other` can be a candidate for `word`: both see each other or, in a decoder, where one `side` is scored, the later
@@ -139,12 +142,14 @@ impl<'a> LinkedWords<'a> {
         }
     }
 
+    /// The scored sources of a set of links, whose targets stand on one `side` in a decoder.
     pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
         let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::of(to, from) == side);
-        let ends = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
-        let sources: Vec<usize> = links.targets.keys().copied().filter(|&from| ends(from).next().is_some()).collect();
+        let links_of = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
+        let sources: Vec<usize> =
+            links.targets.keys().copied().filter(|&from| links_of(from).next().is_some()).collect();
         let is_source = |word: usize| sources.binary_search(&word).is_ok();
-        let mut found = Sources { out_of_sight: links.lost, ..Sources::default() };
+        let mut result = Sources { out_of_sight: links.lost, ..Sources::default() };
         for (number, &word) in sources.iter().enumerate() {
             let is_far = |&other: &usize| other.abs_diff(word) >= links.kind.min_distance;
             let sentence = self.sentences[word].clone();
@@ -154,11 +159,11 @@ impl<'a> LinkedWords<'a> {
                 Some(named) => seen.iter().copied().filter(|other| named.contains(other)).collect(),
                 None => seen.clone(),
             };
-            let given: BTreeSet<usize> = ends(word).map(|(_, to)| to).collect();
-            let targets: Vec<usize> = candidates.iter().copied().filter(|other| given.contains(other)).collect();
-            found.out_of_sight += (given.len() - targets.len()) as u64;
+            let linked_words: BTreeSet<usize> = links_of(word).map(|(_, to)| to).collect();
+            let targets: Vec<usize> = candidates.iter().copied().filter(|other| linked_words.contains(other)).collect();
+            result.out_of_sight += (linked_words.len() - targets.len()) as u64;
             if targets.is_empty() || targets.len() == candidates.len() {
-                found.no_choice += 1;
+                result.no_choice += 1;
                 continue;
             }
             let class = self.classes[word];
@@ -182,9 +187,9 @@ impl<'a> LinkedWords<'a> {
             if [0, source.of_class.len()].contains(&source.targets_of_class()) {
                 source.of_class.clear();
             }
-            found.scored.push(source);
+            result.scored.push(source);
         }
-        found
+        result
     }
 
     /// Computes the choice of each rule of [`SAME_CLASS`]; `in_order` is the choice of `class-in-order`.
@@ -194,15 +199,15 @@ impl<'a> LinkedWords<'a> {
         candidates: &[usize],
         in_order: Option<usize>,
     ) -> [Option<usize>; SAME_CLASS.len()] {
-        let alike = || candidates.iter().copied().filter(|&other| self.classes[other] == self.classes[word]);
-        let left = alike().take_while(|&other| other < word).last();
-        let right = alike().find(|&other| other > word);
+        let of_class = || candidates.iter().copied().filter(|&other| self.classes[other] == self.classes[word]);
+        let left = of_class().take_while(|&other| other < word).last();
+        let right = of_class().find(|&other| other > word);
         let nearest = match (left, right) {
             (Some(left), Some(right)) if right - word < word - left => Some(right),
             (left, right) => left.or(right),
         };
-        let longest = alike().map(|other| (other, self.run(word, other)));
-        let longest = longest.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        let runs = of_class().map(|other| (other, self.run(word, other)));
+        let longest = runs.reduce(|best, next| if next.1 > best.1 { next } else { best });
         [left, right, nearest, in_order, longest.map(|(other, _)| other)]
     }
 
