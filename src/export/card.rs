@@ -6,6 +6,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
+use super::heads::{chance_level, metric_mark};
 use crate::model::grid::HeadPlace;
 use crate::report::roles::lacking;
 use crate::report::{HeadReport, Report};
@@ -15,6 +16,7 @@ use crate::study::columns;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::metrics::metric::{Column, Keys};
+use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{
     below_word_classes, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed, significance,
@@ -185,9 +187,9 @@ fn row(label: &Label) -> [String; 7] {
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),
         number(label.score, label.ci95),
-        label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
+        or_dash(label.baseline, |baseline| decimal(baseline, 3)),
         format!("{:.3}", label.threshold),
-        label.test.q.map_or_else(|| "-".to_owned(), significance),
+        or_dash(label.test.q, significance),
         format!("{sure}{beyond}"),
     ]
 }
@@ -241,7 +243,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
             counted(test.arcs, "arc")
         );
     };
-    let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
+    let cost = or_dash(test.loss, |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
     let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
@@ -253,14 +255,12 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     for (study, _) in &report.sections.0 {
         for Column { id, keys, .. } in columns(*study) {
             let Keys::Single = keys else { continue };
-            let Some(value) = head.metrics.get(id, None).copied().flatten() else { continue };
-            let own = head.chance.get(id, None).copied().flatten();
-            let chance = own.or(report.chance.get(id, None).copied().flatten());
+            let Some(Mark { value, ci95 }) = metric_mark(head, id, None) else { continue };
             table.add_row([
                 study.card().name.to_owned(),
                 id.to_owned(),
-                number(value, head.ci95.get(id, None).copied().flatten()),
-                chance.map_or_else(|| "-".to_owned(), |chance| decimal(chance, 3)),
+                number(value, ci95),
+                or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3)),
             ]);
         }
     }
@@ -327,17 +327,14 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         for tracker in heads.iter().take(top) {
             let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
                 tracker;
-            let over_tags = tracker.over_tags.map_or_else(
-                || "-".to_owned(),
-                |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
-            );
+            let over_tags = |over: f64| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95);
             table.add_row([
                 place.to_string(),
                 direction.name().to_owned(),
                 percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
                 signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-                tracker.q.map_or_else(|| "-".to_owned(), significance),
-                over_tags,
+                or_dash(tracker.q, significance),
+                or_dash(tracker.over_tags, over_tags),
                 percent(*where_offset_wrong),
             ]);
         }
@@ -367,6 +364,10 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
         Ok(entry)
     };
     found.iter().map(entry).collect()
+}
+
+fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
+    number.map_or_else(|| "-".to_owned(), format)
 }
 
 fn number(value: f64, ci95: Option<Interval>) -> String {

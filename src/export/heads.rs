@@ -118,6 +118,18 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
     found.into_values().collect()
 }
 
+/// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.
+pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mark> {
+    let ci95 = head.ci95.get(id, key).copied().flatten();
+    Mark::of(head.metrics.get(id, key).copied().flatten(), ci95)
+}
+
+/// Chance level of a metric: of the head itself where chance differs between heads, else of all heads.
+pub fn chance_level(report: &Report, head: &HeadReport, id: &str, key: Option<&str>) -> Option<f64> {
+    let own = head.chance.get(id, key).copied().flatten();
+    own.or(report.chance.get(id, key).copied().flatten())
+}
+
 /// Number of decimals that shows numbers of a range with width `span` to about three digits.
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]

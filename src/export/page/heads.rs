@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::evaluation::askable::Askable;
 use crate::export::card::WRITES_CONSTANT;
 use crate::export::figures;
-use crate::export::heads::{HeadCell, LabelFamily, concise, families as found, number, shown};
+use crate::export::heads::{
+    HeadCell, LabelFamily, chance_level, concise, families as label_families, metric_mark, number, shown,
+};
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::in_brief::strongest_relation;
@@ -62,7 +64,7 @@ pub fn families(report: &Report) -> Value {
     let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| {
         context! { name, code, hue => hue(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
     };
-    found(report).into_iter().map(row).collect()
+    label_families(report).into_iter().map(row).collect()
 }
 
 /// Name of the head whose card stands first, and a sentence that says why.
@@ -209,10 +211,7 @@ fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
 
 /// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
 fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
-    let mark = |head: &HeadReport| {
-        let ci95 = head.ci95.get(id, None).copied().flatten();
-        Mark::of(head.metrics.get(id, None).copied().flatten(), ci95)
-    };
+    let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
     let row = |head: &HeadReport, note: &str| ForestRow {
         name: head.place.to_string(),
@@ -230,13 +229,10 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
 /// Bar chart of a head's values of a metric by key, each with its chance level; `None` without a value.
 fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let bar = |name: String| {
-        let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
-        let at = Some(key.as_str());
-        let value = head.metrics.get(column.id, at).copied().flatten()?;
-        let ci95 = head.ci95.get(column.id, at).copied().flatten();
-        let own = head.chance.get(column.id, at).copied().flatten();
-        let level = own.or(report.chance.get(column.id, at).copied().flatten());
-        Some(Bar { name: key.replace('-', "−"), mark: Some(Mark { value, ci95 }), level })
+        let (_, key) = name.split_once('.')?;
+        let mark = Some(metric_mark(head, column.id, Some(key))?);
+        let level = chance_level(report, head, column.id, Some(key));
+        Some(Bar { name: key.replace('-', "−"), mark, level })
     };
     let bars: Vec<Bar> = cell_names(&[column]).filter_map(bar).collect();
     let has_levels = bars.iter().any(|bar| bar.level.is_some());

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use super::{grids, of_presets};
 use crate::evaluation::presets::Preset;
+use crate::export::heads::metric_mark;
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::report::firm::is_role;
@@ -14,6 +15,7 @@ use crate::studies::registry;
 use crate::study::labels::{BORDERLINE, Detector, Label};
 use crate::study::metrics::metric::Keys;
 use crate::study::section::View;
+use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::study::{AnyStudy, columns};
@@ -258,12 +260,10 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
 
 fn largest_metric(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
-    let value = |head: &HeadReport| head.metrics.get(column.id, None).copied().flatten();
-    let most = report.heads.iter().filter(|head| value(head).is_some());
-    let most = most.max_by(|a, b| value(a).unwrap_or(0.0).total_cmp(&value(b).unwrap_or(0.0)))?;
-    let ci95 = most.ci95.get(column.id, None).copied().flatten();
+    let marks = report.heads.iter().filter_map(|head| Some((head.place, metric_mark(head, column.id, None)?)));
+    let (place, Mark { value, ci95 }) = marks.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value))?;
     let spread = plus_minus(ci95, 3);
     let chance = report.chance.get(column.id, None).copied().flatten();
     let chance = chance.map_or_else(String::new, |chance| format!(" (chance {})", decimal(chance, 3)));
-    Some(format!("{} has the largest `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
+    Some(format!("{place} has the largest `{}`, {}{spread}{chance}", column.id, decimal(value, 3)))
 }

@@ -3,6 +3,7 @@
 use comfy_table::CellAlignment;
 use serde_json::{Map, Value};
 
+use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::study::labels::{BORDERLINE, Label};
@@ -33,21 +34,27 @@ pub fn heads(report: &Report) -> Table {
     Table::new("heads", report.heads.iter().map(row).collect())
 }
 
-type NamedCell = (&'static str, Cell);
+/// A cell with the name of its column.
+pub(super) type NamedCell = (&'static str, Cell);
+
+fn integer(number: usize) -> Cell {
+    Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// The columns `layer`, `head` and `name` of a head.
+pub(super) fn place_cells(place: HeadPlace) -> [NamedCell; 3] {
+    [("layer", integer(place.layer)), ("head", integer(place.head)), ("name", Cell::Text(place.to_string()))]
+}
+
+/// Names of the labels of a head that `is_wanted`, separated by spaces.
+pub(super) fn label_names(head: &HeadReport, is_wanted: fn(&Label) -> bool) -> String {
+    let labels = head.labels.iter().filter(|label| is_wanted(label));
+    labels.map(|label| label.label.as_str()).collect::<Vec<_>>().join(" ")
+}
 
 fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
-    let whole = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let names = |wanted: fn(&&Label) -> bool| {
-        let names = head.labels.iter().filter(wanted).map(|label| label.label.as_str());
-        Cell::Text(names.collect::<Vec<_>>().join(" "))
-    };
     let first = head.labels.first();
-    let group = head.key_value_group.map(|group| ("key_value_group", whole(group)));
-    let place = [
-        ("layer", whole(head.place.layer)),
-        ("head", whole(head.place.head)),
-        ("name", Cell::Text(head.place.to_string())),
-    ];
+    let group = head.key_value_group.map(|group| ("key_value_group", integer(group)));
     let label = [
         ("primary", Cell::Text(head.primary.clone())),
         ("score", Cell::from(first.map(|label| label.score))),
@@ -56,10 +63,10 @@ fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
         ("baseline", Cell::from(first.and_then(|label| label.baseline))),
         ("threshold", Cell::from(first.map(|label| label.threshold))),
         ("q", Cell::from(first.and_then(|label| label.test.q))),
-        ("labels", names(|_| true)),
-        ("borderline", names(|label| label.borderline)),
+        ("labels", Cell::Text(label_names(head, |_| true))),
+        ("borderline", Cell::Text(label_names(head, |label| label.borderline))),
     ];
-    place.into_iter().chain(group).chain(label).collect()
+    place_cells(head.place).into_iter().chain(group).chain(label).collect()
 }
 
 fn of_choice(chooses: Option<&Label>) -> [NamedCell; 5] {

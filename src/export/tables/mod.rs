@@ -21,7 +21,7 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
 use crate::system::counted::counted;
 use crate::system::errors::{Facts, similar};
-use heads::cell;
+use heads::{cell, place_cells};
 pub use heads::{heads, heads_data, of_heads};
 
 pub fn named(report: &Report, name: &str) -> Result<Table> {
@@ -147,20 +147,15 @@ fn metrics(report: &Report) -> Table {
             let error = errors.get(&metric).copied().flatten();
             let own = own.get(&metric).copied().copied().flatten();
             let chance = own.or_else(|| chance.get(&metric).copied().copied().flatten());
-            let number = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-            [
-                ("layer", number(head.place.layer)),
-                ("head", number(head.place.head)),
-                ("name", Cell::Text(head.place.to_string())),
+            let metric = [
                 ("metric", Cell::Text(metric)),
                 ("value", Cell::from(*value)),
                 ("ci95_low", Cell::from(ci95.map(Interval::low))),
                 ("ci95_high", Cell::from(ci95.map(Interval::high))),
                 ("standard_error", Cell::from(error)),
                 ("chance", Cell::from(chance)),
-            ]
-            .map(|(column, cell)| (column.to_owned(), cell))
-            .to_vec()
+            ];
+            place_cells(head.place).into_iter().chain(metric).map(|(column, cell)| (column.to_owned(), cell)).collect()
         };
         head.metrics.cells().map(row).collect::<Vec<_>>()
     });

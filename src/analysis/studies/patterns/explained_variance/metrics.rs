@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
-use super::shares::{COUNT, FormShares, MIN_VARIANCE, Shares};
+use super::shares::{ALL, COUNT, FormShares, MIN_VARIANCE, alone, unique};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
@@ -31,24 +31,19 @@ impl ExplainedInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    fn share(
-        &self,
-        form: usize,
-        of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
-        any: impl Fn(&Shares<bool>) -> bool,
-    ) -> Fraction {
+    fn share(&self, form: usize, share: usize) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
-            Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
+            Some(head) => self.shares[form].heads[head][share][self.block.unwrap_or(BLOCKS)],
             // If attention is independent of the cues, coefficients fitted to other blocks explain nothing.
-            None if rows > 0 && any(&self.shares[form].any) => Fraction::new(0.0, rows as f64),
+            None if rows > 0 && self.shares[form].has_cues[share] => Fraction::new(0.0, rows as f64),
             None => Fraction::NONE,
         };
         fraction.over(rows, sentences)
     }
 
     /// Sum over pairs of sequences, as a share of the squares of their rows.
-    fn place(&self, of: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
+    fn place_share(&self, numerator: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
         let fraction = match self.head {
@@ -58,18 +53,10 @@ impl ExplainedInputs<'_> {
             Some(head) if total.heads[head].squares.value() <= MIN_VARIANCE * total.rows as f64 => Fraction::NONE,
             Some(head) => {
                 let sums = block.heads.get(head).copied().unwrap_or_default();
-                Fraction::new(of(&sums), sums.squares.value())
+                Fraction::new(numerator(&sums), sums.squares.value())
             }
         };
         fraction.over(block.rows, block.sentences)
-    }
-
-    fn alone(&self, form: usize, group: usize) -> Fraction {
-        self.share(form, |shares| &shares.alone[group], |shares| shares.alone[group])
-    }
-
-    fn unique(&self, form: usize, group: usize) -> Fraction {
-        self.share(form, |shares| &shares.unique[group], |shares| shares.unique[group])
     }
 }
 
@@ -93,8 +80,7 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    ExplainedMetric::keyed(BY_FORM, |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all))
-        .explained(Explanation {
+    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share(form, ALL)).explained(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -104,7 +90,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(ALL_KEYS, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, alone(group))).explained(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
@@ -112,7 +98,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(ALL_KEYS, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, unique(group))).explained(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
@@ -120,7 +106,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: SHARED,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(TEXT, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, alone(group))).explained(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
@@ -128,7 +114,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(TEXT, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, unique(group))).explained(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
@@ -136,7 +122,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: SHARED,
     }),
-    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value())).explained(Explanation {
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).explained(Explanation {
         name: PLACE,
         measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
             stand there.",
@@ -146,7 +132,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: PLACE_CAVEATS,
     }),
-    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value() - sums.offsets.value())).explained(
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value() - sums.offsets.value())).explained(
         Explanation {
             name: PLACE_OVER_OFFSETS,
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",

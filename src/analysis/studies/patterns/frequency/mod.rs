@@ -95,8 +95,8 @@ impl Study for Frequency {
         let sums: &ByClass<FrequencySums> = observed.sums();
         let classes = sums.map(FrequencyOfClass::new);
         let of_head =
-            |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
-        let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
+            |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
+        let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
         // Queries that can attend to rare tokens.
         let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
@@ -120,19 +120,16 @@ impl<'a> FrequencyOfClass<'a> {
         Self { blocks, rates }
     }
 
-    fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
-        let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
-        metric::cells(METRICS, |metric, cell| (metric.value)(&seen, cell))
-    }
-
-    fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
-        let even = FrequencyHeadSums::default();
-        let seen = self.inputs(number, [&even, &even]);
-        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
-    }
-
-    fn inputs<'b>(&'b self, number: Option<usize>, [sums, whole]: [&'b FrequencyHeadSums; 2]) -> FrequencyInputs<'b> {
-        let (exposure, rates) = (&self.blocks.at(number).exposure, &self.rates[number.unwrap_or(BLOCKS)]);
-        FrequencyInputs { exposure, sums, whole, rates }
+    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+        let (sums, uniform) = (self.blocks.at(block), FrequencyHeadSums::default());
+        let [head, corpus_head] =
+            [sums, self.blocks.total()].map(|sums| place.map_or(&uniform, |place| &sums.heads[place]));
+        let rates = &self.rates[block.unwrap_or(BLOCKS)];
+        let inputs = FrequencyInputs { exposure: &sums.exposure, sums: head, whole: corpus_head, rates };
+        metric::cells(METRICS, |metric, cell| match place {
+            Some(_) => (metric.value)(&inputs, cell),
+            None => metric.chance.unwrap_or(metric.value)(&inputs, cell),
+        })
     }
 }

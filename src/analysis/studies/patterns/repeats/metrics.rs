@@ -57,56 +57,54 @@ const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
 const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
 
-const FORMULA: &str = "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
-    A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the \
-    key";
-const CHANCE: &str = "score 0; mass, null and argmax 1/v";
-const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head \
-    may use them otherwise.";
+/// What the explanations of all metrics of target keys have in common.
+const OF_KEY: Explanation = Explanation {
+    name: "",
+    measures: "",
+    formula: "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
+        A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the \
+        key",
+    chance: "score 0; mass, null and argmax 1/v",
+    source: "",
+    caveats: "On random tokens, so that nothing but the tokens tells the key from others; on text a head may use them \
+        otherwise.",
+};
+
+/// The metric of a kind of target key, in all its parts.
+const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
+    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.cell(KEY, cell))
+        .with_chance(|inputs, cell| inputs.chance(KEY, cell))
+        .explained(explanation)
+}
 
 const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
 
 pub const METRICS: &[RepeatMetric] = &[
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(SAME, cell))
-        .with_chance(|seen, cell| seen.chance(SAME, cell))
-        .explained(Explanation {
-            name: "repeat_same",
-            measures: "How much a random token attends to its twin, the same token in the other copy.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(NEXT, cell))
-        .with_chance(|seen, cell| seen.chance(NEXT, cell))
-        .explained(Explanation {
-            name: "repeat_next",
-            measures: "How much a random token attends to the token after its twin.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(PREVIOUS, cell))
-        .with_chance(|seen, cell| seen.chance(PREVIOUS, cell))
-        .explained(Explanation {
-            name: "repeat_previous",
-            measures: "How much a random token attends to the token before its twin.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(MASKED, cell))
-        .with_chance(|seen, cell| seen.chance(MASKED, cell))
-        .explained(Explanation {
-            name: "repeat_masked",
-            measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Defined here: without the token itself only the context tells where its twin is.",
-            caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
-        }),
+    key_metric::<SAME>(Explanation {
+        name: "repeat_same",
+        measures: "How much a random token attends to its twin, the same token in the other copy.",
+        source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
+        ..OF_KEY
+    }),
+    key_metric::<NEXT>(Explanation {
+        name: "repeat_next",
+        measures: "How much a random token attends to the token after its twin.",
+        source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
+        ..OF_KEY
+    }),
+    key_metric::<PREVIOUS>(Explanation {
+        name: "repeat_previous",
+        measures: "How much a random token attends to the token before its twin.",
+        source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
+        ..OF_KEY
+    }),
+    key_metric::<MASKED>(Explanation {
+        name: "repeat_masked",
+        measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
+        source: "Defined here: without the token itself only the context tells where its twin is.",
+        caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
+        ..OF_KEY
+    }),
     RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |seen, place| {
         let RepeatExposure { offset_queries, sequences, .. } = seen.exposure;
         Fraction::mean(seen.sums.offset[place].value(), offset_queries[place], sequences[0])

@@ -146,25 +146,21 @@ impl<'a> WordsOfClass<'a> {
         Self { blocks, rates }
     }
 
-    pub fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
-        self.cells(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]], false)
-    }
-
-    pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
-        let block = self.blocks.at(number);
-        let queries_with_likeness = block.exposure.queries[Queries::Likened as usize];
-        let even = WordHeadSums { masses: block.uniform, queries_with_likeness, ..WordHeadSums::default() };
-        self.cells(number, [&even, &even], true)
-    }
-
     pub fn queries(&self, queries: Queries) -> u64 {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
-    fn cells(&self, number: Option<usize>, [sums, whole]: [&WordHeadSums; 2], of_chance: bool) -> Vec<Fraction> {
-        let (block, corpus) = (self.blocks.at(number), &self.blocks.total().exposure);
-        let rates = &self.rates[number.unwrap_or(BLOCKS)];
-        let seen = WordInputs { exposure: &block.exposure, corpus, sums, whole, uniform: &block.uniform, rates };
-        metric::cells(METRICS, |metric, cell| metric.chance.filter(|_| of_chance).unwrap_or(metric.value)(&seen, cell))
+    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    pub fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+        let (sums, total, rates) = (self.blocks.at(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
+        let queries_with_likeness = sums.exposure.queries[Queries::Likened as usize];
+        let even = WordHeadSums { masses: sums.uniform, queries_with_likeness, ..WordHeadSums::default() };
+        let [head, corpus_head] = [sums, total].map(|sums| place.map_or(&even, |place| &sums.heads[place]));
+        let (exposure, corpus, uniform) = (&sums.exposure, &total.exposure, &sums.uniform);
+        let inputs = WordInputs { exposure, corpus, sums: head, whole: corpus_head, uniform, rates };
+        metric::cells(METRICS, |metric, cell| match place {
+            Some(_) => (metric.value)(&inputs, cell),
+            None => metric.chance.unwrap_or(metric.value)(&inputs, cell),
+        })
     }
 }

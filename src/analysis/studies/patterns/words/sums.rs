@@ -51,6 +51,14 @@ pub struct WordExposure {
 
 merge_fields!(WordExposure { queries, sentences, tags });
 
+impl WordExposure {
+    /// Adds `count` queries of one sentence; `is_first` says whether it is the first of its group of related sentences.
+    fn add(&mut self, queries: Queries, count: usize, is_first: bool) {
+        self.queries[queries as usize] += count as u64;
+        self.sentences[queries as usize] += u64::from(count > 0 && is_first);
+    }
+}
+
 /// Sums of one block of sentences, or of the whole corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
@@ -110,11 +118,8 @@ impl WordsSums {
         let tags = &all.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
-        let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
-        for (queries, count) in counts {
-            exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
-        }
+        exposure.add(Queries::Words, tags.len(), is_first);
+        exposure.add(Queries::Tagged, with_fellows().count(), is_first);
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         let mut uniform = [0.0; MASSES];
         all.add_even(&mut uniform);
@@ -169,11 +174,8 @@ impl WordsSums {
         self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
         add_each(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
-        let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
-        for (queries, count) in counts.chain([(Queries::Likened, queries_with_likeness().count())]) {
-            exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
-        }
+        sets.iter().for_each(|(queries, _, tokens)| exposure.add(*queries, tokens.len(), is_first));
+        exposure.add(Queries::Likened, queries_with_likeness().count(), is_first);
     }
 }
 
