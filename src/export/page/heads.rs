@@ -103,6 +103,25 @@ pub fn cards(report: &Report) -> Value {
             (_, true) => constant.chain(shortages.clone()).collect(),
             _ => constant.chain(kept).collect(),
         };
+        let parts: Vec<(&str, HeadCard)> = report
+            .sections
+            .0
+            .iter()
+            .map(|(study, section)| (study.card().name, section.of_head(head.place, report.known())))
+            .collect();
+        let neighbours = parts.iter().flat_map(|(_, part)| &part.neighbours);
+        let neighbour = |Neighbour { how, place, strength }: &Neighbour| context! { how => *how, name => place.to_string(), strength };
+        let neighbours: Value = neighbours.map(neighbour).collect();
+        // Figures and neighbours stand in place of a study's remarks.
+        let with_remarks = parts.iter().filter(|(_, part)| part.figures.is_empty() && part.neighbours.is_empty());
+        let studies: Value = with_remarks
+            .flat_map(|(study, part)| part.lines.iter().map(move |line| context! { study => *study, line }))
+            .collect();
+        let tables = parts.iter().filter_map(|(_, part)| part.table.as_ref());
+        let examples: Value =
+            tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect();
+        let figures =
+            drawn_metrics(report, head).into_iter().chain(parts.into_iter().flat_map(|(_, part)| part.figures));
         context! {
             name => head.place.to_string(),
             primary => &head.primary,
@@ -111,46 +130,22 @@ pub fn cards(report: &Report) -> Value {
             nearest => head.nearest.iter().map(near).collect::<Value>(),
             chooses => head.chooses.as_ref().map(chooses),
             lines,
-            neighbours => neighbours(report, head),
-            studies => studies(report, head),
-            examples => examples(report, head),
-            figures => figures(report, head),
+            neighbours,
+            studies,
+            examples,
+            figures => figures.map(|figure| drawing(report, figure)).collect::<Value>(),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
-fn neighbours(report: &Report, head: &HeadReport) -> Value {
-    let found =
-        report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, report.known()).neighbours);
-    found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
-}
-
-/// Remarks of each study on a head, except studies whose figures or neighbours of the head are on the card already.
-fn studies(report: &Report, head: &HeadReport) -> Value {
-    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, report.known())));
-    let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
-    let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
-        on_head.lines.into_iter().map(|line| context! { study => study.card().name, line })
-    });
-    said.collect()
-}
-
-fn examples(report: &Report, head: &HeadReport) -> Value {
-    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, report.known()).table);
-    tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect()
-}
-
-/// The drawings of a head: of its metrics, then by the studies.
-fn figures(report: &Report, head: &HeadReport) -> Value {
-    let figure = |figure: Figure| {
-        // Figures of sentences are wide, and therefore folded.
-        let opens = matches!(figure.chart, Chart::Arcs(_));
-        let medium = if opens { Medium::Page } else { Medium::Card };
-        let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
-        context! { opens, title => figure.title, reading => figure.reading, svg }
-    };
-    drawn_metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
+/// Draws a figure of a head's card.
+fn drawing(report: &Report, figure: Figure) -> Value {
+    // Figures of sentences are wide, and therefore folded.
+    let opens = matches!(figure.chart, Chart::Arcs(_));
+    let medium = if opens { Medium::Page } else { Medium::Card };
+    let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
+    context! { opens, title => figure.title, reading => figure.reading, svg }
 }
 
 fn row(label: &Label) -> LabelRow {

@@ -28,18 +28,18 @@ impl AttentionInputs<'_> {
     }
 
     /// Mean over the queries that see a text token at an offset.
-    fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
+    fn mean_at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
     }
 }
 
-fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
-    Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
+fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
+    Fraction::new(numerator.value(), denominator.value()).over(eligible.count, eligible.sentences)
 }
 
 pub const METRICS: &[AttentionMetric] = &[
-    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])).explained(
-        Explanation {
+    AttentionMetric::keyed(Keys::BY_OFFSET, |inputs, slot| inputs.mean_at_offset(slot, inputs.sums.offset_mass[slot]))
+        .explained(Explanation {
             name: "offset_mass",
             measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token \
                 itself.",
@@ -48,21 +48,22 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.1, for k of -1, 0, 1.",
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
-        },
-    ),
-    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]))
-        // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
-        .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
-        .explained(Explanation {
-            name: "offset_argmax",
-            measures: "How often the token k places away is the most attended one.",
-            formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
-                keys",
-            chance: "1/v on average, if every key is as likely to be the largest",
-            source: "Voita et al. 2019, section 5.1.",
-            caveats: "It does not say how large the largest weight is: see confidence.",
         }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.window_mass)).explained(Explanation {
+    AttentionMetric::keyed(Keys::BY_OFFSET, |inputs, slot| {
+        inputs.mean_at_offset(slot, inputs.sums.offset_argmax[slot])
+    })
+    // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
+    .with_chance(|inputs, slot| inputs.mean_at_offset(slot, inputs.sums.offset_mass[slot]))
+    .explained(Explanation {
+        name: "offset_argmax",
+        measures: "How often the token k places away is the most attended one.",
+        formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
+                keys",
+        chance: "1/v on average, if every key is as likely to be the largest",
+        source: "Voita et al. 2019, section 5.1.",
+        caveats: "It does not say how large the largest weight is: see confidence.",
+    }),
+    AttentionMetric::single(|inputs, _| inputs.mean(inputs.sums.window_mass)).explained(Explanation {
         name: "window_mass",
         measures: "How much a token attends to the two tokens on either side.",
         formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
@@ -70,26 +71,30 @@ pub const METRICS: &[AttentionMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    AttentionMetric::single(|seen, _| ratio(seen.sums.distance, seen.sums.distance_queries, seen.exposure.queries))
-        .explained(Explanation {
-            name: "mean_distance",
-            measures: "How far away, in tokens, the attention lies that stays on text.",
-            formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
-            chance: "that of uniform attention: about a third of the sentence's length",
-            source: OURS,
-            caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
+    AttentionMetric::single(|inputs, _| {
+        ratio(inputs.sums.distance, inputs.sums.distance_queries, inputs.exposure.queries)
+    })
+    .explained(Explanation {
+        name: "mean_distance",
+        measures: "How far away, in tokens, the attention lies that stays on text.",
+        formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
+        chance: "that of uniform attention: about a third of the sentence's length",
+        source: OURS,
+        caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
                 little.",
-        }),
-    AttentionMetric::single(|seen, _| seen.exposure.first_special_queries.mean(seen.sums.first_special_mass.value()))
-        .explained(Explanation {
-            name: "first_special_mass",
-            measures: "How much a token attends to the first special token ([CLS]).",
-            formula: "mean over i in T that see it of A[i, first special]",
-            chance: "1/v on average",
-            source: "Clark et al. 2019, section 3.",
-            caveats: "",
-        }),
-    AttentionMetric::single(|seen, _| seen.exposure.first_token_queries.mean(seen.sums.first_token_mass.value()))
+    }),
+    AttentionMetric::single(|inputs, _| {
+        inputs.exposure.first_special_queries.mean(inputs.sums.first_special_mass.value())
+    })
+    .explained(Explanation {
+        name: "first_special_mass",
+        measures: "How much a token attends to the first special token ([CLS]).",
+        formula: "mean over i in T that see it of A[i, first special]",
+        chance: "1/v on average",
+        source: "Clark et al. 2019, section 3.",
+        caveats: "",
+    }),
+    AttentionMetric::single(|inputs, _| inputs.exposure.first_token_queries.mean(inputs.sums.first_token_mass.value()))
         .explained(Explanation {
             name: "first_token_mass",
             measures: "How much a token attends to the first token of what a decoder reads, special or not.",
@@ -99,7 +104,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word \
                 are not told apart. It is null in encoders.",
         }),
-    AttentionMetric::single(|seen, _| seen.exposure.separator_queries.mean(seen.sums.separator_mass.value()))
+    AttentionMetric::single(|inputs, _| inputs.exposure.separator_queries.mean(inputs.sums.separator_mass.value()))
         .explained(Explanation {
             name: "separator_mass",
             measures: "How much a token attends to the separators ([SEP]).",
@@ -108,17 +113,16 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.2.",
             caveats: "",
         }),
-    AttentionMetric::single(|seen, _| seen.exposure.separators.mean(seen.sums.separator_self_mass.value())).explained(
-        Explanation {
+    AttentionMetric::single(|inputs, _| inputs.exposure.separators.mean(inputs.sums.separator_self_mass.value()))
+        .explained(Explanation {
             name: "separator_self_mass",
             measures: "How much the separators attend to themselves and each other.",
             formula: "mean over separators i of the sum of A[i, j] over separators j",
             chance: "the number of separators over v",
             source: "Clark et al. 2019, section 3.2.",
             caveats: "There are far fewer separators than tokens: one or two in a sequence.",
-        },
-    ),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.punctuation_mass)).explained(Explanation {
+        }),
+    AttentionMetric::single(|inputs, _| inputs.mean(inputs.sums.punctuation_mass)).explained(Explanation {
         name: "punctuation_mass",
         measures: "How much a token attends to punctuation.",
         formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
@@ -126,9 +130,9 @@ pub const METRICS: &[AttentionMetric] = &[
         source: "Clark et al. 2019, section 3.2, who count periods and commas only.",
         caveats: "",
     }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.entropy))
+    AttentionMetric::single(|inputs, _| inputs.mean(inputs.sums.entropy))
         // From the definition: a sum over 1/n rounded to f32 would err in the eighth digit.
-        .with_chance(|seen, _| seen.mean(seen.exposure.max_entropy))
+        .with_chance(|inputs, _| inputs.mean(inputs.exposure.max_entropy))
         .explained(Explanation {
             name: "entropy",
             measures: "How widely a token's attention is spread, in nats.",
@@ -137,16 +141,18 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.3.",
             caveats: "It grows with the length of the sentence: compare entropy_ratio.",
         }),
-    AttentionMetric::single(|seen, _| ratio(seen.sums.entropy, seen.exposure.max_entropy, seen.exposure.queries))
-        .with_chance(|seen, _| ratio(seen.exposure.max_entropy, seen.exposure.max_entropy, seen.exposure.queries))
-        .explained(Explanation {
-            name: "entropy_ratio",
-            measures: "How widely a token's attention is spread, as a share of the widest possible.",
-            formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
-            chance: "1",
-            source: OURS,
-            caveats: "",
-        }),
+    AttentionMetric::single(|inputs, _| {
+        ratio(inputs.sums.entropy, inputs.exposure.max_entropy, inputs.exposure.queries)
+    })
+    .with_chance(|inputs, _| ratio(inputs.exposure.max_entropy, inputs.exposure.max_entropy, inputs.exposure.queries))
+    .explained(Explanation {
+        name: "entropy_ratio",
+        measures: "How widely a token's attention is spread, as a share of the widest possible.",
+        formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
+        chance: "1",
+        source: OURS,
+        caveats: "",
+    }),
     AttentionMetric::single(|AttentionInputs { exposure, sums }, _| {
         ratio(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
@@ -161,7 +167,7 @@ pub const METRICS: &[AttentionMetric] = &[
         source: "Clark et al. 2019, section 3.3, who give the entropy from [CLS] in nats.",
         caveats: "There is one such row in a sentence.",
     }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.confidence)).explained(Explanation {
+    AttentionMetric::single(|inputs, _| inputs.mean(inputs.sums.confidence)).explained(Explanation {
         name: "confidence",
         measures: "How large the largest weight of a token's attention is.",
         formula: "mean over i in T of max_j A[i, j], j over all positions but separators",

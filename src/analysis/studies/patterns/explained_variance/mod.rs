@@ -118,12 +118,12 @@ impl Summed {
 
 impl FormSummed {
     /// Writes the share with its three largest groups: `59 % over all keys (sinks 33, position 7, classes 2)`.
-    fn words(&self, over: &str) -> Option<String> {
-        let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
-        groups.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let named = groups.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
-        let named = named.collect::<Vec<_>>().join(", ");
-        Some(format!("  {:.0} % over {over} ({named})\n", 100.0 * self.explained?))
+    fn summary_line(&self, denominator: &str) -> Option<String> {
+        let mut shares: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let largest = shares.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
+        let largest = largest.collect::<Vec<_>>().join(", ");
+        Some(format!("  {:.0} % over {denominator} ({largest})\n", 100.0 * self.explained?))
     }
 }
 
@@ -132,7 +132,7 @@ stored!(Summed as explained_variance);
 impl Section for Summed {
     fn view(&self, _: Known<'_>) -> View<'_> {
         let Summed { all_keys, text } = self;
-        let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
+        let forms = [all_keys.summary_line("all keys"), text.summary_line("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
             return View::default();

@@ -22,7 +22,7 @@ pub const ALL_KEYS: usize = 0;
 pub const TEXT: usize = 1;
 
 /// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
-const FEWEST: usize = 3;
+const MIN_TEXT_TOKENS: usize = 3;
 
 /// Number of cells in the lower half of the matrix of products of cues.
 pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
@@ -74,7 +74,7 @@ type CueWeights = Vec<(usize, f64)>;
 impl SentenceCues {
     /// Computes the cues of a sentence and their products in each form. Products are `None` for a form without rows.
     pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
-        let mut cues = Self::without_pairs(sequence, lexicon);
+        let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
         let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
@@ -107,12 +107,14 @@ impl SentenceCues {
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
             Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
         };
-        let found =
-            [(count > 0 && n > 1).then(|| products(ALL_KEYS, all)), (count >= FEWEST).then(|| products(TEXT, text))];
+        let found = [
+            (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
+            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT, text)),
+        ];
         (cues, found)
     }
 
-    fn without_pairs(sequence: &Sequence, lexicon: &Lexicon) -> Self {
+    fn with_key_cues(sequence: &Sequence, lexicon: &Lexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
         let text: Vec<usize> = (0..n).filter(|&token| is_text(token)).collect();
@@ -130,7 +132,7 @@ impl SentenceCues {
         let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
         let cosines = lexicon.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
-            spread(&cosines(&ids, embeddings), &ids, &text, width)
+            cosine_rows(&cosines(&ids, embeddings), &ids, &text, width)
         });
         let count = text.len();
         let means = [Vec::with_capacity(count), Vec::with_capacity(count)];
@@ -210,7 +212,7 @@ fn special(kind: TokenKind) -> Option<usize> {
 
 /// Spreads cosines of text tokens to rows as wide as rows of attention; 0 for tokens with equal ids.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
+fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
     let mut rows = vec![0.0; text.len() * width];
     for (row, cosines) in cosines.chunks_exact(text.len().max(1)).enumerate() {
         for (other, &cosine) in cosines.iter().enumerate().filter(|(other, _)| ids[*other] != ids[row]) {
@@ -237,27 +239,29 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
 }
 
 struct SentenceWords {
-    of: Vec<Option<usize>>,
+    word_of_token: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
 }
 
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
-        let of = sequence.word_of_tokens();
+        let word_of_token = sequence.word_of_tokens();
         let heads = sequence.tree.iter().flatten().map(|arc| arc.head.word()).collect();
-        Self { of, heads }
+        Self { word_of_token, heads }
     }
 
     fn differ(&self, a: usize, b: usize) -> bool {
-        self.of[a] != self.of[b]
+        self.word_of_token[a] != self.word_of_token[b]
     }
 
     fn head_of(&self, token: usize) -> Option<usize> {
-        *self.heads.get(self.of[token]?)?
+        *self.heads.get(self.word_of_token[token]?)?
     }
 
-    fn is_head(&self, token: usize, of: usize) -> bool {
-        self.of[token].is_some() && self.head_of(of) == self.of[token] && self.differ(token, of)
+    fn is_head(&self, token: usize, dependent: usize) -> bool {
+        self.word_of_token[token].is_some()
+            && self.head_of(dependent) == self.word_of_token[token]
+            && self.differ(token, dependent)
     }
 
     fn are_siblings(&self, a: usize, b: usize) -> bool {

@@ -93,7 +93,7 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<FrequencySums> = observed.sums();
-        let classes = sums.map(FrequencyOfClass::new);
+        let classes = sums.map(ClassFrequencies::new);
         let of_head =
             |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
         let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
@@ -106,13 +106,13 @@ impl Study for Frequency {
 }
 
 /// Sums of one class of layers (same mask), with the rates at which offsets alone find rare tokens.
-struct FrequencyOfClass<'a> {
+struct ClassFrequencies<'a> {
     blocks: WithTotal<'a, FrequencyBlock>,
     /// Rates `[by argmax, by mass]` without each block, then of the whole corpus.
     rates: Vec<[Rates; 2]>,
 }
 
-impl<'a> FrequencyOfClass<'a> {
+impl<'a> ClassFrequencies<'a> {
     fn new(sums: &'a FrequencySums) -> Self {
         let blocks = sums.blocks.with_total();
         let left_out = sums.blocks.iter().map(Some).chain([None]);

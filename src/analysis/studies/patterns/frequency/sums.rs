@@ -58,15 +58,15 @@ merge_fields!(FrequencyHeadSums {
 });
 
 impl FrequencyHeadSums {
-    fn add(&mut self, seen: &SentenceSums) {
-        self.argmax += seen.argmax;
-        self.mass += seen.mass;
-        self.shift += seen.shift;
-        self.shifted += seen.shifted;
-        self.shift_rare += seen.shift_rare;
-        self.shifted_rare += seen.shifted_rare;
-        self.argmax_profile.add(&seen.argmax_profile);
-        self.mass_profile.add(&seen.mass_profile);
+    fn add(&mut self, sums: &SentenceSums) {
+        self.argmax += sums.argmax;
+        self.mass += sums.mass;
+        self.shift += sums.shift;
+        self.shifted += sums.shifted;
+        self.shift_rare += sums.shift_rare;
+        self.shifted_rare += sums.shifted_rare;
+        self.argmax_profile.add(&sums.argmax_profile);
+        self.mass_profile.add(&sums.mass_profile);
     }
 }
 
@@ -168,14 +168,14 @@ impl SentenceFrequencies {
     }
 
     /// Text tokens that a query sees.
-    fn text_of(&self, query: usize) -> &[usize] {
+    fn visible_text(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
         let place = |first: usize| self.text.partition_point(|&token| token < first);
         &self.text[place(start)..place(end)]
     }
 
     /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
-    fn rare_by(&self, share: impl Fn(usize) -> f64) -> f64 {
+    fn rare_mass(&self, share: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.others.first() {
             // All queries see equally many.
@@ -188,7 +188,7 @@ impl SentenceFrequencies {
 
     /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
     fn mean_of_others(&self, query: usize) -> Option<f64> {
-        let text = self.text_of(query);
+        let text = self.visible_text(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
         (text.len() > 1).then(|| (sum - f64::from(self.common[query])) / (text.len() - 1) as f64)
     }
@@ -196,7 +196,7 @@ impl SentenceFrequencies {
     /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
     fn pairs(&self, share: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
         self.others.iter().flat_map(move |&query| {
-            let keys = self.text_of(query).iter().filter(move |&&key| key != query);
+            let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
             keys.map(move |&key| {
                 let target = self.is_rare[key].then_some((0, 1.0));
                 Pair { query, key, weight: share(query), target }
@@ -219,7 +219,7 @@ struct SentenceSums {
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
-    let mut seen = SentenceSums::default();
+    let mut sums = SentenceSums::default();
     for (&query, mean_of_others) in sentence.text.iter().zip(&sentence.mean_of_others) {
         let (row, mass) = (text.row(query), text.mass(query));
         if let Some(mean) = mean_of_others
@@ -227,28 +227,28 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
         {
             let common = f64::from(dot(row, &sentence.common));
             let shift = common / mass - mean;
-            seen.shift += shift;
-            seen.shifted += 1;
+            sums.shift += shift;
+            sums.shifted += 1;
             if sentence.is_rare[query] {
-                seen.shift_rare += shift;
-                seen.shifted_rare += 1;
+                sums.shift_rare += shift;
+                sums.shifted_rare += 1;
             }
         }
     }
     for &query in &sentence.others {
         let row = text.row(query);
-        let favourite = favourite(sentence, row, query, view.row(query)[query]);
-        seen.argmax += u64::from(sentence.is_rare[favourite]);
-        seen.argmax_profile.add_one(query, favourite);
-        seen.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
-        seen.mass_profile.add_text(text, query, 1.0);
+        let most_attended = most_attended(sentence, row, query, view.row(query)[query]);
+        sums.argmax += u64::from(sentence.is_rare[most_attended]);
+        sums.argmax_profile.add_one(query, most_attended);
+        sums.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
+        sums.mass_profile.add_text(text, query, 1.0);
     }
-    seen
+    sums
 }
 
 /// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
 #[inline]
-fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
+fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
     let most = largest(row);
     if own > most {
         query
@@ -256,7 +256,7 @@ fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32
         let other = first_at_least(row, most);
         if own < most { other } else { other.min(query) }
     } else {
-        sentence.text_of(query)[0]
+        sentence.visible_text(query)[0]
     }
 }
 
@@ -271,8 +271,8 @@ merge_fields!(FrequencySums[grid, visibility] { blocks });
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.counts.clone_from(&known.counts);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.counts.clone_from(&setup.counts);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<FrequencyState> {
@@ -286,12 +286,12 @@ impl Sums for FrequencySums {
             exposure.others.add(sentence.others.len() as u64, is_first);
             exposure.rarest.add(sentence.rare.len() as u64, is_first);
             let even = Even::new(visibility, tokens);
-            let by_text = |query: usize| 1.0 / sentence.text_of(query).len() as f64;
-            let by_all = |query: usize| even.share(query);
-            exposure.argmax += sentence.rare_by(by_text);
-            exposure.mass += sentence.rare_by(by_all);
-            pairs[0].add(sentence.pairs(by_text));
-            pairs[1].add(sentence.pairs(by_all));
+            let text_share = |query: usize| 1.0 / sentence.visible_text(query).len() as f64;
+            let key_share = |query: usize| even.share(query);
+            exposure.argmax += sentence.rare_mass(text_share);
+            exposure.mass += sentence.rare_mass(key_share);
+            pairs[0].add(sentence.pairs(text_share));
+            pairs[1].add(sentence.pairs(key_share));
         }
         Some(FrequencyState { block, sentence })
     }

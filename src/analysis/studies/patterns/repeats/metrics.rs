@@ -23,33 +23,33 @@ impl RepeatInputs<'_> {
     pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
-        let seen = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
-        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
+        let inputs = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
+        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
     fn cell(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
-        let above = match PARTS[cell] {
+        let sum = match PARTS[cell] {
             "score" => mass - null,
             "mass" => mass,
             "null" => null,
             _ => self.sums.argmax[kind] as f64,
         };
-        self.of_queries(kind, above)
+        self.mean_over_queries(kind, sum)
     }
 
     /// Value of a cell for a head with uniform attention: each key is equally likely to be the most attended.
     fn chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
-            self.of_queries(kind, self.exposure.uniform[kind].value())
+            self.mean_over_queries(kind, self.exposure.uniform[kind].value())
         } else {
             self.cell(kind, cell)
         }
     }
 
-    fn of_queries(&self, kind: usize, above: f64) -> Fraction {
+    fn mean_over_queries(&self, kind: usize, sum: f64) -> Fraction {
         let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
-        Fraction::mean(above, self.exposure.queries[kind], sequences)
+        Fraction::mean(sum, self.exposure.queries[kind], sequences)
     }
 }
 
@@ -105,9 +105,9 @@ pub const METRICS: &[RepeatMetric] = &[
         caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
         ..OF_KEY
     }),
-    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |seen, place| {
-        let RepeatExposure { offset_queries, sequences, .. } = seen.exposure;
-        Fraction::mean(seen.sums.offset[place].value(), offset_queries[place], sequences[0])
+    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |inputs, place| {
+        let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
+        Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
     })
     .explained(Explanation {
         name: "random_offset",
@@ -117,8 +117,8 @@ pub const METRICS: &[RepeatMetric] = &[
         source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
         caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
     }),
-    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |seen, place| {
-        Fraction::mean(seen.sums.detected[place].value(), seen.exposure.detected, seen.exposure.detected)
+    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |inputs, place| {
+        Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
     })
     .explained(Explanation {
         name: "head_detector",
@@ -134,7 +134,7 @@ pub const METRICS: &[RepeatMetric] = &[
             that no head has 1; attention to the first token counts; and no label rests on it. `repeat_next` and the \
             others are of the queries that can find something, beside other keys. Null in encoders.",
     }),
-    RepeatMetric::single(|seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
+    RepeatMetric::single(|inputs, _| inputs.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
         .explained(Explanation {
             name: "copying",
             measures: "Whether what the head writes looks like the token that it read, as far as its weights alone \

@@ -169,8 +169,8 @@ impl Merge for RepeatSums {
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        if let Some(encoder) = setup.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
             // Later heads of a decoder read hidden states, not embeddings: its induction heads do not copy by weights alone.
             if self.visibility.is_causal() {

@@ -20,18 +20,18 @@ impl SegmentInputs<'_> {
     /// Returns every metric's chance level, its value under uniform attention.
     pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
         let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
-        let seen = SegmentInputs { exposure, sums: &even };
-        metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(&seen))
+        let inputs = SegmentInputs { exposure, sums: &even };
+        metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(&inputs))
     }
 
-    fn of_variation(&self, part: ExactSum) -> Fraction {
+    fn variation_share(&self, part: ExactSum) -> Fraction {
         Fraction::new(part.value(), self.sums.total.value()).over(self.exposure.rows, self.exposure.first)
     }
 }
 
 /// Returns the chance level 0 of shares of variation: they exclude what noise explains.
-fn noise(seen: &SegmentInputs<'_>) -> Fraction {
-    Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
+fn zero_chance(inputs: &SegmentInputs<'_>) -> Fraction {
+    Fraction::mean(0.0, inputs.exposure.rows, inputs.exposure.first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
@@ -42,8 +42,8 @@ const NOISE: &str = "0: what noise would explain is taken off";
 type SegmentMetric = Metric<fn(&SegmentInputs<'_>) -> Fraction>;
 
 pub const METRICS: &[SegmentMetric] = &[
-    SegmentMetric::single(|seen| {
-        Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(seen.exposure.queries, seen.exposure.first)
+    SegmentMetric::single(|inputs| {
+        Fraction::new(inputs.sums.same.value(), inputs.sums.any.value()).over(inputs.exposure.queries, inputs.exposure.first)
     })
     .explained(Explanation {
         name: "same_segment_share",
@@ -54,7 +54,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
         caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.column)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|inputs| inputs.variation_share(inputs.sums.column)).with_chance(zero_chance).explained(Explanation {
         name: "column_r2",
         measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
             for every query.",
@@ -63,7 +63,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.offset)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|inputs| inputs.variation_share(inputs.sums.offset)).with_chance(zero_chance).explained(Explanation {
         name: "offset_r2",
         measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
         formula: VARIATION,
@@ -71,7 +71,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.segment)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|inputs| inputs.variation_share(inputs.sums.segment)).with_chance(zero_chance).explained(Explanation {
         name: "segment_r2",
         measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
             and offset; negative where the other sentence is attended to.",

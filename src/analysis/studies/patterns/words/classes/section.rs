@@ -123,7 +123,7 @@ impl ClassMetrics {
     }
 
     /// Returns the attention head farthest above uniform attention to the class, among heads that meet the label's rule.
-    fn best(&self, policy: &Policy) -> Option<&ClassHead> {
+    fn clearest_head(&self, policy: &Policy) -> Option<&ClassHead> {
         let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
         self.by_head.iter().filter(fires).max_by(|a, b| lead(a).total_cmp(&lead(b)))
@@ -166,7 +166,7 @@ impl ClassesSection {
         InBrief { found, shortage, ..InBrief::default() }
     }
 
-    fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
+    fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
@@ -175,7 +175,7 @@ impl ClassesSection {
         if kind.is_crowded {
             return Some(format!("Words have more than {MAX_CLASSES} classes of the kind {key}"));
         }
-        let Some(class) = self.of_kind(&kind.key).next() else {
+        let Some(class) = self.classes_of(&kind.key).next() else {
             return Some(format!("No word has a class of the kind {key}"));
         };
         let (count, [one, many], least) = EvidenceGap::of(&class.queries, policy)?.counted();
@@ -193,8 +193,8 @@ impl ClassesSection {
                 writeln!(out, "{obstacle}: no label was tested.")?;
                 continue;
             }
-            tested += self.of_kind(&kind.key).count();
-            found.extend(self.of_kind(&kind.key).filter_map(|class| Some((class, class.best(policy)?))));
+            tested += self.classes_of(&kind.key).count();
+            found.extend(self.classes_of(&kind.key).filter_map(|class| Some((class, class.clearest_head(policy)?))));
         }
         let rest = tested - found.len();
         if found.is_empty() {
