@@ -29,7 +29,7 @@ pub struct GridLabel {
 
 /// Code, colour and family of a label. A label that this version does not know is its own code and family.
 pub fn shown(label: &str) -> GridLabel {
-    let of = |detector: &Detector| GridLabel {
+    let from_detector = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
         hue: Hue::of(detector.shown.colour),
         family: detector.explanation.name.to_owned(),
@@ -39,7 +39,7 @@ pub fn shown(label: &str) -> GridLabel {
         let code = signs.iter().find(|(name, _)| *name == label).map_or(label, |(_, [sign, _])| sign);
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
-    registry::detector_of(label).map_or_else(unknown, of)
+    registry::detector_of(label).map_or_else(unknown, from_detector)
 }
 
 impl HeadCell {
@@ -64,8 +64,8 @@ impl HeadCell {
             words.push_str(", writes a constant");
         }
         if head.labels.len() > 1 {
-            let others: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
-            words = format!("{words}; also {}", others.join(", "));
+            let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
+            words = format!("{words}; also {}", other_labels.join(", "));
         }
         Self { code, marks: report.marks(head), hue, words }
     }
@@ -157,21 +157,21 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
 }
 
 /// Half-width of an interval below which the interval counts as having no width.
-const NO_WIDTH: f64 = 1e-9;
+const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
 /// Without an interval, or with one of no width, the number has three decimals.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
-    let half = ci95.map_or(0.0, Interval::half_width);
+    let half_width = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.
-    let half = if half < NO_WIDTH { 0.0 } else { half };
+    let half_width = if half_width < ROUNDING_WIDTH { 0.0 } else { half_width };
     // Number of decimals that show the first digit of the half-width, at most 4.
     let digits = [(30.0, 0), (3.0, 0), (0.3, 1), (0.03, 2), (0.003, 3)];
-    let digits = digits.into_iter().find(|(least, _)| half >= *least).map_or(4, |(_, digits)| digits);
+    let digits = digits.into_iter().find(|(least, _)| half_width >= *least).map_or(4, |(_, digits)| digits);
     let (digits, units) =
-        if half > 0.0 { (digits, half * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
+        if half_width > 0.0 { (digits, half_width * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
     let text = short(value, digits);
-    if half > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
+    if half_width > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
 }
 
 #[cfg(test)]

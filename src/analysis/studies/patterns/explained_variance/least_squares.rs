@@ -63,11 +63,12 @@ impl Fit {
     /// Sum of squares of each response explained in test data, `2 β'b - β'G β`; below 0 if worse than no fit. Training data give
     /// `β` through `fitted`, test data `G` (`gram`) and `b` (`products`). `fitted` and `products` are products with each
     /// variable, `[all variables, responses]`.
-    pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
+    pub fn explained(&self, training_products: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
-        let coefficients = inverse * fitted.select_rows(variables);
-        let rest = products.select_rows(variables) * 2.0 - gram.submatrix(variables) * &coefficients;
-        coefficients.column_iter().zip(rest.column_iter()).map(|(own, rest)| own.dot(&rest)).collect()
+        let coefficients = inverse * training_products.select_rows(variables);
+        let gradients = products.select_rows(variables) * 2.0 - gram.submatrix(variables) * &coefficients;
+        let responses = coefficients.column_iter().zip(gradients.column_iter());
+        responses.map(|(coefficients, gradient)| coefficients.dot(&gradient)).collect()
     }
 }
 

@@ -67,7 +67,7 @@ const CHANCE: &str = "0: in a block the cues are fitted to all others, so that c
     explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
     the corpus lacks are left out: `explained_variance.cues` of the report names those used.";
-const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
+const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
 const PLACE: &str = "explained_by_place";
@@ -104,7 +104,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: SHARED,
+        caveats: UNIQUE_CAVEATS,
     }),
     ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, alone(group))).explained(Explanation {
         name: "explained_text_alone",
@@ -120,7 +120,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         formula: "explained[text] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: SHARED,
+        caveats: UNIQUE_CAVEATS,
     }),
     ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).explained(Explanation {
         name: PLACE,
@@ -144,7 +144,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
     ),
 ];
 
-const SHARE: Threshold =
+const MIN_PLACE_SHARE: Threshold =
     Threshold::rule("place_share", 0.5, "smallest `explained_by_place` of `place`: most of what varies within rows");
 
 const OVER_OFFSETS: Threshold = Threshold::rule(
@@ -154,11 +154,11 @@ const OVER_OFFSETS: Threshold = Threshold::rule(
 );
 
 pub(super) const FIXED_PLACES: Detector = Detector {
-    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
+    thresholds: &[&MIN_PLACE_SHARE, &OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
     shown: LabelStyle::of(Some("place"), AnsiColor::Cyan),
     assess: |evidence, policy| {
-        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = [(PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
         let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
         assess_all("place", scores).into_iter().collect()
     },

@@ -26,8 +26,8 @@ pub fn observe<'a>(
     view: AttentionView<'a>,
     columns: &'a mut Columns,
 ) -> ([[f64; CUES]; FORMS], [f64; FORMS]) {
-    let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
-    let [mut others_all, mut others_text] = [[0.0; PAIR_CUES]; FORMS];
+    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSETS]; FORMS];
+    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_CUES]; FORMS];
     let mut squares = [0.0; FORMS];
     let mut uncounted_means = [0.0; CUES];
     let [columns_all, columns_text] = columns;
@@ -40,20 +40,20 @@ pub fn observe<'a>(
         let own = f64::from(weights[query]);
         // A query without attention to other text tokens has no row in the form TEXT.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
-        for ((all, other), &weight) in all.iter_mut().zip(&mut other).zip(text.window(query)) {
+        for ((all, scaled), &weight) in offsets_all.iter_mut().zip(&mut offsets_text).zip(text.window(query)) {
             *all += f64::from(weight);
-            *other = f64::from(weight).mul_add(scale, *other);
+            *scaled = f64::from(weight).mul_add(scale, *scaled);
         }
-        all[REACH] += own;
-        for ((all, other), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
+        offsets_all[REACH] += own;
+        for ((all, scaled), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
             *all += f64::from(weight);
-            *other = f64::from(weight).mul_add(scale, *other);
+            *scaled = f64::from(weight).mul_add(scale, *scaled);
         }
         columns_all[query] += own;
         let pair_sums = pair_cue_sums(cues, number, row);
-        for ((all, text), value) in others_all.iter_mut().zip(&mut others_text).zip(pair_sums) {
+        for ((all, scaled), value) in pairs_all.iter_mut().zip(&mut pairs_text).zip(pair_sums) {
             *all += value;
-            *text = value.mul_add(scale, *text);
+            *scaled = value.mul_add(scale, *scaled);
         }
         let square = f64::from(dot(row, row));
         let mut special = own * own;
@@ -71,7 +71,7 @@ pub fn observe<'a>(
     }
     let mut products = cues.total_means.map(|means| means.map(|mean| -mean));
     products[TEXT].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
-    let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
+    let sums = [(offsets_all, pairs_all, columns_all), (offsets_text, pairs_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
         products[OFFSET..OFFSET + OFFSETS].iter_mut().zip(window).for_each(|(product, value)| *product += value);
         products[FAR_LEFT] += others[0];

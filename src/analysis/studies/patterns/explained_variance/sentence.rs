@@ -77,15 +77,15 @@ impl SentenceCues {
         let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
-        let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
-        let mut cell = CueWeights::new();
+        let mut sums_by_form = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
+        let mut key_cues = CueWeights::new();
         for (row, &query) in cues.text.clone().iter().enumerate() {
             let mut row_sums = [[0.0; CUES]; FORMS];
             let mut keys = [0; FORMS];
             for key in visibility.keys(query, n) {
-                cues.fill(&mut cell, &words, sequence, (row, query, key));
+                cues.collect_cues(&mut key_cues, &words, sequence, (row, query, key));
                 let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT };
-                add_cell(&cell, &mut sums[form], &mut row_sums[form]);
+                add_key(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
             // Text keys belong to both forms.
@@ -100,18 +100,18 @@ impl SentenceCues {
             }
         }
         // Products of text are equal in both forms, so they were summed once.
-        let [others, text] = sums;
+        let [others, text] = sums_by_form;
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
             let rows = cues.means[form].iter().zip(&cues.keys[form]);
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
             Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
         };
-        let found = [
+        let products_by_form = [
             (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
             (count >= MIN_TEXT_TOKENS).then(|| products(TEXT, text)),
         ];
-        (cues, found)
+        (cues, products_by_form)
     }
 
     fn with_key_cues(sequence: &Sequence, lexicon: &Lexicon) -> Self {
@@ -151,21 +151,21 @@ impl SentenceCues {
     }
 
     /// Writes the cues of a key for a row's query to `cell`, and records those in `listed`.
-    fn fill(
+    fn collect_cues(
         &mut self,
-        cell: &mut CueWeights,
+        key_cues: &mut CueWeights,
         words: &SentenceWords,
         sequence: &Sequence,
         (row, query, key): (usize, usize, usize),
     ) {
-        cell.clear();
+        key_cues.clear();
         match sequence.kinds[key] {
-            kind if kind.is_special() => cell.extend(special(kind).map(|cue| (cue, 1.0))),
+            kind if kind.is_special() => key_cues.extend(special(kind).map(|cue| (cue, 1.0))),
             _ => {
                 if query.abs_diff(key) <= REACH {
-                    cell.push((OFFSET + slot(query, key), 1.0));
+                    key_cues.push((OFFSET + slot(query, key), 1.0));
                 } else if key < query {
-                    cell.push((FAR_LEFT, 1.0));
+                    key_cues.push((FAR_LEFT, 1.0));
                 }
                 if key != query {
                     let has = [
@@ -179,17 +179,17 @@ impl SentenceCues {
                     const _: () = assert!(DEPENDENT == LIST + 3 && SIBLING == LIST + 4);
                     for (list, _) in has.iter().enumerate().filter(|(_, has)| **has) {
                         self.listed[row][list].push(key);
-                        cell.push((LIST + list, 1.0));
+                        key_cues.push((LIST + list, 1.0));
                     }
                 }
                 if self.commonness[key] != 0.0 {
-                    cell.push((COMMONNESS, self.commonness[key]));
+                    key_cues.push((COMMONNESS, self.commonness[key]));
                 }
                 if let Some(&cosine) = self.cosines.get(row * self.width + key).filter(|cosine| **cosine != 0.0) {
-                    cell.push((COSINE, f64::from(cosine)));
+                    key_cues.push((COSINE, f64::from(cosine)));
                 }
                 if let Some(tag) = self.tags[key] {
-                    cell.push((TAG + tag, 1.0));
+                    key_cues.push((TAG + tag, 1.0));
                 }
             }
         }
@@ -222,10 +222,10 @@ fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Ve
     rows
 }
 
-fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
-    for (place, &(cue, value)) in cell.iter().enumerate() {
-        row[cue] += value;
-        cell[..=place].iter().for_each(|&(other, more)| products[pair(cue, other)] += value * more);
+fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
+    for (place, &(cue, value)) in key_cues.iter().enumerate() {
+        row_sums[cue] += value;
+        key_cues[..=place].iter().for_each(|&(other, other_value)| products[pair(cue, other)] += value * other_value);
     }
 }
 

@@ -95,32 +95,32 @@ impl FormTotals {
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
-        let whole = FormTotals::new(&total[form]);
+        let corpus = FormTotals::new(&total[form]);
         let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
-        let explained = in_parallel(context.threads, &blocks, |block| whole.explained_in(block));
-        let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
+        let explained_by_block = in_parallel(context.threads, &blocks, |block| corpus.explained_in(block));
+        let cues: Vec<usize> = (0..CUES).filter(|&cue| corpus.gram.varies(cue)).collect();
         let group_has_cues = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
         let has_cues = std::array::from_fn(|share| match share {
             ALL => group_has_cues.contains(&true),
             _ => group_has_cues[(share - 1) % COUNT],
         });
         // With one block there are no others to fit to.
-        let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
+        let has_other_blocks = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
-            let varies = whole.squares[place] > MIN_VARIANCE * whole.rows;
+            let is_varying = corpus.squares[place] > MIN_VARIANCE * corpus.rows;
             std::array::from_fn(|share| {
-                if !(has_cues[share] && varies && is_fitted) {
+                if !(has_cues[share] && is_varying && has_other_blocks) {
                     return vec![Fraction::NONE; BLOCKS + 1];
                 }
                 let of_block = |(explained, block): (&Vec<Shares<f64>>, &FormTotals)| {
                     [explained[place][share], block.squares[place]]
                 };
-                let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
+                let parts: Vec<[f64; 2]> = explained_by_block.iter().zip(&blocks).map(of_block).collect();
                 let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
                 parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
             })
         };
-        let heads = (0..whole.squares.len()).map(of_head).collect();
+        let heads = (0..corpus.squares.len()).map(of_head).collect();
         FormShares { heads, has_cues, cues }
     })
 }

@@ -115,8 +115,8 @@ struct ClassFrequencies<'a> {
 impl<'a> ClassFrequencies<'a> {
     fn new(sums: &'a FrequencySums) -> Self {
         let blocks = sums.blocks.with_total();
-        let left_out = sums.blocks.iter().map(Some).chain([None]);
-        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates = blocks_left_out.map(|block| blocks.total().rates(block)).collect();
         Self { blocks, rates }
     }
 

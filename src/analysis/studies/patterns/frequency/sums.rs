@@ -144,27 +144,27 @@ impl SentenceFrequencies {
     /// Looks up the frequencies of a sentence under `visibility`. `None` if it has fewer than two text tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
-        let n = sequence.ids.len();
+        let tokens = sequence.ids.len();
         let text: Vec<usize> = sequence.text_places().collect();
         if text.len() < 2 {
             return None;
         }
-        let width = n.next_multiple_of(LANES);
-        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; n]);
-        let of = |token: usize| counts.of(sequence.ids[token]);
+        let width = tokens.next_multiple_of(LANES);
+        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; tokens]);
+        let frequency = |token: usize| counts.of(sequence.ids[token]);
         for &token in &text {
-            common[token] = of(token).commonness as f32;
+            common[token] = frequency(token).commonness as f32;
         }
-        let rarest = text.iter().map(|&token| of(token)).min_by_key(|frequency| frequency.count)?;
+        let rarest = text.iter().map(|&token| frequency(token)).min_by_key(|frequency| frequency.count)?;
         if rarest.rank > COMMONEST {
-            text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
+            text.iter().for_each(|&token| is_rare[token] = frequency(token).count == rarest.count);
         }
-        let rare: Vec<usize> = (0..n).filter(|&token| is_rare[token]).collect();
+        let rare: Vec<usize> = (0..tokens).filter(|&token| is_rare[token]).collect();
         let sees_rare = |query: usize| rare.iter().any(|&key| visibility.sees(query, key));
         let others = text.iter().copied().filter(|&token| !is_rare[token] && sees_rare(token)).collect();
-        let found = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
-        let mean_of_others = found.text.iter().map(|&query| found.mean_of_others(query)).collect();
-        Some(Self { mean_of_others, ..found })
+        let frequencies = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
+        let mean_of_others = frequencies.text.iter().map(|&query| frequencies.mean_of_others(query)).collect();
+        Some(Self { mean_of_others, ..frequencies })
     }
 
     /// Text tokens that a query sees.
@@ -175,14 +175,14 @@ impl SentenceFrequencies {
     }
 
     /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
-    fn rare_mass(&self, share: impl Fn(usize) -> f64) -> f64 {
+    fn rare_mass(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.others.first() {
             // All queries see equally many.
             Some(&first) if self.visibility.is_whole(self.is_rare.len()) => {
-                (self.others.len() * self.rare.len()) as f64 * share(first)
+                (self.others.len() * self.rare.len()) as f64 * weight(first)
             }
-            _ => self.others.iter().map(|&query| count(query) as f64 * share(query)).sum(),
+            _ => self.others.iter().map(|&query| count(query) as f64 * weight(query)).sum(),
         }
     }
 
@@ -194,12 +194,12 @@ impl SentenceFrequencies {
     }
 
     /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
-    fn pairs(&self, share: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
+    fn pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
         self.others.iter().flat_map(move |&query| {
             let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
             keys.map(move |&key| {
                 let target = self.is_rare[key].then_some((0, 1.0));
-                Pair { query, key, weight: share(query), target }
+                Pair { query, key, weight: weight(query), target }
             })
         })
     }
@@ -248,13 +248,13 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
 
 /// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
 #[inline]
-fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
-    let most = largest(row);
-    if own > most {
+fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
+    let largest_weight = largest(row);
+    if own_weight > largest_weight {
         query
-    } else if most > 0.0 {
-        let other = first_at_least(row, most);
-        if own < most { other } else { other.min(query) }
+    } else if largest_weight > 0.0 {
+        let largest_key = first_at_least(row, largest_weight);
+        if own_weight < largest_weight { largest_key } else { largest_key.min(query) }
     } else {
         sentence.visible_text(query)[0]
     }

@@ -134,8 +134,9 @@ pub struct LayerMixing {
 
 impl LayerMixing {
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
-        let by_block =
-            |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
+        let by_block = |number: &dyn Fn(&NormBlock) -> f64| -> PerBlock {
+            std::array::from_fn(|block| number(&sums.blocks[block]))
+        };
         let queries = by_block(&|block| block.exposure.queries as f64);
         let mean = |part: fn(&MixingSums) -> ExactSum| {
             let ratios = by_block(&|block| part(&block.layers[layer]).value());

@@ -189,9 +189,9 @@ impl Sums for RepeatSums {
         pairs.retain(|pair| {
             visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
         });
-        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
+        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(index, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
-            keys.map(move |(query, key)| (place, query, key))
+            keys.map(move |(query, key)| (index, query, key))
         });
         // A sequence with a mask is not entirely random tokens, so it is left out.
         let at_offset: Vec<_> = if copies.masked.is_some() {
@@ -205,15 +205,15 @@ impl Sums for RepeatSums {
             exposure.queries[kind] += 1;
             exposure.uniform[kind] += even.share(query);
         }
-        for &(place, query, _) in &at_offset {
-            exposure.offset_queries[place] += 1;
-            exposure.offset_uniform[place] += even.share(query);
+        for &(index, query, _) in &at_offset {
+            exposure.offset_queries[index] += 1;
+            exposure.offset_uniform[index] += even.share(query);
         }
         let is_detected = visibility.is_causal() && copies.masked.is_none();
         let detected = if is_detected { detected(&sequence.ids) } else { Vec::new() };
         exposure.detected += u64::from(is_detected);
-        for &(place, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
-            exposure.detected_uniform[place] += even.share(query) / tokens as f64;
+        for &(index, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
+            exposure.detected_uniform[index] += even.share(query) / tokens as f64;
         }
         Some(RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected })
     }
@@ -260,16 +260,16 @@ fn null_keys<'a>(
     visibility: Visibility,
     &QueryKeyPair { kind, query, key }: &QueryKeyPair,
 ) -> impl Iterator<Item = usize> + use<'a> {
-    let seen = visibility.keys(query, ids.len());
-    let keys = text.start.max(seen.start)..text.end.min(seen.end);
-    let beside = move |key: usize| match kind {
+    let visible = visibility.keys(query, ids.len());
+    let keys = text.start.max(visible.start)..text.end.min(visible.end);
+    let paired_place = move |key: usize| match kind {
         NEXT => key.checked_sub(1),
         PREVIOUS => Some(key + 1),
         _ => Some(key),
     };
-    let token = move |key: usize| beside(key).and_then(|place| ids.get(place));
+    let paired_token = move |key: usize| paired_place(key).and_then(|place| ids.get(place));
     let is_far = move |place: &usize| place.abs_diff(key) >= FAR_FROM_KEY && place.abs_diff(query) >= FAR_FROM_QUERY;
-    keys.filter(is_far).filter(move |&place| token(place) != token(key))
+    keys.filter(is_far).filter(move |&place| paired_token(place) != paired_token(key))
 }
 
 /// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.

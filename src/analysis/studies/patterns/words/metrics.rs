@@ -141,8 +141,8 @@ pub(super) struct WordsOfClass<'a> {
 impl<'a> WordsOfClass<'a> {
     pub fn new(sums: &'a WordsSums) -> Self {
         let blocks = sums.blocks.with_total();
-        let left_out = sums.blocks.iter().map(Some).chain([None]);
-        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates = blocks_left_out.map(|block| blocks.total().rates(block)).collect();
         Self { blocks, rates }
     }
 

@@ -114,26 +114,26 @@ impl WordsSums {
     }
 
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
-        let TaggedWords { words: all, fellows, .. } = words;
-        let tags = &all.classes;
+        let TaggedWords { words: tagged, fellows, .. } = words;
+        let tags = &tagged.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
         exposure.add(Queries::Words, tags.len(), is_first);
         exposure.add(Queries::Tagged, with_fellows().count(), is_first);
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         let mut uniform = [0.0; MASSES];
-        all.add_even(&mut uniform);
+        tagged.add_even(&mut uniform);
         for query in with_fellows() {
-            let fellows = all.others(query).filter(|&key| words.same_tag(query, key));
-            uniform[SAME_TAG] += fellows.map(|key| all.even(query, key)).sum::<f64>();
+            let fellows = tagged.others(query).filter(|&key| words.same_tag(query, key));
+            uniform[SAME_TAG] += fellows.map(|key| tagged.even(query, key)).sum::<f64>();
         }
         add_each(&mut self.blocks[block].uniform, &uniform);
-        self.blocks[block].pairs[Queries::Words as usize].add(all.pairs());
+        self.blocks[block].pairs[Queries::Words as usize].add(tagged.pairs());
         let pair = |query: usize, key: usize| {
             let target = words.same_tag(query, key).then_some((0, 1.0));
-            Pair { query, key, weight: all.even(query, key), target }
+            Pair { query, key, weight: tagged.even(query, key), target }
         };
-        let tagged = with_fellows().flat_map(|query| all.others(query).map(move |key| pair(query, key)));
+        let tagged = with_fellows().flat_map(|query| tagged.others(query).map(move |key| pair(query, key)));
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 
@@ -192,8 +192,8 @@ merge_fields!(WordsSums[grid, visibility, from] { blocks });
 impl Sums for WordsSums {
     type SequenceState = WordState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.embeddings.clone_from(&known.embeddings);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.embeddings.clone_from(&setup.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<WordState> {

@@ -86,9 +86,9 @@ pub(super) const CLASS: Detector = Detector {
 /// Assesses an attention head for all pattern classes. A class holds only if no class before it does.
 fn assess_classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
-    let both = if column.score <= offset.score { column } else { offset };
+    let weaker = if column.score <= offset.score { column } else { offset };
     let rules = [
-        ("min(column_r2, offset_r2)", both, &BOTH),
+        ("min(column_r2, offset_r2)", weaker, &BOTH),
         ("column_r2", column, &COLUMN),
         ("offset_r2", offset, &OFFSET),
         ("segment_r2", segment, &BLOCK),
@@ -103,13 +103,13 @@ fn assess_classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
         rules.iter().enumerate().map(|(place, rule)| rule.clone().where_none_of(&rules[..place])).collect();
     let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
     if let ([Some(column), Some(offset), Some(segment)], false) = (explained, rules.is_empty()) {
-        let left = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
-        let none = assess(&name(CLASSES[4]), "", left, Bound::AtLeast, Some(0.0));
-        assessed.extend(none.map(|mut none| {
+        let remainder = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
+        let heterogeneous = assess(&name(CLASSES[4]), "", remainder, Bound::AtLeast, Some(0.0));
+        assessed.extend(heterogeneous.map(|mut heterogeneous| {
             // The only condition is that no other class holds.
-            (none.fires, none.label.test.p) = (true, Some(0.0));
-            "no other class".clone_into(&mut none.label.rule);
-            none.where_none_of(&rules)
+            (heterogeneous.fires, heterogeneous.label.test.p) = (true, Some(0.0));
+            "no other class".clone_into(&mut heterogeneous.label.rule);
+            heterogeneous.where_none_of(&rules)
         }));
     }
     assessed

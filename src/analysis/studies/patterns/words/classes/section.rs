@@ -159,10 +159,11 @@ impl ClassMetrics {
 
 impl ClassesSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage =
+            largest.and_then(|largest| Shortage::of_labels("a label of classes".to_owned(), &largest, policy));
+        let kind_without_words = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = kind_without_words.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
         InBrief { found, shortage, ..InBrief::default() }
     }
 
@@ -196,10 +197,11 @@ impl ClassesSection {
             tested += self.classes_of(&kind.key).count();
             found.extend(self.classes_of(&kind.key).filter_map(|class| Some((class, class.clearest_head(policy)?))));
         }
-        let rest = tested - found.len();
+        let left_over = tested - found.len();
         if found.is_empty() {
-            let of = if rest == 1 { "the one class".to_owned() } else { format!("any of the {rest} classes") };
-            return if rest == 0 { Ok(()) } else { writeln!(out, "No head is shown to attend to words of {of}.") };
+            let of =
+                if left_over == 1 { "the one class".to_owned() } else { format!("any of the {left_over} classes") };
+            return if left_over == 0 { Ok(()) } else { writeln!(out, "No head is shown to attend to words of {of}.") };
         }
         writeln!(
             out,
@@ -218,9 +220,9 @@ impl ClassesSection {
             table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
         }
         out.table(table);
-        if rest > 0 {
-            let classes = plural(&rest, "class", "classes");
-            writeln!(out, "\nNo head is shown to attend to words of {rest} other {classes}.")?;
+        if left_over > 0 {
+            let classes = plural(&left_over, "class", "classes");
+            writeln!(out, "\nNo head is shown to attend to words of {left_over} other {classes}.")?;
         }
         Ok(())
     }
