@@ -182,43 +182,30 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
 }
 
 /// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
-struct ArcDrawing {
-    title: String,
-    reading: String,
-    arcs: Arcs,
-}
-
-impl ArcDrawing {
-    fn new<'a>(seen: impl Iterator<Item = &'a SentenceAttention> + Clone) -> Self {
-        let mut heads: Vec<String> = Vec::new();
-        for head in seen.clone().map(|viewed| viewed.head.to_string()) {
-            if !heads.contains(&head) {
-                heads.push(head);
-            }
-        }
-        let gold = seen.clone().find_map(|viewed| viewed.gold.as_ref());
-        let gold = gold.map_or_else(String::new, |gold| {
-            let of = gold.name.as_deref().unwrap_or("the tree");
-            format!(" Those of {of} are below; blue are those that are the same.")
-        });
-        let is_causal = seen.clone().all(SentenceAttention::is_causal);
-        let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
-        Self {
-            title: format!("Attention of {}", heads.join(", ")),
-            reading: format!(
-                "Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}"
-            ),
-            arcs: Arcs { sentences: seen.map(sentence).collect() },
+/// Returns its title, a guide to reading it, and the arcs.
+fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) -> (String, String, Arcs) {
+    let mut heads: Vec<String> = Vec::new();
+    for head in viewed.clone().map(|sentence| sentence.head.to_string()) {
+        if !heads.contains(&head) {
+            heads.push(head);
         }
     }
-
-    fn svg(&self, medium: Medium) -> String {
-        figures::sentences([&self.title, &self.reading], &self.arcs, medium)
-    }
+    let gold = viewed.clone().find_map(|sentence| sentence.gold.as_ref());
+    let gold = gold.map_or_else(String::new, |gold| {
+        let of = gold.name.as_deref().unwrap_or("the tree");
+        format!(" Those of {of} are below; blue are those that are the same.")
+    });
+    let is_causal = viewed.clone().all(SentenceAttention::is_causal);
+    let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
+    let title = format!("Attention of {}", heads.join(", "));
+    let reading =
+        format!("Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}");
+    (title, reading, Arcs { sentences: viewed.map(sentence).collect() })
 }
 
 pub fn figure(seen: &[SentenceAttention]) -> String {
-    ArcDrawing::new(seen.iter()).svg(Medium::Alone)
+    let (title, reading, arcs) = arc_drawing(seen.iter());
+    figures::sentences([&title, &reading], &arcs, Medium::Alone)
 }
 
 fn sentence(viewed: &SentenceAttention) -> ArcSentence {
@@ -244,10 +231,10 @@ pub fn page(
     seen: &[SentenceAttention],
 ) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
-        let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
-        let (columns, rows) = figures::of_sentences(&drawn.arcs);
-        let svg = Value::from_safe_string(drawn.svg(Medium::Page));
-        context! { title => drawn.title, reading => drawn.reading, svg, columns, rows }
+        let (title, reading, arcs) = arc_drawing(seen.iter().filter(|viewed| viewed.head == *head));
+        let (columns, rows) = figures::of_sentences(&arcs);
+        let svg = Value::from_safe_string(figures::sentences([&title, &reading], &arcs, Medium::Page));
+        context! { title, reading, svg, columns, rows }
     };
     let page = context! {
         title => format!("Attention of {model}"),

@@ -116,10 +116,7 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
 }
 
 fn dashes(line: EdgeLine) -> &'static str {
-    match line {
-        EdgeLine::Solid => "",
-        EdgeLine::Dashed => "5 3",
-    }
+    if line == EdgeLine::Dashed { "5 3" } else { "" }
 }
 
 const RADIUS: f64 = 6.0;

@@ -122,7 +122,12 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
 /// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
-const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square, Ink::Muted), (triangle, Ink::Text)];
+const SHAPES: [Shape; 4] = [
+    (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
+    (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
+    (|svg, [x, y], ink| svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink), Ink::Muted),
+    (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
+];
 
 pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, shares, nothing, marks, rows } = forest;
@@ -186,22 +191,6 @@ fn words(forest: &Forest, row: &ForestRow) -> String {
         |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));
     let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
-}
-
-fn disc(svg: &mut Svg, at: [f64; 2], ink: Ink) {
-    svg.circle(at, 3.5, ink, ink);
-}
-
-fn diamond(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0);
-}
-
-fn square(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink);
-}
-
-fn triangle(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0);
 }
 
 // Position of the vertical axis of `curves`.

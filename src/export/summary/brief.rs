@@ -180,19 +180,16 @@ fn families(
     runs: &[&ControlReport],
     counts: fn(&ControlReport) -> &BTreeMap<String, u64>,
 ) -> Vec<String> {
+    // Label families that the control is run to test are named even if no head has such a label.
+    let is_tested =
+        |family: &str| registry::detectors().any(|known| known.explanation.name == family && known.shown.in_controls);
     let shown = report.label_counts.iter().filter_map(|(family, here)| {
         let there: Vec<u64> = runs.iter().map(|run| counts(run).get(family).copied()).collect::<Option<_>>()?;
         let total: u64 = there.iter().sum();
         let mean = total as f64 / runs.len() as f64;
-        (total > 0 || *here > 0 || is_watched(family)).then(|| format!("{family} {mean:.1} (model {here})"))
+        (total > 0 || *here > 0 || is_tested(family)).then(|| format!("{family} {mean:.1} (model {here})"))
     });
     shown.collect()
-}
-
-/// Whether the summary of a control names a label family even if no head has such a label.
-fn is_watched(family: &str) -> bool {
-    let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
-    registry::detectors().any(named)
 }
 
 /// Writes the heads that keep a label in a control with every seed. Only labels that the control is run to test count.

@@ -36,17 +36,11 @@ impl FrequencyInputs<'_> {
     fn mean_over_common_queries(&self, sum: f64) -> Fraction {
         self.exposure.others.mean(sum)
     }
+}
 
-    /// Mean over queries with attention to other text tokens. In the chance baseline, all queries have some.
-    fn mean_over_queries(&self, sum: f64, queries: u64) -> Fraction {
-        let Eligible { count, sentences } = self.exposure.queries;
-        Fraction::new(sum, queries as f64).over(count, sentences)
-    }
-
-    fn mean_over_rarest(&self, sum: f64, queries: u64) -> Fraction {
-        let Eligible { count, sentences } = self.exposure.rarest;
-        Fraction::new(sum, queries as f64).over(count, sentences)
-    }
+/// Mean over the `queries` with attention to other text tokens, out of all eligible ones. In the chance baseline, all have some.
+fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
+    Fraction::new(sum, queries as f64).over(count, sentences)
 }
 
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
@@ -88,22 +82,24 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.expected_mass()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.mass.value()))
         .explained(expected!("rare_mass")),
-    FrequencyMetric::single(|inputs, _| inputs.mean_over_queries(inputs.sums.shift.value(), inputs.sums.shifted))
-        .with_chance(|inputs, _| inputs.mean_over_queries(0.0, inputs.exposure.queries.count))
-        .explained(Explanation {
-            name: "frequency_shift",
-            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
-                rarer.",
-            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
-                the share of occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
-            chance: "0",
-            source: OURS,
-            caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
-        }),
     FrequencyMetric::single(|inputs, _| {
-        inputs.mean_over_rarest(inputs.sums.shift_rare.value(), inputs.sums.shifted_rare)
+        mean_shift(inputs.sums.shift.value(), inputs.sums.shifted, inputs.exposure.queries)
     })
-    .with_chance(|inputs, _| inputs.mean_over_rarest(0.0, inputs.exposure.rarest.count))
+    .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.queries.count, inputs.exposure.queries))
+    .explained(Explanation {
+        name: "frequency_shift",
+        measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
+                rarer.",
+        formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
+                the share of occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
+        chance: "0",
+        source: OURS,
+        caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
+    }),
+    FrequencyMetric::single(|inputs, _| {
+        mean_shift(inputs.sums.shift_rare.value(), inputs.sums.shifted_rare, inputs.exposure.rarest)
+    })
+    .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.rarest.count, inputs.exposure.rarest))
     .explained(Explanation {
         name: "frequency_shift_rare",
         measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \
