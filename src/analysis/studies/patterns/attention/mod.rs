@@ -13,7 +13,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use metrics::{AttentionInputs, METRICS};
+use metrics::{METRICS, chance_levels, values};
 use sums::AttentionSums;
 
 pub struct Attention;
@@ -64,11 +64,11 @@ impl Study for Attention {
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
             let sums = blocks.of_layer(context.grid.at(place).0).at(block);
-            AttentionInputs { exposure: &sums.exposure, sums: &sums.heads[place] }.values()
+            values(&sums.exposure, &sums.heads[place])
         };
         let of_chance = |block: Option<usize>, class: usize| {
             let sums = blocks.each()[class].at(block);
-            AttentionInputs { exposure: &sums.exposure, sums: &sums.uniform }.chances()
+            chance_levels(&sums.exposure, &sums.uniform)
         };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }

@@ -18,7 +18,7 @@ use crate::study::metrics::metric;
 use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
-use metrics::{METRICS, SegmentInputs};
+use metrics::{METRICS, chance_levels, values};
 use sums::SegmentSums;
 
 pub struct Segments;
@@ -54,10 +54,9 @@ impl Study for Segments {
         let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
             let sums = classes.of_layer(context.grid.at(place).0).at(block);
-            SegmentInputs { exposure: &sums.exposure, sums: &sums.heads[place] }.values()
+            values(&sums.exposure, &sums.heads[place])
         };
-        let of_chance =
-            |block: Option<usize>, class: usize| SegmentInputs::chances(&classes.each()[class].at(block).exposure);
+        let of_chance = |block: Option<usize>, class: usize| chance_levels(&classes.each()[class].at(block).exposure);
         let exposures = classes.each().iter().map(|blocks| &blocks.total().exposure);
         let (pairs, unseen) = exposures
             .fold((0, 0), |(pairs, unseen), exposure| (exposure.pairs.max(pairs), exposure.unseen.max(unseen)));
