@@ -175,6 +175,7 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
     table
 }
 
+/// Cells of a label in the table of labels.
 fn row(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
@@ -194,6 +195,7 @@ fn row(label: &Label) -> [String; 7] {
     ]
 }
 
+/// Cells of a label that the head does not have.
 fn near(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
@@ -202,6 +204,7 @@ fn near(near: &Near) -> [String; 7] {
     [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
+/// Whether a label reaches as far as `reach`, as the predicate of a sentence.
 fn is_beyond(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
@@ -217,6 +220,7 @@ fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
 
+/// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
@@ -268,6 +272,7 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     table
 }
 
+/// Writes meaning, source and caveats of each label.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     let entries: Vec<_> =
         head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
@@ -366,6 +371,7 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
     found.iter().map(entry).collect()
 }
 
+/// Formats a number; `-` if there is none.
 fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
     number.map_or_else(|| "-".to_owned(), format)
 }

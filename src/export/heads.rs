@@ -10,12 +10,14 @@ use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOW
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
+/// A head as a grid shows it: code and marks of its first label, its colour, and a tooltip.
 pub struct HeadCell {
     /// Short code of the head's first label.
     pub code: String,
     /// Marks after the code, such as the mark of a borderline label ([`Report::marks`]).
     pub marks: String,
     pub hue: Hue,
+    /// Text of the tooltip: the place of the head, and its labels.
     pub words: String,
 }
 
@@ -71,6 +73,7 @@ impl HeadCell {
     }
 }
 
+/// A label family with the number of heads that have its labels.
 pub struct LabelFamily {
     /// Name of the label family, as its detector has it.
     pub name: String,

@@ -41,6 +41,7 @@ impl Hue {
     pub const ALL: [Self; 7] =
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
+    /// Hue that stands for a label's colour on the terminal.
     pub fn of(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
@@ -54,6 +55,7 @@ impl Hue {
     }
 }
 
+/// Number of steps of a heat map.
 pub const STEPS: usize = 9;
 
 /// Blues of falling lightness: on white, the largest number is the darkest.
@@ -69,6 +71,7 @@ impl Ink {
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
+    /// Name of the ink in the style sheet of the page.
     pub fn name(self) -> String {
         match self {
             Self::Label(hue) => format!("{hue:?}").to_lowercase(),
@@ -103,6 +106,7 @@ impl Ink {
         }
     }
 
+    /// Ink of a text on this background.
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }

@@ -15,6 +15,7 @@ use crate::system::errors::{Facts, similar};
 const CELL_WIDTH: f64 = 74.0;
 const CELL_HEIGHT: f64 = 34.0;
 
+/// Draws the first label of each head, with a legend.
 pub fn grid(report: &Report, medium: Medium) -> String {
     /// Width of the left margin with the names of layers, in pixels.
     const MARGIN: f64 = 34.0;
@@ -87,6 +88,7 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
     y + 14.0
 }
 
+/// Draws how many heads of each layer have a label of each family.
 pub fn layers(report: &Report, medium: Medium) -> String {
     const HEIGHT: f64 = 42.0;
     let families = families(report);
@@ -176,6 +178,7 @@ fn unknown(report: &Report, metric: &str) -> Error {
     }
 }
 
+/// Minimum and maximum of the values that are known.
 pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
     let known = || values.iter().flatten().copied();
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]

@@ -56,6 +56,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     svg.finish([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
+/// Left end of a stack's bar, in pixels.
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     /// Space between the bars of two layers, in pixels.
     const GAP: f64 = 8.0;
@@ -119,6 +120,7 @@ fn dashes(line: EdgeLine) -> &'static str {
     if line == EdgeLine::Dashed { "5 3" } else { "" }
 }
 
+/// Radius of a head's disc on a map, in pixels.
 const RADIUS: f64 = 6.0;
 
 pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> String {
@@ -175,10 +177,12 @@ fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor
     points.iter().zip(names).map(place).collect()
 }
 
+/// Box around a middle: its left, top, right and bottom.
 fn around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
 
+/// Whether two boxes overlap.
 fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }

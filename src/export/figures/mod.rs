@@ -19,6 +19,7 @@ use crate::system::errors::{Facts, similar};
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 
+/// Names of the figures of every report: the grid of labels, and labels by layer (`LAYERS`).
 pub const GRID: &str = "grid";
 pub const LAYERS: &str = "layers";
 
@@ -34,6 +35,7 @@ pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
     report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, report.known()).figures).collect()
 }
 
+/// Draws the figure of this name. Fails if the report lacks it.
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
         (GRID, _) => Ok(grids::grid(report, medium)),
@@ -79,6 +81,7 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     }
 }
 
+/// Name of the study that draws the figure `name`.
 fn drawn_by(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }

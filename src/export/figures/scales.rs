@@ -6,6 +6,7 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Bar, Bars, Curve, Curves, Figure, Forest, ForestRow, Mark};
 
+/// A linear scale from the numbers `least` to `most` to the pixels `from` to `to`, with a tick at each `step`.
 pub struct Scale {
     least: f64,
     most: f64,
@@ -38,6 +39,7 @@ impl Scale {
         [least, most]
     }
 
+    /// Position of a number on the scale, in pixels.
     pub fn at(&self, number: f64) -> f64 {
         self.from + (number - self.least) / (self.most - self.least) * (self.to - self.from)
     }
@@ -186,6 +188,7 @@ fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     }
 }
 
+/// Tooltip of a row of a forest plot: its name, note and marks.
 fn words(forest: &Forest, row: &ForestRow) -> String {
     let mark =
         |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));

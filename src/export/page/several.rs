@@ -84,6 +84,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     super::filled("several", &page)
 }
 
+/// Row of the table of reports.
 fn described((name, report): &(String, Report)) -> Value {
     context! {
         name,
@@ -95,6 +96,7 @@ fn described((name, report): &(String, Report)) -> Value {
     }
 }
 
+/// Label families of all reports, with their numbers of heads.
 fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let asked = |family: &str| {

@@ -22,6 +22,7 @@ use crate::study::{AnyStudy, columns};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
+/// Maximum number of labels in the table of the strongest evidence.
 const NAMED: usize = 5;
 
 /// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
@@ -213,6 +214,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     }
 }
 
+/// Maximum number of heads named for each label in the line of a study.
 const HEADS_NAMED: usize = 6;
 
 /// One line per study: the heads with its labels. For a study without labels and text, the head with its largest first metric.
@@ -233,6 +235,7 @@ pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
+/// Heads with each of the labels of a study.
 fn labelled(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
         let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives(&label.label));
@@ -255,6 +258,7 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
     }
 }
 
+/// Head with the largest value of a study's first metric, with its chance level.
 fn largest_metric(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
     let marks = report.heads.iter().filter_map(|head| Some((head.place, metric_mark(head, column.id, None)?)));

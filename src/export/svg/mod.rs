@@ -22,6 +22,7 @@ pub enum Anchor {
     End,
 }
 
+/// Font sizes in pixels: of texts, and of small texts (`SMALL`).
 pub const TEXT: f64 = 12.0;
 pub const SMALL: f64 = 10.5;
 
@@ -37,7 +38,7 @@ impl Svg {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// Returns the document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
+    /// Returns the SVG document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
@@ -162,6 +163,7 @@ impl Svg {
     }
 }
 
+/// Points as the attribute `points` has them: `x,y x,y`.
 fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
@@ -215,6 +217,7 @@ const ADVANCES: [u16; 95] = [
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
 
+/// Estimates the width of a text on one line, in pixels.
 pub fn width_of(text: &str, size: f64) -> f64 {
     let of_letter = |c: char| match u32::from(c) {
         code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,

@@ -15,6 +15,7 @@ const SMALLEST: f64 = 0.0005;
 /// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
+/// A column of a `tabular`: its heading, its alignment (`form`) and its cells.
 struct LatexColumn {
     title: String,
     form: &'static str,
@@ -100,6 +101,7 @@ const HEADINGS: [(&str, &str); 7] = [
     ("loss_effect", "effect (nats)"),
 ];
 
+/// Heading of a column in LaTeX.
 fn title(name: &str) -> String {
     // An interval belongs to the column before it.
     if name.ends_with("ci95") {

@@ -24,6 +24,7 @@ use crate::system::errors::{Facts, similar};
 use heads::{cell, place_cells};
 pub use heads::{heads, heads_data, of_heads};
 
+/// Makes the table of this name. Fails if the report lacks it.
 pub fn named(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
     const OF_EVERY_REPORT: [(&str, MakeTable); 5] = [
@@ -122,6 +123,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
     }
 }
 
+/// Name of the study that makes the table `name`.
 fn with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }

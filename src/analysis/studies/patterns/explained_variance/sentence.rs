@@ -150,7 +150,7 @@ impl SentenceCues {
         }
     }
 
-    /// Writes the cues of a key for a row's query to `cell`, and records those in `listed`.
+    /// Writes the cues of a key for a row's query to `key_cues`, and records those in `listed`.
     fn collect_cues(
         &mut self,
         key_cues: &mut CueWeights,
@@ -201,6 +201,7 @@ impl SentenceCues {
     }
 }
 
+/// Cue of a special token; `None` if its kind is no cue.
 fn special(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
@@ -222,6 +223,7 @@ fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Ve
     rows
 }
 
+/// Adds the cues of one key to a row's sums, and their products to the lower half of the matrix.
 fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
     for (place, &(cue, value)) in key_cues.iter().enumerate() {
         row_sums[cue] += value;
@@ -238,6 +240,7 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     }
 }
 
+/// Words of the tokens of a sentence, and the dependency tree over words.
 struct SentenceWords {
     word_of_token: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
@@ -250,14 +253,17 @@ impl SentenceWords {
         Self { word_of_token, heads }
     }
 
+    /// Whether two tokens belong to different words.
     fn differ(&self, a: usize, b: usize) -> bool {
         self.word_of_token[a] != self.word_of_token[b]
     }
 
+    /// Syntactic head of a token's word, as the index of a word.
     fn head_of(&self, token: usize) -> Option<usize> {
         *self.heads.get(self.word_of_token[token]?)?
     }
 
+    /// Whether the word of `token` is the syntactic head of another word, that of `dependent`.
     fn is_head(&self, token: usize, dependent: usize) -> bool {
         self.word_of_token[token].is_some()
             && self.head_of(dependent) == self.word_of_token[token]

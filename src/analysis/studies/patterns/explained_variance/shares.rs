@@ -19,6 +19,7 @@ pub const COUNT: usize = GROUPS.len();
 /// other groups (at [`unique`]).
 pub type Shares<T> = [T; 1 + 2 * COUNT];
 
+/// Index of the share that all cues explain together.
 pub const ALL: usize = 0;
 
 /// Index of the share that a group of cues explains alone.
@@ -35,11 +36,13 @@ pub const fn unique(group: usize) -> usize {
 /// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
 pub const MIN_VARIANCE: f64 = 1e-6;
 
+/// Shares of one form (all keys, or text).
 pub struct FormShares {
     /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
     /// Whether the corpus has a cue of each share.
     pub has_cues: Shares<bool>,
+    /// Cues that vary in the corpus.
     pub cues: Vec<usize>,
 }
 
@@ -92,6 +95,7 @@ impl FormTotals {
     }
 }
 
+/// Computes the shares of all heads, in both forms.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {

@@ -10,6 +10,7 @@ use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
+    /// Sums of the head over the whole corpus.
     pub whole: &'a FrequencyHeadSums,
     /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`.
     pub rates: &'a [Rates; 2],

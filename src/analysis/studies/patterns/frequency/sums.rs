@@ -127,6 +127,7 @@ impl FrequencySums {
 /// Corpus frequencies of the tokens of a sentence with at least two text tokens.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
+    /// Positions of the text tokens.
     text: Vec<usize>,
     /// Commonness of each token: share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
     common: Vec<f32>,
@@ -134,6 +135,7 @@ pub struct SentenceFrequencies {
     mean_of_others: Vec<Option<f64>>,
     /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
     is_rare: Vec<bool>,
+    /// Positions at which `is_rare` is true.
     rare: Vec<usize>,
     /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
     others: Vec<usize>,
@@ -205,6 +207,7 @@ impl SentenceFrequencies {
     }
 }
 
+/// Sums of one head over one sentence; fields as in [`FrequencyHeadSums`].
 #[derive(Debug, Default)]
 struct SentenceSums {
     argmax: u64,
@@ -246,7 +249,7 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
     sums
 }
 
-/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
+/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own_weight` and not in `row`.
 #[inline]
 fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
     let largest_weight = largest(row);

@@ -114,6 +114,7 @@ impl RepeatSums {
     }
 }
 
+/// A query and its target key; `kind` is one of [`SAME`] to [`MASKED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
     pub kind: usize,

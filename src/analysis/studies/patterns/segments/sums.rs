@@ -19,9 +19,11 @@ use crate::stats::exact::ExactSum;
 pub struct SegmentExposure {
     /// Number of pairs in which every query sees every key.
     pub pairs: u64,
+    /// Number of pairs in which some query does not see every key; they are left out.
     pub unseen: u64,
     /// Number of pairs whose first sentence is the first of its group of related sentences.
     pub first: u64,
+    /// Number of text tokens in the counted pairs.
     pub queries: u64,
     /// Number of tokens in pairs that are long enough for the analysis of variance.
     pub rows: u64,

@@ -184,6 +184,7 @@ pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
+    /// Whether the sentence has a query of each set.
     met: [bool; QUERIES],
 }
 
@@ -237,6 +238,7 @@ pub(super) struct WordInputs<'a> {
     /// Denominators in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a WordExposure,
     pub sums: &'a WordHeadSums,
+    /// Sums of the head over the whole corpus.
     pub whole: &'a WordHeadSums,
     pub uniform: &'a [ExactSum; MASSES],
     pub rates: &'a [Rates],

@@ -67,7 +67,7 @@ impl Squares {
     }
 }
 
-/// Smallest total variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares
+/// Smallest total variance for which `between_component` is reported, as a share of the mean square. Contexts are f32, so their squares
 /// are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
@@ -119,7 +119,7 @@ impl Shares {
     }
 }
 
-/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `of_mean` is left at 0.
+/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `grand_mean` is left at 0.
 fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     let (exposure, head) = (&block.exposure, &block.heads[place]);
     let (total, sentence_means) = match vector.checked_sub(1) {
