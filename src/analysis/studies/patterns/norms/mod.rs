@@ -17,7 +17,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::blocks::BLOCKS;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -30,7 +30,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, colum
 use crate::system::parallel::in_parallel;
 use metrics::{METRICS, NormInputs};
 use shares::Shares;
-use sums::{AllNorms, MixingSums, NormBlock};
+use sums::{AllNorms, MixingSums};
 
 pub struct Norms;
 
@@ -134,12 +134,9 @@ pub struct LayerMixing {
 
 impl LayerMixing {
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
-        let by_block = |number: &dyn Fn(&NormBlock) -> f64| -> PerBlock {
-            std::array::from_fn(|block| number(&sums.blocks[block]))
-        };
-        let queries = by_block(&|block| block.exposure.queries as f64);
+        let queries = sums.blocks.each(|block| block.exposure.queries as f64);
         let mean = |part: fn(&MixingSums) -> ExactSum| {
-            let ratios = by_block(&|block| part(&block.layers[layer]).value());
+            let ratios = sums.blocks.each(|block| part(&block.layers[layer]).value());
             let mean = Jackknife::new(&ratios, &queries).on(Scale::Share);
             (Some(mean.all()).filter(|mean| mean.is_finite()), mean.interval())
         };

@@ -15,7 +15,7 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::ExactSum;
+use crate::stats::exact::{ExactSum, add_each};
 
 /// Number of kinds of target keys. The constants `SAME` to `MASKED` index all lists by kind.
 pub const KEYS: usize = 4;
@@ -231,15 +231,12 @@ impl Sums for RepeatSums {
             null[kind] += mean_of_null(row, null_keys((&state.text, &state.ids), self.visibility, pair));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
-        let mut offset = [0.0; OFFSETS.len()];
-        state.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
-        sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
-        sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
-        sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
-        let mut detected = [0.0; DETECTED.len()];
-        state.detected.iter().for_each(|&(place, query, key)| detected[place] += weight(view, query, key));
+        add_each(&mut sums.mass, &mass);
+        add_each(&mut sums.null, &null);
+        add_each(&mut sums.offset, &attention_sums::<{ OFFSETS.len() }>(view, &state.at_offset));
+        let detected = attention_sums::<{ DETECTED.len() }>(view, &state.detected);
         // Every row sums to 1, so the total attention is the number of tokens.
-        sums.detected.iter_mut().zip(detected).for_each(|(sum, mass)| *sum += mass / view.tokens() as f64);
+        add_each(&mut sums.detected, &detected.map(|mass| mass / view.tokens() as f64));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
@@ -250,8 +247,11 @@ impl Sums for RepeatSums {
     }
 }
 
-fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
-    f64::from(view.row(query)[key])
+/// Sums the attention of pairs by index, from triples (index, query, key).
+fn attention_sums<const N: usize>(view: AttentionView<'_>, pairs: &[(usize, usize, usize)]) -> [f64; N] {
+    let mut sums = [0.0; N];
+    pairs.iter().for_each(|&(index, query, key)| sums[index] += f64::from(view.row(query)[key]));
+    sums
 }
 
 /// Lists the null keys: visible text tokens far from the target key and from the query. A token that is a target by chance

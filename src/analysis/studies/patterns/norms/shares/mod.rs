@@ -109,7 +109,7 @@ impl Shares {
             (with_mean(corpus, square), without)
         });
         let fractions_of =
-            |(corpus, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(corpus, without, share);
+            |(corpus, without): &(Squares, Vec<Option<Squares>>), share| pseudovalues(corpus, without, share);
         Self {
             constant: fractions_of(&output, Squares::constant),
             sentence: fractions_of(&output, Squares::between_component),
@@ -137,11 +137,7 @@ fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
 }
 
 /// Jackknife pseudo-values of a share, one fraction per block, weighted by the block's queries.
-fn pseudo_values(
-    corpus: &Squares,
-    without: &[Option<Squares>],
-    share: fn(&Squares) -> Option<f64>,
-) -> FractionsByBlock {
+fn pseudovalues(corpus: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let replicate = |without: &Option<Squares>| {
         let without = without.as_ref()?;
         Some(Replicate { value: share(without)?, rest: without.count / corpus.count })

@@ -35,9 +35,7 @@ fn nothing_of_nothing_is_no_share() {
     let one =
         Squares { total: 10.0, sentence_means: 8.0, grand_mean: 8.0, count: 2.0, sentences: 1.0, squared_counts: 4.0 };
     assert_eq!(one.between_component(), None);
-    assert!(
-        pseudo_values(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none())
-    );
+    assert!(pseudovalues(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none()));
 }
 
 #[test]
@@ -70,7 +68,7 @@ fn fractions_without_a_block_are_the_share_without_it() {
     });
     without[2] = Some(two_sentences());
     for share in [Squares::constant, Squares::between, Squares::between_component] {
-        let found = pseudo_values(&whole, &without, share);
+        let found = pseudovalues(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);
         assert!(found[3..BLOCKS].iter().all(|fraction| fraction.value().is_none()));
