@@ -50,21 +50,14 @@ impl HeadCell {
         if let Some([sign, _]) = head.without_label() {
             sign.clone_into(&mut code);
         }
-        let borderline = head.labels.first().is_some_and(|label| label.borderline);
-        let tied = head.labels.iter().any(|label| label.tied);
-        let mut words = format!("{}: {}", head.place, head.primary);
-        if borderline {
-            words.push_str(", borderline");
-        }
-        if head.is_undecided() {
-            words.push_str(", undecided");
-        }
-        if tied {
-            words.push_str(", tied");
-        }
-        if report.is_constant(head) {
-            words.push_str(", writes a constant");
-        }
+        let qualifications = [
+            (head.labels.first().is_some_and(|label| label.borderline), ", borderline"),
+            (head.is_undecided(), ", undecided"),
+            (head.labels.iter().any(|label| label.tied), ", tied"),
+            (report.is_constant(head), ", writes a constant"),
+        ];
+        let qualifications: String = qualifications.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
+        let mut words = format!("{}: {}{qualifications}", head.place, head.primary);
         if head.labels.len() > 1 {
             let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
             words = format!("{words}; also {}", other_labels.join(", "));

@@ -90,15 +90,13 @@ impl Ink {
             Self::Ground => ["#ffffff", "#121417"],
             Self::Accent => ["#0b5cad", "#7db7f0"],
             Self::Second => ["#b34e00", "#f0a35e"],
-            Self::Label(hue) => match hue {
-                Hue::Grey => ["#e6e8eb", "#2b2f35"],
-                Hue::Blue => ["#9ec9e2", "#094364"],
-                Hue::Sky => ["#cfe9fb", "#2d5a75"],
-                Hue::Green => ["#9edaca", "#095945"],
-                Hue::Orange => ["#f6db9e", "#6b4e0a"],
-                Hue::Purple => ["#ecccde", "#6f465f"],
-                Hue::Vermillion => ["#efb48a", "#74390c"],
-            },
+            Self::Label(Hue::Grey) => ["#e6e8eb", "#2b2f35"],
+            Self::Label(Hue::Blue) => ["#9ec9e2", "#094364"],
+            Self::Label(Hue::Sky) => ["#cfe9fb", "#2d5a75"],
+            Self::Label(Hue::Green) => ["#9edaca", "#095945"],
+            Self::Label(Hue::Orange) => ["#f6db9e", "#6b4e0a"],
+            Self::Label(Hue::Purple) => ["#ecccde", "#6f465f"],
+            Self::Label(Hue::Vermillion) => ["#efb48a", "#74390c"],
             Self::Step(step) => [LIGHT_STEPS[step], DARK_STEPS[step]],
             Self::OnStep(step) => {
                 [["#1a1c1f", "#ffffff"][usize::from(step > 6)], ["#ffffff", "#0d0f11"][usize::from(step > 5)]]

@@ -138,19 +138,14 @@ impl Svg {
     /// Adds a text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
         let width = width_of(&printable(text), size);
-        let before = match anchor {
-            Anchor::Start => 0.0,
-            Anchor::Middle => width / 2.0,
-            Anchor::End => width,
+        let (share_before, anchor) = match anchor {
+            Anchor::Start => (0.0, ""),
+            Anchor::Middle => (0.5, " text-anchor=\"middle\""),
+            Anchor::End => (1.0, " text-anchor=\"end\""),
         };
-        self.texts.add([x - before, y], width, size);
+        self.texts.add([x - share_before * width, y], width, size);
         let (fill, text) = (self.colour(ink), escaped(text));
         let [x, y, size] = [x, y, size].map(number);
-        let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
-        };
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
     }
 
