@@ -150,12 +150,8 @@ fn drawing(report: &Report, figure: Figure) -> Value {
 
 fn row(label: &Label) -> LabelRow {
     let mut sure = vec![if label.borderline { "borderline" } else { "firm" }.to_owned()];
-    if label.tied {
-        sure.push("near tie".to_owned());
-    }
-    if let Some(rests_on) = &label.rests_on {
-        sure.push(format!("of {rests_on}"));
-    }
+    sure.extend(label.tied.then(|| "near tie".to_owned()));
+    sure.extend(label.rests_on.as_ref().map(|rests_on| format!("of {rests_on}")));
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     sure.extend(label.reach().map(|reach| reach.words().to_owned()));

@@ -129,7 +129,7 @@ fn about(out: &mut Summary, report: &Report) -> fmt::Result {
 }
 
 /// Numbers of sentences, words and tokens, in the words for the model's units.
-fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
+pub(super) fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }

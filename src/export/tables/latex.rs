@@ -57,13 +57,11 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     let values = |place: usize| table.rows.iter().map(move |row| &row[place]);
     let column = |(place, name): (usize, &String)| {
         let is_empty = values(place).all(|cell| *cell == Cell::Empty || *cell == Cell::Text(String::new()));
-        let is_said = is_named && ["layer", "head"].contains(&&**name);
+        let is_in_name = is_named && ["layer", "head"].contains(&&**name);
         let is_star = name.strip_suffix(FIRM).is_some_and(|stem| place_of(&format!("{stem}{ACCURACY}")).is_some());
-        if is_empty
-            || is_said
-            || is_star
-            || name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some())
-        {
+        // It stands in the column of the lower end.
+        let is_upper_end = name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some());
+        if is_empty || is_in_name || is_star || is_upper_end {
             return None;
         }
         let interval = name.strip_suffix("_low").and_then(|stem| Some((stem, place_of(&format!("{stem}_high"))?)));
