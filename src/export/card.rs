@@ -6,7 +6,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
-use super::heads::{chance_level, metric_mark};
+use super::heads::{card_parts, chance_level, metric_mark};
 use crate::model::grid::HeadPlace;
 use crate::report::roles::lacking;
 use crate::report::{HeadReport, Report};
@@ -134,11 +134,8 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
-    let place = head.place;
-    for (study, section) in &report.sections.0 {
-        for line in section.of_head(place, report.known()).lines {
-            writeln!(out, "\n{}: {}", study.card().name, one_line(&line))?;
-        }
+    for (study, part) in card_parts(report, head.place) {
+        part.lines.iter().try_for_each(|line| writeln!(out, "\n{study}: {}", one_line(line)))?;
     }
     writeln!(
         out,
@@ -291,14 +288,8 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 
 /// Everything that the report has on a head: its own object, and the remarks of each study.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
-    let place = head.place;
-    let mut studies = Map::new();
-    for (study, section) in &report.sections.0 {
-        let lines = section.of_head(place, report.known()).lines;
-        if !lines.is_empty() {
-            studies.insert(study.card().name.to_owned(), json!(lines));
-        }
-    }
+    let parts = card_parts(report, head.place).filter(|(_, part)| !part.lines.is_empty());
+    let studies: Map<String, Value> = parts.map(|(study, part)| (study.to_owned(), json!(part.lines))).collect();
     let mut data = serde_json::to_value(head)?;
     data["studies"] = Value::Object(studies);
     Ok(data)

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::palette::Hue;
+use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::section::HeadCard;
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
@@ -112,6 +114,12 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
         }
     }
     found.into_values().collect()
+}
+
+/// What each study has for the card of a head, with the name of the study.
+pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'static str, HeadCard)> {
+    let parts = report.sections.0.iter();
+    parts.map(move |(study, section)| (study.card().name, section.of_head(head, report.known())))
 }
 
 /// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.

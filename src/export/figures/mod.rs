@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use anyhow::{Error, Result, anyhow};
 
 use super::svg::Medium;
+use crate::export::heads::card_parts;
 use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::studies::registry::STUDIES;
@@ -32,7 +33,7 @@ pub fn of_studies(report: &Report) -> Vec<Figure> {
 
 /// Figures of one head by the studies of a report, named as `examples:L2H8`.
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, report.known()).figures).collect()
+    card_parts(report, head).flat_map(|(_, part)| part.figures).collect()
 }
 
 /// Draws the figure of this name. Fails if the report lacks it.

@@ -8,7 +8,7 @@ use crate::evaluation::askable::Askable;
 use crate::export::card::WRITES_CONSTANT;
 use crate::export::figures;
 use crate::export::heads::{
-    HeadCell, LabelFamily, chance_level, concise, families as label_families, metric_mark, number, shown,
+    HeadCell, LabelFamily, card_parts, chance_level, concise, families as label_families, metric_mark, number, shown,
 };
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
@@ -103,14 +103,11 @@ pub fn cards(report: &Report) -> Value {
             (_, true) => constant.chain(shortages.clone()).collect(),
             _ => constant.chain(kept).collect(),
         };
-        let parts: Vec<(&str, HeadCard)> = report
-            .sections
-            .0
-            .iter()
-            .map(|(study, section)| (study.card().name, section.of_head(head.place, report.known())))
-            .collect();
+        let parts: Vec<(&str, HeadCard)> = card_parts(report, head.place).collect();
         let neighbours = parts.iter().flat_map(|(_, part)| &part.neighbours);
-        let neighbour = |Neighbour { how, place, strength }: &Neighbour| context! { how => *how, name => place.to_string(), strength };
+        let neighbour = |Neighbour { how, place, strength }: &Neighbour| {
+            context! { how => *how, name => place.to_string(), strength }
+        };
         let neighbours: Value = neighbours.map(neighbour).collect();
         // Figures and neighbours stand in place of a study's remarks.
         let with_remarks = parts.iter().filter(|(_, part)| part.figures.is_empty() && part.neighbours.is_empty());
