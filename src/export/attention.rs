@@ -54,7 +54,7 @@ impl GoldArcs {
 }
 
 impl SentenceAttention {
-    fn about(&self) -> String {
+    fn title(&self) -> String {
         let id = self.id.as_ref().map_or_else(String::new, |id| format!(" ({id})"));
         format!("{}, sentence {}{id}", self.head, self.sentence)
     }
@@ -65,7 +65,7 @@ impl SentenceAttention {
 
     /// Counts of arc sources, `[forward, backward, all]`; `None` for a complete tree.
     /// Forward: among all other words, the source attends most to a target. Backward: a target attends most to the source.
-    fn found(&self) -> Option<[usize; 3]> {
+    fn match_counts(&self) -> Option<[usize; 3]> {
         let GoldArcs { name: Some(_), arcs, .. } = self.gold.as_ref()? else { return None };
         let mut sources: Vec<usize> = arcs.iter().map(|[from, _]| *from).collect();
         sources.dedup();
@@ -88,9 +88,9 @@ impl SentenceAttention {
     }
 
     /// The unit that `unit` attends to most, with its weight; ties go to the first.
-    fn most(&self, unit: usize) -> (usize, f64) {
+    fn most_attended(&self, unit: usize) -> (usize, f64) {
         let row = self.weights.row(unit).iter().copied().enumerate();
-        row.reduce(|most, next| if next.1 > most.1 { next } else { most }).unwrap_or((unit, 0.0))
+        row.reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((unit, 0.0))
     }
 }
 
@@ -101,19 +101,19 @@ const GOLD: Style = AnsiColor::Yellow.on_default().bold();
 
 /// Label of the grid's two axes: the word of the row attends to the word of the column.
 const AXES: &str = "from\\to";
-const MOST_LETTERS: usize = 16;
+const MAX_LETTERS: usize = 16;
 
 /// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
 pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
     let count = viewed.texts.len();
-    let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MOST_LETTERS)).collect();
+    let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MAX_LETTERS)).collect();
     let widest = texts.iter().map(|text| display_width(text)).max().unwrap_or(0);
     let cell = if numbers { 5 } else { 3 };
     let left = count.to_string().len() + 1 + widest + 1;
     // `-> word 0.81` stands to the right of the last part.
     let right = 10 + widest;
     let room = width.map_or(count, |width| width.saturating_sub(left + right) / cell).clamp(1, count.max(1));
-    let mut out = format!("{}\n", one_line(&viewed.about()));
+    let mut out = format!("{}\n", one_line(&viewed.title()));
     for start in (0..count).step_by(room) {
         let columns = start..(start + room).min(count);
         let _ = write!(out, "{:left$}", if left > AXES.len() { AXES } else { "" });
@@ -124,8 +124,8 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
         for (row, text) in texts.iter().enumerate() {
             let padding = widest - display_width(text);
             let _ = write!(out, "{:>1$} {text}{2:padding$} ", row + 1, count.to_string().len(), "");
-            columns.clone().for_each(|column| out.push_str(&shown(viewed, [row, column], numbers)));
-            let (to, weight) = viewed.most(row);
+            columns.clone().for_each(|column| out.push_str(&cell_text(viewed, [row, column], numbers)));
+            let (to, weight) = viewed.most_attended(row);
             let _ = writeln!(out, "  -> {} {weight:.2}", texts[to]);
         }
     }
@@ -136,20 +136,20 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
     if !parts.is_empty() {
         let _ = writeln!(out, "{}", parts.join("; "));
     }
-    if let Some(found) = viewed.found() {
-        let _ = writeln!(out, "{}", found_in_words(viewed, found));
+    if let Some(match_counts) = viewed.match_counts() {
+        let _ = writeln!(out, "{}", matches_sentence(viewed, match_counts));
     }
     out
 }
 
-fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
+fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
     let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
     let name = one_line(name.unwrap_or_default());
     match all {
         0 => format!("{name}: none in this sentence"),
         1 => {
             let [attends, is] = [(forward, ["attends", "does not attend"]), (back, ["is", "is not"])]
-                .map(|(found, [yes, no])| if found > 0 { yes } else { no });
+                .map(|(matches, [yes, no])| if matches > 0 { yes } else { no });
             format!("{name}: the only word {attends} most to its {end}, and {is} attended to most by it")
         }
         _ => {
@@ -162,7 +162,7 @@ fn found_in_words(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) 
 }
 
 /// Text of a grid cell: the mark of an arc, then two blocks or a number. It is blank where nothing is seen.
-fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
+fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -> String {
     let weight = viewed.weights.get(row, column);
     let is_gold = viewed.is_gold(row, column);
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
@@ -182,54 +182,41 @@ fn shown(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: bool) -
 }
 
 /// Drawing of attention: an arc from each word to the unit that it attends to most, above the arcs of the tree or links.
-struct ArcDrawing {
-    title: String,
-    reading: String,
-    arcs: Arcs,
-}
-
-impl ArcDrawing {
-    fn new<'a>(seen: impl Iterator<Item = &'a SentenceAttention> + Clone) -> Self {
-        let mut heads: Vec<String> = Vec::new();
-        for head in seen.clone().map(|viewed| viewed.head.to_string()) {
-            if !heads.contains(&head) {
-                heads.push(head);
-            }
-        }
-        let gold = seen.clone().find_map(|viewed| viewed.gold.as_ref());
-        let gold = gold.map_or_else(String::new, |gold| {
-            let of = gold.name.as_deref().unwrap_or("the tree");
-            format!(" Those of {of} are below; blue are those that are the same.")
-        });
-        let is_causal = seen.clone().all(SentenceAttention::is_causal);
-        let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
-        Self {
-            title: format!("Attention of {}", heads.join(", ")),
-            reading: format!(
-                "Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}"
-            ),
-            arcs: Arcs { sentences: seen.map(sentence).collect() },
+/// Returns its title, a guide to reading it, and the arcs.
+fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) -> (String, String, Arcs) {
+    let mut heads: Vec<String> = Vec::new();
+    for head in viewed.clone().map(|sentence| sentence.head.to_string()) {
+        if !heads.contains(&head) {
+            heads.push(head);
         }
     }
-
-    fn svg(&self, medium: Medium) -> String {
-        figures::sentences([&self.title, &self.reading], &self.arcs, medium)
-    }
+    let gold = viewed.clone().find_map(|sentence| sentence.gold.as_ref());
+    let gold = gold.map_or_else(String::new, |gold| {
+        let of = gold.name.as_deref().unwrap_or("the tree");
+        format!(" Those of {of} are below; blue are those that are the same.")
+    });
+    let is_causal = viewed.clone().all(SentenceAttention::is_causal);
+    let causal = if is_causal { " None goes to the right, for a word sees none after it." } else { "" };
+    let title = format!("Attention of {}", heads.join(", "));
+    let reading =
+        format!("Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}");
+    (title, reading, Arcs { sentences: viewed.map(sentence).collect() })
 }
 
 pub fn figure(seen: &[SentenceAttention]) -> String {
-    ArcDrawing::new(seen.iter()).svg(Medium::Alone)
+    let (title, reading, arcs) = arc_drawing(seen.iter());
+    figures::sentences([&title, &reading], &arcs, Medium::Alone)
 }
 
 fn sentence(viewed: &SentenceAttention) -> ArcSentence {
     let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
     let arc = |unit: usize| {
-        let (to, weight) = viewed.most(unit);
+        let (to, weight) = viewed.most_attended(unit);
         let stand = if viewed.is_gold(unit, to) { ArcMatch::Right } else { ArcMatch::Neutral };
         Arc { from: unit, to, weight, stand }
     };
     ArcSentence {
-        about: viewed.about(),
+        about: viewed.title(),
         units: viewed.texts.clone(),
         arcs: words().map(arc).collect(),
         gold: viewed.gold.as_ref().map(|gold| gold.arcs.clone()).unwrap_or_default(),
@@ -244,10 +231,10 @@ pub fn page(
     seen: &[SentenceAttention],
 ) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
-        let drawn = ArcDrawing::new(seen.iter().filter(|viewed| viewed.head == *head));
-        let (columns, rows) = figures::of_sentences(&drawn.arcs);
-        let svg = Value::from_safe_string(drawn.svg(Medium::Page));
-        context! { title => drawn.title, reading => drawn.reading, svg, columns, rows }
+        let (title, reading, arcs) = arc_drawing(seen.iter().filter(|viewed| viewed.head == *head));
+        let (columns, rows) = figures::of_sentences(&arcs);
+        let svg = Value::from_safe_string(figures::sentences([&title, &reading], &arcs, Medium::Page));
+        context! { title, reading, svg, columns, rows }
     };
     let page = context! {
         title => format!("Attention of {model}"),
@@ -321,16 +308,16 @@ from\\to   1  2  3  4
                        attended to most by it\n";
         assert!(text.ends_with(counted), "{text}");
         let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[1, 0]] });
-        assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.found(), Some([0, 0, 1]));
+        assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.match_counts(), Some([0, 0, 1]));
         let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: Vec::new() });
-        let words = |found| found_in_words(&SentenceAttention { gold: gold.clone(), ..viewed() }, found);
+        let words = |counts| matches_sentence(&SentenceAttention { gold: gold.clone(), ..viewed() }, counts);
         assert_eq!(words([0, 0, 0]), "maps: none in this sentence");
         assert_eq!(
             words([0, 1, 1]),
             "maps: the only word does not attend most to its target, and is attended to most by it"
         );
         assert_eq!(words([1, 0, 3]), "maps: of 3 words 1 attends most to its target; none are attended to most by it");
-        assert_eq!(viewed().found(), None);
+        assert_eq!(viewed().match_counts(), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, Table};
 use serde_json::{Map, Value, json};
 
+use super::heads::{card_parts, chance_level, metric_mark};
 use crate::model::grid::HeadPlace;
 use crate::report::roles::lacking;
 use crate::report::{HeadReport, Report};
@@ -15,6 +16,7 @@ use crate::study::columns;
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
 use crate::study::metrics::metric::{Column, Keys};
+use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{
     below_word_classes, decimal, percent, plain_table, plus_minus, plus_minus_percent, signed, significance,
@@ -132,11 +134,8 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         let labels = if labels.is_empty() { "none".to_owned() } else { labels.join(", ") };
         writeln!(out, "Kept in the control {kind}, with every seed: {labels}.")?;
     }
-    let place = head.place;
-    for (study, section) in &report.sections.0 {
-        for line in section.of_head(place, report.known()).lines {
-            writeln!(out, "\n{}: {}", study.card().name, one_line(&line))?;
-        }
+    for (study, part) in card_parts(report, head.place) {
+        part.lines.iter().try_for_each(|line| writeln!(out, "\n{study}: {}", one_line(line)))?;
     }
     writeln!(
         out,
@@ -173,6 +172,7 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
     table
 }
 
+/// Cells of a label in the table of labels.
 fn row(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
@@ -185,13 +185,14 @@ fn row(label: &Label) -> [String; 7] {
         one_line(&label.label),
         label.direction.map_or("", Direction::name).to_owned(),
         number(label.score, label.ci95),
-        label.baseline.map_or_else(|| "-".to_owned(), |beside| decimal(beside, 3)),
+        or_dash(label.baseline, |baseline| decimal(baseline, 3)),
         format!("{:.3}", label.threshold),
-        label.test.q.map_or_else(|| "-".to_owned(), significance),
+        or_dash(label.test.q, significance),
         format!("{sure}{beyond}"),
     ]
 }
 
+/// Cells of a label that the head does not have.
 fn near(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
@@ -200,6 +201,7 @@ fn near(near: &Near) -> [String; 7] {
     [one_line(label), none, number(*score, *ci95), dash.clone(), format!("{threshold:.3}"), dash, sure]
 }
 
+/// Whether a label reaches as far as `reach`, as the predicate of a sentence.
 fn is_beyond(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
@@ -215,6 +217,7 @@ fn q_or_below_margin(q: Option<f64>) -> String {
     q.map_or_else(|| "not above the margin".to_owned(), |q| format!("q {}", significance(q)))
 }
 
+/// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
 fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
@@ -241,7 +244,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
             counted(test.arcs, "arc")
         );
     };
-    let cost = test.loss.map_or_else(|| "-".to_owned(), |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
+    let cost = or_dash(test.loss, |loss| signed(loss, 3) + &plus_minus(test.ci95, 3));
     let used = if used { "the model uses" } else { "it is not shown that the model uses" };
     let q = test.q.map_or_else(String::new, |q| format!(", q {}", significance(q)));
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
@@ -253,14 +256,12 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     for (study, _) in &report.sections.0 {
         for Column { id, keys, .. } in columns(*study) {
             let Keys::Single = keys else { continue };
-            let Some(value) = head.metrics.get(id, None).copied().flatten() else { continue };
-            let own = head.chance.get(id, None).copied().flatten();
-            let chance = own.or(report.chance.get(id, None).copied().flatten());
+            let Some(Mark { value, ci95 }) = metric_mark(head, id, None) else { continue };
             table.add_row([
                 study.card().name.to_owned(),
                 id.to_owned(),
-                number(value, head.ci95.get(id, None).copied().flatten()),
-                chance.map_or_else(|| "-".to_owned(), |chance| decimal(chance, 3)),
+                number(value, ci95),
+                or_dash(chance_level(report, head, id, None), |chance| decimal(chance, 3)),
             ]);
         }
     }
@@ -268,6 +269,7 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
     table
 }
 
+/// Writes meaning, source and caveats of each label.
 fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     let entries: Vec<_> =
         head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
@@ -286,14 +288,8 @@ fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
 
 /// Everything that the report has on a head: its own object, and the remarks of each study.
 pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
-    let place = head.place;
-    let mut studies = Map::new();
-    for (study, section) in &report.sections.0 {
-        let lines = section.of_head(place, report.known()).lines;
-        if !lines.is_empty() {
-            studies.insert(study.card().name.to_owned(), json!(lines));
-        }
-    }
+    let parts = card_parts(report, head.place).filter(|(_, part)| !part.lines.is_empty());
+    let studies: Map<String, Value> = parts.map(|(study, part)| (study.to_owned(), json!(part.lines))).collect();
     let mut data = serde_json::to_value(head)?;
     data["studies"] = Value::Object(studies);
     Ok(data)
@@ -327,17 +323,14 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
         for tracker in heads.iter().take(top) {
             let Tracker { place, direction, accuracy, ci95, where_offset_wrong, over_offset, over_offset_ci95, .. } =
                 tracker;
-            let over_tags = tracker.over_tags.map_or_else(
-                || "-".to_owned(),
-                |over| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95),
-            );
+            let over_tags = |over: f64| signed(100.0 * over, 1) + &plus_minus_percent(tracker.over_tags_ci95);
             table.add_row([
                 place.to_string(),
                 direction.name().to_owned(),
                 percent(Some(*accuracy)) + &plus_minus_percent(*ci95),
                 signed(100.0 * over_offset, 1) + &plus_minus_percent(*over_offset_ci95),
-                tracker.q.map_or_else(|| "-".to_owned(), significance),
-                over_tags,
+                or_dash(tracker.q, significance),
+                or_dash(tracker.over_tags, over_tags),
                 percent(*where_offset_wrong),
             ]);
         }
@@ -367,6 +360,11 @@ pub fn label_data(found: &[(&HeadReport, &Label)]) -> Result<Vec<Value>> {
         Ok(entry)
     };
     found.iter().map(entry).collect()
+}
+
+/// Formats a number; `-` if there is none.
+fn or_dash(number: Option<f64>, format: impl FnOnce(f64) -> String) -> String {
+    number.map_or_else(|| "-".to_owned(), format)
 }
 
 fn number(value: f64, ci95: Option<Interval>) -> String {

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use super::palette::Hue;
+use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
 use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::section::HeadCard;
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
 
+/// A head as a grid shows it: code and marks of its first label, its colour, and a tooltip.
 pub struct HeadCell {
     /// Short code of the head's first label.
     pub code: String,
     /// Marks after the code, such as the mark of a borderline label ([`Report::marks`]).
     pub marks: String,
     pub hue: Hue,
+    /// Text of the tooltip: the place of the head, and its labels.
     pub words: String,
 }
 
@@ -29,7 +33,7 @@ pub struct GridLabel {
 
 /// Code, colour and family of a label. A label that this version does not know is its own code and family.
 pub fn shown(label: &str) -> GridLabel {
-    let of = |detector: &Detector| GridLabel {
+    let from_detector = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
         hue: Hue::of(detector.shown.colour),
         family: detector.explanation.name.to_owned(),
@@ -39,7 +43,7 @@ pub fn shown(label: &str) -> GridLabel {
         let code = signs.iter().find(|(name, _)| *name == label).map_or(label, |(_, [sign, _])| sign);
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
-    registry::detector_of(label).map_or_else(unknown, of)
+    registry::detector_of(label).map_or_else(unknown, from_detector)
 }
 
 impl HeadCell {
@@ -48,29 +52,23 @@ impl HeadCell {
         if let Some([sign, _]) = head.without_label() {
             sign.clone_into(&mut code);
         }
-        let borderline = head.labels.first().is_some_and(|label| label.borderline);
-        let tied = head.labels.iter().any(|label| label.tied);
-        let mut words = format!("{}: {}", head.place, head.primary);
-        if borderline {
-            words.push_str(", borderline");
-        }
-        if head.is_undecided() {
-            words.push_str(", undecided");
-        }
-        if tied {
-            words.push_str(", tied");
-        }
-        if report.is_constant(head) {
-            words.push_str(", writes a constant");
-        }
+        let qualifications = [
+            (head.labels.first().is_some_and(|label| label.borderline), ", borderline"),
+            (head.is_undecided(), ", undecided"),
+            (head.labels.iter().any(|label| label.tied), ", tied"),
+            (report.is_constant(head), ", writes a constant"),
+        ];
+        let qualifications: String = qualifications.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text).collect();
+        let mut words = format!("{}: {}{qualifications}", head.place, head.primary);
         if head.labels.len() > 1 {
-            let others: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
-            words = format!("{words}; also {}", others.join(", "));
+            let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
+            words = format!("{words}; also {}", other_labels.join(", "));
         }
         Self { code, marks: report.marks(head), hue, words }
     }
 }
 
+/// A label family with the number of heads that have its labels.
 pub struct LabelFamily {
     /// Name of the label family, as its detector has it.
     pub name: String,
@@ -118,6 +116,24 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
     found.into_values().collect()
 }
 
+/// What each study has for the card of a head, with the name of the study.
+pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'static str, HeadCard)> {
+    let parts = report.sections.0.iter();
+    parts.map(move |(study, section)| (study.card().name, section.of_head(head, report.known())))
+}
+
+/// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.
+pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mark> {
+    let ci95 = head.ci95.get(id, key).copied().flatten();
+    Mark::of(head.metrics.get(id, key).copied().flatten(), ci95)
+}
+
+/// Chance level of a metric: of the head itself where chance differs between heads, else of all heads.
+pub fn chance_level(report: &Report, head: &HeadReport, id: &str, key: Option<&str>) -> Option<f64> {
+    let own = head.chance.get(id, key).copied().flatten();
+    own.or(report.chance.get(id, key).copied().flatten())
+}
+
 /// Number of decimals that shows numbers of a range with width `span` to about three digits.
 pub fn decimals(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
@@ -145,21 +161,21 @@ pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
 }
 
 /// Half-width of an interval below which the interval counts as having no width.
-const NO_WIDTH: f64 = 1e-9;
+const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
 /// Without an interval, or with one of no width, the number has three decimals.
 pub fn concise(value: f64, ci95: Option<Interval>) -> String {
-    let half = ci95.map_or(0.0, Interval::half_width);
+    let half_width = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.
-    let half = if half < NO_WIDTH { 0.0 } else { half };
+    let half_width = if half_width < ROUNDING_WIDTH { 0.0 } else { half_width };
     // Number of decimals that show the first digit of the half-width, at most 4.
     let digits = [(30.0, 0), (3.0, 0), (0.3, 1), (0.03, 2), (0.003, 3)];
-    let digits = digits.into_iter().find(|(least, _)| half >= *least).map_or(4, |(_, digits)| digits);
+    let digits = digits.into_iter().find(|(least, _)| half_width >= *least).map_or(4, |(_, digits)| digits);
     let (digits, units) =
-        if half > 0.0 { (digits, half * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
+        if half_width > 0.0 { (digits, half_width * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
     let text = short(value, digits);
-    if half > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
+    if half_width > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
 }
 
 #[cfg(test)]

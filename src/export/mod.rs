@@ -20,12 +20,14 @@ use crate::report::Report;
 use crate::study::show::table::Table;
 use json::JsonForm;
 
+/// Where a report goes, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Stdout(JsonForm),
     File(PathBuf, Writer),
 }
 
+/// File format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     Json(JsonForm),
@@ -33,6 +35,7 @@ pub enum Writer {
     Html,
 }
 
+/// File format of a flat table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableWriter {
     Csv,

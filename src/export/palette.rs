@@ -41,6 +41,7 @@ impl Hue {
     pub const ALL: [Self; 7] =
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
+    /// Hue that stands for a label's colour on the terminal.
     pub fn of(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
@@ -54,6 +55,7 @@ impl Hue {
     }
 }
 
+/// Number of steps of a heat map.
 pub const STEPS: usize = 9;
 
 /// Blues of falling lightness: on white, the largest number is the darkest.
@@ -69,6 +71,7 @@ impl Ink {
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
+    /// Name of the ink in the style sheet of the page.
     pub fn name(self) -> String {
         match self {
             Self::Label(hue) => format!("{hue:?}").to_lowercase(),
@@ -87,15 +90,13 @@ impl Ink {
             Self::Ground => ["#ffffff", "#121417"],
             Self::Accent => ["#0b5cad", "#7db7f0"],
             Self::Second => ["#b34e00", "#f0a35e"],
-            Self::Label(hue) => match hue {
-                Hue::Grey => ["#e6e8eb", "#2b2f35"],
-                Hue::Blue => ["#9ec9e2", "#094364"],
-                Hue::Sky => ["#cfe9fb", "#2d5a75"],
-                Hue::Green => ["#9edaca", "#095945"],
-                Hue::Orange => ["#f6db9e", "#6b4e0a"],
-                Hue::Purple => ["#ecccde", "#6f465f"],
-                Hue::Vermillion => ["#efb48a", "#74390c"],
-            },
+            Self::Label(Hue::Grey) => ["#e6e8eb", "#2b2f35"],
+            Self::Label(Hue::Blue) => ["#9ec9e2", "#094364"],
+            Self::Label(Hue::Sky) => ["#cfe9fb", "#2d5a75"],
+            Self::Label(Hue::Green) => ["#9edaca", "#095945"],
+            Self::Label(Hue::Orange) => ["#f6db9e", "#6b4e0a"],
+            Self::Label(Hue::Purple) => ["#ecccde", "#6f465f"],
+            Self::Label(Hue::Vermillion) => ["#efb48a", "#74390c"],
             Self::Step(step) => [LIGHT_STEPS[step], DARK_STEPS[step]],
             Self::OnStep(step) => {
                 [["#1a1c1f", "#ffffff"][usize::from(step > 6)], ["#ffffff", "#0d0f11"][usize::from(step > 5)]]
@@ -103,6 +104,7 @@ impl Ink {
         }
     }
 
+    /// Ink of a text on this background.
     pub fn text_on(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }

@@ -15,6 +15,7 @@ const HEADING: f64 = 16.0;
 const STYLES: [(ArcMatch, Ink, &str); 3] =
     [(ArcMatch::Neutral, Ink::Muted, ""), (ArcMatch::Wrong, Ink::Second, "4 3"), (ArcMatch::Right, Ink::Accent, "")];
 
+/// Stroke width by least weight of an arc, the largest first.
 const WIDTHS: [(f64, f64); 3] = [(0.5, 2.6), (0.2, 1.6), (0.0, 0.8)];
 
 /// Draws sentences one below the other, with a title and a guide to reading them.
@@ -62,6 +63,7 @@ fn one(svg: &mut Svg, sentence: &ArcSentence, top: f64) -> [f64; 2] {
     [right.max(8.0 + width_of(about, SMALL)), base + BELOW + deepest]
 }
 
+/// Height of an arc between two words, in pixels; it grows with their distance.
 fn height(from: usize, to: usize) -> f64 {
     8.0 + 9.0 * (from.abs_diff(to).max(1) as f64).powf(0.7)
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::export::heads::{HeadCell, LabelFamily, decimals, families, short};
+use crate::export::heads::{HeadCell, LabelFamily, decimals, families, metric_mark, short};
 use crate::export::palette::{Hue, Ink, STEPS, step};
 use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
 use crate::report::Report;
@@ -15,23 +15,17 @@ use crate::system::errors::{Facts, similar};
 const CELL_WIDTH: f64 = 74.0;
 const CELL_HEIGHT: f64 = 34.0;
 
+/// Draws the first label of each head, with a legend.
 pub fn grid(report: &Report, medium: Medium) -> String {
     /// Width of the left margin with the names of layers, in pixels.
     const MARGIN: f64 = 34.0;
     let (layers, heads) = (report.model.layers, report.model.heads);
     let mut svg = Svg::new(medium);
-    for head in 0..heads {
-        let x = MARGIN + (head as f64 + 0.5) * CELL_WIDTH;
-        svg.text([x, 16.0], Anchor::Middle, TEXT, Ink::Muted, &format!("H{head}"));
-    }
-    for layer in 0..layers {
-        let y = 24.0 + (layer as f64 + 0.5) * CELL_HEIGHT + 4.0;
-        svg.text([MARGIN - 8.0, y], Anchor::End, TEXT, Ink::Muted, &format!("L{layer}"));
-    }
+    grid_names(&mut svg, report, [MARGIN, 24.0], [CELL_WIDTH, CELL_HEIGHT], TEXT);
     for head in &report.heads {
         let cell = HeadCell::of(report, head);
-        let at = [MARGIN + head.place.head as f64 * CELL_WIDTH, 24.0 + head.place.layer as f64 * CELL_HEIGHT];
-        svg.group(&cell.words, |svg| cell_at(svg, at, &cell));
+        let corner = [MARGIN + head.place.head as f64 * CELL_WIDTH, 24.0 + head.place.layer as f64 * CELL_HEIGHT];
+        svg.group(&cell.words, |svg| draw_cell(svg, corner, &cell));
     }
     let width = (MARGIN + heads as f64 * CELL_WIDTH).max(420.0) + 4.0;
     let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * CELL_HEIGHT + 24.0], width);
@@ -44,7 +38,19 @@ pub fn grid(report: &Report, medium: Medium) -> String {
     svg.finish([width, bottom], "The first label of each head", &text)
 }
 
-fn cell_at(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
+/// Draws the names of heads above a grid and of layers to its left; the grid begins at `[left, top]`.
+fn grid_names(svg: &mut Svg, report: &Report, [left, top]: [f64; 2], [width, height]: [f64; 2], size: f64) {
+    for head in 0..report.model.heads {
+        let x = left + (head as f64 + 0.5) * width;
+        svg.text([x, top - 8.0], Anchor::Middle, size, Ink::Muted, &format!("H{head}"));
+    }
+    for layer in 0..report.model.layers {
+        let y = top + (layer as f64 + 0.5) * height + 4.0;
+        svg.text([left - 8.0, y], Anchor::End, size, Ink::Muted, &format!("L{layer}"));
+    }
+}
+
+fn draw_cell(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     let ink = Ink::Label(cell.hue);
     svg.rect([x + 1.0, y + 1.0], [CELL_WIDTH - 2.0, CELL_HEIGHT - 2.0], ink);
     let text = clipped(&cell.code, 10);
@@ -82,6 +88,7 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
     y + 14.0
 }
 
+/// Draws how many heads of each layer have a label of each family.
 pub fn layers(report: &Report, medium: Medium) -> String {
     const HEIGHT: f64 = 42.0;
     let families = families(report);
@@ -89,10 +96,10 @@ pub fn layers(report: &Report, medium: Medium) -> String {
     let widest = families.iter().map(|family| width_of(&family.name, SMALL)).fold(0.0, f64::max);
     let left = widest + 14.0;
     let wide = (620.0 / report.model.layers as f64).clamp(18.0, 60.0);
+    let right = left + report.model.layers as f64 * wide;
     for (row, LabelFamily { name, hue, by_layer, .. }) in families.iter().enumerate() {
         let base = (row + 1) as f64 * HEIGHT;
         svg.text([left - 10.0, base - 4.0], Anchor::End, SMALL, Ink::Text, name);
-        let right = left + report.model.layers as f64 * wide;
         svg.line([left, base], [right, base], Ink::Guide, 1.0);
         for (layer, count) in by_layer.iter().enumerate().filter(|(_, count)| **count > 0) {
             let height = (HEIGHT - 16.0) * *count as f64 / report.model.heads as f64;
@@ -100,8 +107,8 @@ pub fn layers(report: &Report, medium: Medium) -> String {
             svg.group(&format!("{name}, layer {layer}: {count} of {}", counted(report.model.heads, "head")), |svg| {
                 svg.rect([x + 2.0, base - height], [wide - 4.0, height], Ink::Label(*hue));
                 svg.line([x + 2.0, base - height], [x + wide - 2.0, base - height], Ink::Muted, 1.0);
-                let at = [x + wide / 2.0, base - height - 2.0];
-                svg.text(at, Anchor::Middle, SMALL, Ink::Text, &count.to_string());
+                let above = [x + wide / 2.0, base - height - 2.0];
+                svg.text(above, Anchor::Middle, SMALL, Ink::Text, &count.to_string());
             });
         }
     }
@@ -110,9 +117,8 @@ pub fn layers(report: &Report, medium: Medium) -> String {
         let x = left + (layer as f64 + 0.5) * wide;
         svg.text([x, base], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
     }
-    let width = left + report.model.layers as f64 * wide + 6.0;
     let text = format!("How many of the {} heads of each layer have a label of each family.", report.model.heads);
-    svg.finish([width, base + 8.0], "Where labels are in depth", &text)
+    svg.finish([right + 6.0, base + 8.0], "Where labels are in depth", &text)
 }
 
 /// Draws a heat map of a metric, named as in reports: `offset_mass.-1`. Fails if the report lacks the metric.
@@ -120,28 +126,15 @@ pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> 
     const WIDTH: f64 = 52.0;
     const HEIGHT: f64 = 28.0;
     const MARGIN: f64 = 34.0;
-    let known = |name: &String| name == metric;
-    if !report.chance.cells().any(|(name, _)| known(&name)) {
-        return Err(unknown(report, metric));
-    }
-    let values: Vec<Option<f64>> = report
-        .heads
-        .iter()
-        .map(|head| head.metrics.cells().find(|(name, _)| known(name)).and_then(|(_, value)| *value))
-        .collect();
-    let chance = report.chance.cells().find(|(name, _)| known(name)).and_then(|(_, value)| *value);
+    let (id, key) = metric.split_once('.').map_or((metric, None), |(id, key)| (id, Some(key)));
+    let Some(chance) = report.chance.get(id, key) else { return Err(unknown(report, metric)) };
+    let values: Vec<Option<f64>> =
+        report.heads.iter().map(|head| metric_mark(head, id, key).map(|mark| mark.value)).collect();
     let ends = ends(&values);
     let digits = decimals(ends[1] - ends[0]);
     let mut svg = Svg::new(medium);
     svg.text([0.0, 14.0], Anchor::Start, TEXT, Ink::Text, metric);
-    for head in 0..report.model.heads {
-        let x = MARGIN + (head as f64 + 0.5) * WIDTH;
-        svg.text([x, 34.0], Anchor::Middle, SMALL, Ink::Muted, &format!("H{head}"));
-    }
-    for layer in 0..report.model.layers {
-        let y = 42.0 + (layer as f64 + 0.5) * HEIGHT + 4.0;
-        svg.text([MARGIN - 8.0, y], Anchor::End, SMALL, Ink::Muted, &format!("L{layer}"));
-    }
+    grid_names(&mut svg, report, [MARGIN, 42.0], [WIDTH, HEIGHT], SMALL);
     for (head, value) in report.heads.iter().zip(&values) {
         let [x, y] = [MARGIN + head.place.head as f64 * WIDTH, 42.0 + head.place.layer as f64 * HEIGHT];
         let ink = value.map_or(Ink::Label(Hue::Grey), |value| Ink::Step(step(value, ends)));
@@ -152,16 +145,16 @@ pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> 
         });
     }
     let y = 42.0 + report.model.layers as f64 * HEIGHT + 12.0;
-    let shown = [ends[0], ends[1]].map(|end| short(end, digits));
-    for at in 0..STEPS {
-        svg.rect([MARGIN + 60.0 + at as f64 * 14.0, y], [14.0, 10.0], Ink::Step(at));
+    let [least, most] = ends.map(|end| short(end, digits));
+    for step in 0..STEPS {
+        svg.rect([MARGIN + 60.0 + step as f64 * 14.0, y], [14.0, 10.0], Ink::Step(step));
     }
-    svg.text([MARGIN + 54.0, y + 9.0], Anchor::End, SMALL, Ink::Text, &shown[0]);
+    svg.text([MARGIN + 54.0, y + 9.0], Anchor::End, SMALL, Ink::Text, &least);
     let right = MARGIN + 66.0 + STEPS as f64 * 14.0;
-    svg.text([right, y + 9.0], Anchor::Start, SMALL, Ink::Text, &shown[1]);
-    let chance = chance.map(|chance| format!("chance: {}", short(chance, digits)));
-    if let Some(chance) = &chance {
-        svg.text([right, y + 26.0], Anchor::End, SMALL, Ink::Muted, chance);
+    svg.text([right, y + 9.0], Anchor::Start, SMALL, Ink::Text, &most);
+    if let Some(chance) = chance {
+        let chance = format!("chance: {}", short(*chance, digits));
+        svg.text([right, y + 26.0], Anchor::End, SMALL, Ink::Muted, &chance);
     }
     let width = (MARGIN + report.model.heads as f64 * WIDTH).max(right + 60.0);
     let meaning = registry::find(metric).map_or("", |entry| entry.explanation.measures);
@@ -185,6 +178,7 @@ fn unknown(report: &Report, metric: &str) -> Error {
     }
 }
 
+/// Minimum and maximum of the values that are known.
 pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
     let known = || values.iter().flatten().copied();
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]

@@ -56,6 +56,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     svg.finish([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
+/// Left end of a stack's bar, in pixels.
 fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     /// Space between the bars of two layers, in pixels.
     const GAP: f64 = 8.0;
@@ -116,12 +117,10 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
 }
 
 fn dashes(line: EdgeLine) -> &'static str {
-    match line {
-        EdgeLine::Solid => "",
-        EdgeLine::Dashed => "5 3",
-    }
+    if line == EdgeLine::Dashed { "5 3" } else { "" }
 }
 
+/// Radius of a head's disc on a map, in pixels.
 const RADIUS: f64 = 6.0;
 
 pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) -> String {
@@ -129,13 +128,11 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     const HEIGHT: f64 = 520.0;
     const EDGE: f64 = 44.0;
     let mut svg = Svg::new(medium);
-    let axis = |of: usize| map.points.iter().map(move |point| point[of]);
+    let [x_ends, y_ends] = [0, 1].map(|axis| Scale::ends(map.points.iter().map(|point| point[axis])));
     // Pixels per unit, equal on both axes, because distances are to be compared.
-    let extent = |of: usize| Extent::new(axis(of));
-    let (across, upward) = (extent(0), extent(1));
-    let unit = ((WIDTH - 2.0 * EDGE) / across.width()).min((HEIGHT - 2.0 * EDGE) / upward.width());
-    let place =
-        |[x, y]: [f64; 2]| [WIDTH / 2.0 + (x - across.middle()) * unit, HEIGHT / 2.0 - (y - upward.middle()) * unit];
+    let unit = ((WIDTH - 2.0 * EDGE) / (x_ends[1] - x_ends[0])).min((HEIGHT - 2.0 * EDGE) / (y_ends[1] - y_ends[0]));
+    let [x_middle, y_middle] = [x_ends, y_ends].map(|[least, most]| f64::midpoint(least, most));
+    let place = |[x, y]: [f64; 2]| [WIDTH / 2.0 + (x - x_middle) * unit, HEIGHT / 2.0 - (y - y_middle) * unit];
     for group in &map.groups {
         let points: Vec<[f64; 2]> =
             group.iter().filter_map(|&head| map.points.get(head)).map(|&at| place(at)).collect();
@@ -180,28 +177,14 @@ fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor
     points.iter().zip(names).map(place).collect()
 }
 
+/// Box around a middle: its left, top, right and bottom.
 fn around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
 
+/// Whether two boxes overlap.
 fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
-}
-
-struct Extent([f64; 2]);
-
-impl Extent {
-    fn new(numbers: impl Iterator<Item = f64>) -> Self {
-        Self(Scale::ends(numbers))
-    }
-
-    fn width(&self) -> f64 {
-        self.0[1] - self.0[0]
-    }
-
-    fn middle(&self) -> f64 {
-        f64::midpoint(self.0[0], self.0[1])
-    }
 }
 
 pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> String {
@@ -214,7 +197,7 @@ pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     let scale = Scale::new(tree.joins.iter().map(|join| join.height).chain([0.0]), [LEFT, LEFT + WIDTH], 5);
     let order = order(tree, heads);
     let bottom = TOP + heads as f64 * ROW;
-    for (x, text) in scale.ticks(|number, digits| format!("{number:.digits$}")) {
+    for (x, text) in scale.ticks(false) {
         svg.line([x, TOP], [x, bottom], Ink::Guide, 1.0);
         svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }

@@ -8,9 +8,10 @@ mod table;
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 
 use super::svg::Medium;
+use crate::export::heads::card_parts;
 use crate::model::grid::HeadPlace;
 use crate::report::Report;
 use crate::studies::registry::STUDIES;
@@ -19,6 +20,7 @@ use crate::system::errors::{Facts, similar};
 pub use arcs::draw as sentences;
 pub use table::{of_sentences, table};
 
+/// Names of the figures of every report: the grid of labels, and labels by layer (`LAYERS`).
 pub const GRID: &str = "grid";
 pub const LAYERS: &str = "layers";
 
@@ -31,9 +33,10 @@ pub fn of_studies(report: &Report) -> Vec<Figure> {
 
 /// Figures of one head by the studies of a report, named as `examples:L2H8`.
 pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
-    report.sections.0.iter().flat_map(|(_, section)| section.of_head(head, report.known()).figures).collect()
+    card_parts(report, head).flat_map(|(_, part)| part.figures).collect()
 }
 
+/// Draws the figure of this name. Fails if the report lacks it.
 pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
         (GRID, _) => Ok(grids::grid(report, medium)),
@@ -41,44 +44,35 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
         (_, Some((HEATMAP, metric))) => grids::heatmap(report, metric, medium),
         (_, Some((figure, head))) => {
             let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
-            let of_head = place.map(|place| of_head(report, place)).unwrap_or_default();
-            let found = of_head.iter().find(|found| found.name == figure);
+            let figures = place.map(|place| of_head(report, place)).unwrap_or_default();
             let unknown = || anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()).of_value(name);
-            let found = found.ok_or_else(unknown)?;
-            Ok(draw(report, found, medium))
+            let figure = figures.iter().find(|known| known.name == figure).ok_or_else(unknown)?;
+            Ok(draw(report, figure, medium))
         }
         _ => {
-            let of_studies = of_studies(report);
-            let figure = of_studies.iter().find(|figure| figure.name == name);
-            let names = || {
-                let known = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
-                let of_heads: BTreeSet<&str> = report
-                    .heads
-                    .iter()
-                    .flat_map(|head| of_head(report, head.place))
-                    .map(|figure| figure.name)
-                    .collect();
-                let of_heads = of_heads.into_iter().map(|name| format!("{name}:HEAD"));
-                let known = known.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
-                known.chain(of_heads).collect::<Vec<_>>()
-            };
-            let unknown = || {
-                let names = names();
-                let none = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).of_value(name);
-                match drawn_by(name)
-                    .filter(|study| report.sections.0.iter().all(|(known, _)| known.card().name != *study))
-                {
-                    Some(study) => {
-                        none.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`"))
-                    }
-                    None => none.did_you_mean(similar::closest(name, names.iter().map(String::as_str))),
-                }
-            };
-            Ok(draw(report, figure.ok_or_else(unknown)?, medium))
+            let figures = of_studies(report);
+            let figure = figures.iter().find(|figure| figure.name == name);
+            Ok(draw(report, figure.ok_or_else(|| unknown_figure(report, name, &figures))?, medium))
         }
     }
 }
 
+/// Error for a figure that the report lacks; the hint is the study that draws it, or a similar name.
+fn unknown_figure(report: &Report, name: &str, of_studies: &[Figure]) -> Error {
+    let of_heads: BTreeSet<&str> =
+        report.heads.iter().flat_map(|head| of_head(report, head.place)).map(|figure| figure.name).collect();
+    let of_reports = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
+    let names = of_reports.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
+    let names: Vec<String> = names.chain(of_heads.into_iter().map(|name| format!("{name}:HEAD"))).collect();
+    let error = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).of_value(name);
+    let was_run = |study: &str| report.sections.0.iter().any(|(known, _)| known.card().name == study);
+    match drawn_by(name).filter(|study| !was_run(study)) {
+        Some(study) => error.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`")),
+        None => error.did_you_mean(similar::closest(name, names.iter().map(String::as_str))),
+    }
+}
+
+/// Name of the study that draws the figure `name`.
 fn drawn_by(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }

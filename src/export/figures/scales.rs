@@ -6,6 +6,7 @@ use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Bar, Bars, Curve, Curves, Figure, Forest, ForestRow, Mark};
 
+/// A linear scale from the numbers `least` to `most` to the pixels `from` to `to`, with a tick at each `step`.
 pub struct Scale {
     least: f64,
     most: f64,
@@ -38,19 +39,23 @@ impl Scale {
         [least, most]
     }
 
+    /// Position of a number on the scale, in pixels.
     pub fn at(&self, number: f64) -> f64 {
         self.from + (number - self.least) / (self.most - self.least) * (self.to - self.from)
     }
 
-    pub fn ticks(&self, show: impl Fn(f64, usize) -> String) -> Vec<(f64, String)> {
+    /// Positions and texts of the ticks, in per cent if the numbers are `shares`.
+    pub fn ticks(&self, shares: bool) -> Vec<(f64, String)> {
         let digits = digits(self.step);
+        let percent = digits.saturating_sub(2);
         // Half a step beyond the end, because sums are not exact; a scale has at most the requested ticks, plus two.
         let numbers = (0_u32..64).map(|place| self.least + f64::from(place) * self.step);
         let numbers = numbers.take_while(|number| *number < self.most + self.step / 2.0);
         let tick = |number: f64| {
             // No minus before a zero.
             let number = if number.abs() < self.step / 2.0 { 0.0 } else { number };
-            (self.at(number), show(number, digits))
+            let text = if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") };
+            (self.at(number), text)
         };
         numbers.map(tick).collect()
     }
@@ -91,7 +96,7 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
         mark.chain(bar.level)
     });
     let scale = Scale::new(numbers.chain([0.0]), [base, TOP], ticks);
-    let ticks = scale.ticks(|number, digits| tick(number, digits, *shares));
+    let ticks = scale.ticks(*shares);
     let left = ticks.iter().map(|(_, text)| width_of(text, SMALL)).fold(0.0, f64::max) + 6.0;
     let right = left + wide * bars.len() as f64;
     for (y, text) in ticks {
@@ -119,7 +124,12 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
 /// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
 type Shape = (fn(&mut Svg, [f64; 2], Ink), Ink);
 
-const SHAPES: [Shape; 4] = [(disc, Ink::Accent), (diamond, Ink::Second), (square, Ink::Muted), (triangle, Ink::Text)];
+const SHAPES: [Shape; 4] = [
+    (|svg, at, ink| svg.circle(at, 3.5, ink, ink), Ink::Accent),
+    (|svg, [x, y], ink| svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0), Ink::Second),
+    (|svg, [x, y], ink| svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink), Ink::Muted),
+    (|svg, [x, y], ink| svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0), Ink::Text),
+];
 
 pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     let Forest { scale: what, shares, nothing, marks, rows } = forest;
@@ -139,7 +149,7 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
     if marks.len() > 1 {
         legend(&mut svg, marks, if medium == Medium::Card { 0.0 } else { left });
     }
-    for (x, text) in scale.ticks(|number, digits| tick(number, digits, *shares)) {
+    for (x, text) in scale.ticks(*shares) {
         svg.line([x, top], [x, bottom], Ink::Guide, 1.0);
         svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }
@@ -178,32 +188,12 @@ fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     }
 }
 
-pub fn tick(number: f64, digits: usize, shares: bool) -> String {
-    let percent = digits.saturating_sub(2);
-    if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") }
-}
-
+/// Tooltip of a row of a forest plot: its name, note and marks.
 fn words(forest: &Forest, row: &ForestRow) -> String {
     let mark =
         |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));
     let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
-}
-
-fn disc(svg: &mut Svg, at: [f64; 2], ink: Ink) {
-    svg.circle(at, 3.5, ink, ink);
-}
-
-fn diamond(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.polygon(&[[x - 4.5, y], [x, y - 4.5], [x + 4.5, y], [x, y + 4.5]], ink, 1.0);
-}
-
-fn square(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.rect([x - 3.0, y - 3.0], [6.0, 6.0], ink);
-}
-
-fn triangle(svg: &mut Svg, [x, y]: [f64; 2], ink: Ink) {
-    svg.polygon(&[[x - 4.0, y + 3.5], [x, y - 4.0], [x + 4.0, y + 3.5]], ink, 1.0);
 }
 
 // Position of the vertical axis of `curves`.
@@ -222,11 +212,11 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     let x = Scale::new([0.0, most as f64].into_iter(), [LEFT, LEFT + WIDTH], 8);
     let values = curves.iter().flat_map(|curve| &curve.points).map(|point| point.value);
     let y = Scale::new(values, [CURVES_TOP + CURVES_HEIGHT, CURVES_TOP], 6);
-    for (at, text) in y.ticks(|number, digits| format!("{number:.digits$}")) {
+    for (at, text) in y.ticks(false) {
         svg.line([LEFT, at], [LEFT + WIDTH, at], Ink::Guide, 1.0);
         svg.text([LEFT - 8.0, at + 4.0], Anchor::End, SMALL, Ink::Muted, &text);
     }
-    for (at, text) in x.ticks(|number, digits| format!("{number:.digits$}")) {
+    for (at, text) in x.ticks(false) {
         svg.text([at, CURVES_TOP + CURVES_HEIGHT + 16.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }
     svg.text([LEFT + WIDTH / 2.0, CURVES_TOP + CURVES_HEIGHT + 34.0], Anchor::Middle, SMALL, Ink::Muted, across);
@@ -284,7 +274,7 @@ mod tests {
     fn ticks_are_round_and_hold_all_numbers() {
         let shown = |numbers: &[f64]| -> Vec<String> {
             let scale = Scale::new(numbers.iter().copied(), [0.0, 100.0], 5);
-            scale.ticks(|number, digits| format!("{number:.digits$}")).into_iter().map(|(_, text)| text).collect()
+            scale.ticks(false).into_iter().map(|(_, text)| text).collect()
         };
         assert_eq!(shown(&[0.02, 0.97]), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(shown(&[-0.013, 0.02]), ["-0.02", "-0.01", "0.00", "0.01", "0.02"]);

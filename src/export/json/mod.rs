@@ -28,6 +28,7 @@ use layout::{Layout, written, written_with};
 pub struct JsonForm {
     /// Whether the JSON is on one line, not indented.
     pub compact: bool,
+    /// Whether gzip packs the JSON.
     pub packed: bool,
 }
 

@@ -7,7 +7,9 @@ use serde::Serialize;
 use crate::evaluation::askable::Askable;
 use crate::export::card::WRITES_CONSTANT;
 use crate::export::figures;
-use crate::export::heads::{HeadCell, LabelFamily, concise, families as found, number, shown};
+use crate::export::heads::{
+    HeadCell, LabelFamily, card_parts, chance_level, concise, families as label_families, metric_mark, number, shown,
+};
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::in_brief::strongest_relation;
@@ -62,7 +64,7 @@ pub fn families(report: &Report) -> Value {
     let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| {
         context! { name, code, hue => hue(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
     };
-    found(report).into_iter().map(row).collect()
+    label_families(report).into_iter().map(row).collect()
 }
 
 /// Name of the head whose card stands first, and a sentence that says why.
@@ -101,6 +103,22 @@ pub fn cards(report: &Report) -> Value {
             (_, true) => constant.chain(shortages.clone()).collect(),
             _ => constant.chain(kept).collect(),
         };
+        let parts: Vec<(&str, HeadCard)> = card_parts(report, head.place).collect();
+        let neighbours = parts.iter().flat_map(|(_, part)| &part.neighbours);
+        let neighbour = |Neighbour { how, place, strength }: &Neighbour| {
+            context! { how => *how, name => place.to_string(), strength }
+        };
+        let neighbours: Value = neighbours.map(neighbour).collect();
+        // Figures and neighbours stand in place of a study's remarks.
+        let with_remarks = parts.iter().filter(|(_, part)| part.figures.is_empty() && part.neighbours.is_empty());
+        let studies: Value = with_remarks
+            .flat_map(|(study, part)| part.lines.iter().map(move |line| context! { study => *study, line }))
+            .collect();
+        let tables = parts.iter().filter_map(|(_, part)| part.table.as_ref());
+        let examples: Value =
+            tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect();
+        let figures =
+            drawn_metrics(report, head).into_iter().chain(parts.into_iter().flat_map(|(_, part)| part.figures));
         context! {
             name => head.place.to_string(),
             primary => &head.primary,
@@ -109,56 +127,28 @@ pub fn cards(report: &Report) -> Value {
             nearest => head.nearest.iter().map(near).collect::<Value>(),
             chooses => head.chooses.as_ref().map(chooses),
             lines,
-            neighbours => neighbours(report, head),
-            studies => studies(report, head),
-            examples => examples(report, head),
-            figures => figures(report, head),
+            neighbours,
+            studies,
+            examples,
+            figures => figures.map(|figure| drawing(report, figure)).collect::<Value>(),
         }
     };
     report.heads.iter().map(card).collect()
 }
 
-fn neighbours(report: &Report, head: &HeadReport) -> Value {
-    let found =
-        report.sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, report.known()).neighbours);
-    found.map(|Neighbour { how, place, strength }| context! { how, name => place.to_string(), strength }).collect()
-}
-
-/// Remarks of each study on a head, except studies whose figures or neighbours of the head are on the card already.
-fn studies(report: &Report, head: &HeadReport) -> Value {
-    let on_head = report.sections.0.iter().map(|(study, section)| (study, section.of_head(head.place, report.known())));
-    let is_said = |on_head: &HeadCard| on_head.figures.is_empty() && on_head.neighbours.is_empty();
-    let said = on_head.filter(|(_, on_head)| is_said(on_head)).flat_map(|(study, on_head)| {
-        on_head.lines.into_iter().map(|line| context! { study => study.card().name, line })
-    });
-    said.collect()
-}
-
-fn examples(report: &Report, head: &HeadReport) -> Value {
-    let tables = report.sections.0.iter().filter_map(|(_, section)| section.of_head(head.place, report.known()).table);
-    tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect()
-}
-
-/// The drawings of a head: of its metrics, then by the studies.
-fn figures(report: &Report, head: &HeadReport) -> Value {
-    let figure = |figure: Figure| {
-        // Figures of sentences are wide, and therefore folded.
-        let opens = matches!(figure.chart, Chart::Arcs(_));
-        let medium = if opens { Medium::Page } else { Medium::Card };
-        let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
-        context! { opens, title => figure.title, reading => figure.reading, svg }
-    };
-    drawn_metrics(report, head).into_iter().chain(figures::of_head(report, head.place)).map(figure).collect()
+/// Draws a figure of a head's card.
+fn drawing(report: &Report, figure: Figure) -> Value {
+    // Figures of sentences are wide, and therefore folded.
+    let opens = matches!(figure.chart, Chart::Arcs(_));
+    let medium = if opens { Medium::Page } else { Medium::Card };
+    let svg = Value::from_safe_string(figures::draw(report, &figure, medium));
+    context! { opens, title => figure.title, reading => figure.reading, svg }
 }
 
 fn row(label: &Label) -> LabelRow {
     let mut sure = vec![if label.borderline { "borderline" } else { "firm" }.to_owned()];
-    if label.tied {
-        sure.push("near tie".to_owned());
-    }
-    if let Some(rests_on) = &label.rests_on {
-        sure.push(format!("of {rests_on}"));
-    }
+    sure.extend(label.tied.then(|| "near tie".to_owned()));
+    sure.extend(label.rests_on.as_ref().map(|rests_on| format!("of {rests_on}")));
     sure.extend(label.direction.map(Direction::name).map(str::to_owned));
     sure.extend(label.test.q.map(|q| format!("q {}", significance(q))));
     sure.extend(label.reach().map(|reach| reach.words().to_owned()));
@@ -209,10 +199,7 @@ fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
 
 /// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
 fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
-    let mark = |head: &HeadReport| {
-        let ci95 = head.ci95.get(id, None).copied().flatten();
-        Mark::of(head.metrics.get(id, None).copied().flatten(), ci95)
-    };
+    let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
     let row = |head: &HeadReport, note: &str| ForestRow {
         name: head.place.to_string(),
@@ -230,13 +217,10 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
 /// Bar chart of a head's values of a metric by key, each with its chance level; `None` without a value.
 fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let bar = |name: String| {
-        let key = name.split_once('.').map(|(_, key)| key)?.to_owned();
-        let at = Some(key.as_str());
-        let value = head.metrics.get(column.id, at).copied().flatten()?;
-        let ci95 = head.ci95.get(column.id, at).copied().flatten();
-        let own = head.chance.get(column.id, at).copied().flatten();
-        let level = own.or(report.chance.get(column.id, at).copied().flatten());
-        Some(Bar { name: key.replace('-', "−"), mark: Some(Mark { value, ci95 }), level })
+        let (_, key) = name.split_once('.')?;
+        let mark = Some(metric_mark(head, column.id, Some(key))?);
+        let level = chance_level(report, head, column.id, Some(key));
+        Some(Bar { name: key.replace('-', "−"), mark, level })
     };
     let bars: Vec<Bar> = cell_names(&[column]).into_iter().filter_map(bar).collect();
     let has_levels = bars.iter().any(|bar| bar.level.is_some());

@@ -133,7 +133,7 @@ fn colours() -> String {
 /// Facts that concern all numbers of the page, as (name, value): model, task, corpus, intervals.
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (model, corpus) = (&report.model, &report.corpus);
-    let [sentence, word] = model.text_units();
+    let [sentence, _] = model.text_units();
     let mut facts = vec![(
         "Model",
         format!(
@@ -150,16 +150,8 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if !report.is_of_corpus() {
         return facts;
     }
-    facts.push((
-        "Corpus",
-        format!(
-            "{}: {}, {}, {}",
-            corpus.name,
-            counted(corpus.sentences, sentence),
-            counted(corpus.words, word),
-            counted(corpus.tokens, "token")
-        ),
-    ));
+    let size = summary::sizes(model, corpus.sentences, corpus.words, corpus.tokens);
+    facts.push(("Corpus", format!("{}: {size}", corpus.name)));
     for (about, remarks) in ["Of the model", "Of the corpus"].into_iter().zip(report.remarks()) {
         if !remarks.is_empty() {
             facts.push((about, remarks.join("; ")));

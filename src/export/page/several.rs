@@ -84,6 +84,7 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     super::filled("several", &page)
 }
 
+/// Row of the table of reports.
 fn described((name, report): &(String, Report)) -> Value {
     context! {
         name,
@@ -95,17 +96,18 @@ fn described((name, report): &(String, Report)) -> Value {
     }
 }
 
+/// Label families of all reports, with their numbers of heads.
 fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
-    let asked = |family: &str| {
-        let has = |report: &Report| is_none(family) || report.label_counts.contains_key(family);
-        reports.iter().map(|(_, report)| has(report).then_some(0)).collect()
+    let no_heads = |family: &str| {
+        let is_asked = |report: &Report| is_none(family) || report.label_counts.contains_key(family);
+        reports.iter().map(|(_, report)| is_asked(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
         for family in families(report) {
             let known = found.iter().position(|known| known.name == family.name);
             let at = known.unwrap_or_else(|| {
-                let counts = asked(&family.name);
+                let counts = no_heads(&family.name);
                 found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts, change: None });
                 found.len() - 1
             });
@@ -114,12 +116,11 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     }
     // Entries for heads without a label come last.
     found.sort_by_key(|family| is_none(&family.name));
-    let change = |counts: &[Option<usize>]| match counts {
-        [.., Some(before), Some(after)] => Some((i64::try_from(*after).ok()?, i64::try_from(*before).ok()?)),
+    let change = |family: &FamilyCounts| match family.counts[..] {
+        [.., Some(before), Some(after)] => Some(i64::try_from(after).ok()? - i64::try_from(before).ok()?),
         _ => None,
     };
-    let changes: Vec<Option<i64>> =
-        found.iter().map(|family| change(&family.counts).map(|(after, before)| after - before)).collect();
+    let changes: Vec<Option<i64>> = found.iter().map(change).collect();
     let largest = changes.iter().flatten().map(|change| change.abs()).max().unwrap_or(0).max(1);
     for (family, change) in found.iter_mut().zip(changes) {
         // The size is in per cent of the largest change of all families.

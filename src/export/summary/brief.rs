@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use super::{grids, of_presets};
 use crate::evaluation::presets::Preset;
+use crate::export::heads::metric_mark;
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
 use crate::report::in_brief::by_evidence;
@@ -14,12 +15,14 @@ use crate::studies::registry;
 use crate::study::labels::{BORDERLINE, Detector, Label};
 use crate::study::metrics::metric::Keys;
 use crate::study::section::View;
+use crate::study::show::figure::Mark;
 use crate::study::show::summary::Summary;
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
+/// Maximum number of labels in the table of the strongest evidence.
 const NAMED: usize = 5;
 
 /// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
@@ -178,19 +181,16 @@ fn families(
     runs: &[&ControlReport],
     counts: fn(&ControlReport) -> &BTreeMap<String, u64>,
 ) -> Vec<String> {
+    // Label families that the control is run to test are named even if no head has such a label.
+    let is_tested =
+        |family: &str| registry::detectors().any(|known| known.explanation.name == family && known.shown.in_controls);
     let shown = report.label_counts.iter().filter_map(|(family, here)| {
         let there: Vec<u64> = runs.iter().map(|run| counts(run).get(family).copied()).collect::<Option<_>>()?;
         let total: u64 = there.iter().sum();
         let mean = total as f64 / runs.len() as f64;
-        (total > 0 || *here > 0 || is_watched(family)).then(|| format!("{family} {mean:.1} (model {here})"))
+        (total > 0 || *here > 0 || is_tested(family)).then(|| format!("{family} {mean:.1} (model {here})"))
     });
     shown.collect()
-}
-
-/// Whether the summary of a control names a label family even if no head has such a label.
-fn is_watched(family: &str) -> bool {
-    let named = |detector: &Detector| detector.explanation.name == family && detector.shown.in_controls;
-    registry::detectors().any(named)
 }
 
 /// Writes the heads that keep a label in a control with every seed. Only labels that the control is run to test count.
@@ -214,6 +214,7 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     }
 }
 
+/// Maximum number of heads named for each label in the line of a study.
 const HEADS_NAMED: usize = 6;
 
 /// One line per study: the heads with its labels. For a study without labels and text, the head with its largest first metric.
@@ -234,6 +235,7 @@ pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<
     if lines.is_empty() { lines } else { format!("Heads by study and label (first label or not):\n{lines}") }
 }
 
+/// Heads with each of the labels of a study.
 fn labelled(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
         let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives(&label.label));
@@ -256,14 +258,13 @@ fn labelled(report: &Report, labels: &[Detector]) -> String {
     }
 }
 
+/// Head with the largest value of a study's first metric, with its chance level.
 fn largest_metric(report: &Report, study: &dyn AnyStudy) -> Option<String> {
     let column = columns(study).into_iter().find(|column| matches!(column.keys, Keys::Single))?;
-    let value = |head: &HeadReport| head.metrics.get(column.id, None).copied().flatten();
-    let most = report.heads.iter().filter(|head| value(head).is_some());
-    let most = most.max_by(|a, b| value(a).unwrap_or(0.0).total_cmp(&value(b).unwrap_or(0.0)))?;
-    let ci95 = most.ci95.get(column.id, None).copied().flatten();
+    let marks = report.heads.iter().filter_map(|head| Some((head.place, metric_mark(head, column.id, None)?)));
+    let (place, Mark { value, ci95 }) = marks.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value))?;
     let spread = plus_minus(ci95, 3);
     let chance = report.chance.get(column.id, None).copied().flatten();
     let chance = chance.map_or_else(String::new, |chance| format!(" (chance {})", decimal(chance, 3)));
-    Some(format!("{} has the largest `{}`, {}{spread}{chance}", most.place, column.id, decimal(value(most)?, 3)))
+    Some(format!("{place} has the largest `{}`, {}{spread}{chance}", column.id, decimal(value, 3)))
 }

@@ -105,6 +105,7 @@ fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> Stri
     table
 }
 
+/// Grid entry of a head: code and marks of its first label, in colour.
 fn label_cell(report: &Report, head: &HeadReport) -> String {
     let Code { text, style, .. } = first(head);
     format!("{style}{text}{}{style:#}", report.marks(head))

@@ -37,6 +37,7 @@ pub fn render(report: &Report, presets: &[&Preset], detail: Detail, width: Optio
 const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` adds up its shards into one .headscope, and each \
     shard runs again with `--after` that file\n";
 
+/// Line on a finished shard: its number, and what it read.
 pub fn of_shard(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
     if observation.stage.is_after() {
@@ -127,7 +128,8 @@ fn about(out: &mut Summary, report: &Report) -> fmt::Result {
     remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
-fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
+/// Numbers of sentences, words and tokens, in the words for the model's units.
+pub(super) fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }
@@ -164,6 +166,7 @@ fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     remarks.iter().try_for_each(|remark| writeln!(out, "  {remark}"))
 }
 
+/// Appends a paragraph after a blank line, unless it is empty.
 fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
     if !said.is_empty() {
         writeln!(out)?;

@@ -22,6 +22,7 @@ pub enum Anchor {
     End,
 }
 
+/// Font sizes in pixels: of texts, and of small texts (`SMALL`).
 pub const TEXT: f64 = 12.0;
 pub const SMALL: f64 = 10.5;
 
@@ -37,7 +38,7 @@ impl Svg {
         Self { medium, body: String::new(), texts: Extent::NONE }
     }
 
-    /// Returns the document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
+    /// Returns the SVG document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
     pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
         let [left, top, width, height] = self.texts.within(size).map(number);
         let (title, text) = (escaped(title), escaped(text));
@@ -137,19 +138,14 @@ impl Svg {
     /// Adds a text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
         let width = width_of(&printable(text), size);
-        let before = match anchor {
-            Anchor::Start => 0.0,
-            Anchor::Middle => width / 2.0,
-            Anchor::End => width,
+        let (share_before, anchor) = match anchor {
+            Anchor::Start => (0.0, ""),
+            Anchor::Middle => (0.5, " text-anchor=\"middle\""),
+            Anchor::End => (1.0, " text-anchor=\"end\""),
         };
-        self.texts.add([x - before, y], width, size);
+        self.texts.add([x - share_before * width, y], width, size);
         let (fill, text) = (self.colour(ink), escaped(text));
         let [x, y, size] = [x, y, size].map(number);
-        let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => " text-anchor=\"middle\"",
-            Anchor::End => " text-anchor=\"end\"",
-        };
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
     }
 
@@ -162,6 +158,7 @@ impl Svg {
     }
 }
 
+/// Points as the attribute `points` has them: `x,y x,y`.
 fn joined(points: &[[f64; 2]]) -> String {
     points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
 }
@@ -215,6 +212,7 @@ const ADVANCES: [u16; 95] = [
 const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
 
+/// Estimates the width of a text on one line, in pixels.
 pub fn width_of(text: &str, size: f64) -> f64 {
     let of_letter = |c: char| match u32::from(c) {
         code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use serde_json::json;
 
+use super::heads::label_names;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
-use crate::study::labels::Label;
 use crate::study::show::table::{Cell, Table};
 use crate::system::printable::printable;
 
@@ -20,30 +20,22 @@ use crate::system::printable::printable;
 pub fn render(report: &Report) -> Result<Vec<u8>> {
     let scored: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
-    let mut writer = ::csv::Writer::from_writer(Vec::new());
     let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
     let controls = report.controls_by_kind();
     header.extend(controls.iter().map(|(kind, _)| format!("kept.{kind}")));
-    header.extend(
-        report
-            .chance
-            .cells()
-            .flat_map(|(name, _)| [name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]),
-    );
+    for (name, _) in report.chance.cells() {
+        header.extend([name.clone(), format!("{name}_ci95_low"), format!("{name}_ci95_high")]);
+    }
     header.extend(scored.iter().map(|label| format!("score.{label}")));
-    writer.write_record(header.iter().map(|cell| safe(cell)))?;
+    let mut rows = vec![header];
     for head in &report.heads {
-        let labels = |wanted: fn(&Label) -> bool| -> String {
-            let labels = head.labels.iter().filter(|label| wanted(label)).map(|label| label.label.as_str());
-            labels.collect::<Vec<_>>().join(" ")
-        };
         let mut row = vec![
             head.place.layer.to_string(),
             head.place.head.to_string(),
             head.place.to_string(),
             head.primary.clone(),
-            labels(|_| true),
-            labels(|label| label.borderline),
+            label_names(head, |_| true),
+            label_names(head, |label| label.borderline),
         ];
         row.extend(controls.iter().map(|(_, runs)| head.labels_kept(runs).collect::<Vec<_>>().join(" ")));
         row.extend(metrics(head));
@@ -51,9 +43,9 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             let label = head.labels.iter().find(|label| label.label == *name);
             label.map_or_else(String::new, |label| label.score.to_string())
         }));
-        writer.write_record(row.iter().map(|cell| safe(cell)))?;
+        rows.push(row);
     }
-    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+    lines(&rows)
 }
 
 /// Renders a flat table as CSV; the cell of a value that could not be computed is empty.
@@ -63,22 +55,19 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
         Cell::Flag(flag) => flag.to_string(),
         Cell::Integer(number) => number.to_string(),
         Cell::Number(number) => json!(number).to_string(),
-        Cell::Text(text) => safe(text),
+        Cell::Text(text) => text.clone(),
     };
-    let mut writer = ::csv::Writer::from_writer(Vec::new());
-    writer.write_record(table.columns.iter().map(|column| safe(column)))?;
-    for row in &table.rows {
-        writer.write_record(row.iter().map(cell))?;
-    }
-    Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
+    let mut rows = vec![table.columns.clone()];
+    rows.extend(table.rows.iter().map(|row| row.iter().map(cell).collect()));
+    lines(&rows)
 }
 
-/// Renders lines of cells as CSV, the header first, made safe for terminals and spreadsheets.
-/// Fails if lines differ in their number of cells.
-pub fn lines(lines: &[Vec<String>]) -> Result<Vec<u8>> {
+/// Renders rows of cells as CSV, the header first, made safe for terminals and spreadsheets.
+/// Fails if rows differ in their number of cells.
+pub fn lines(rows: &[Vec<String>]) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
-    for line in lines {
-        writer.write_record(line.iter().map(|cell| safe(cell)))?;
+    for row in rows {
+        writer.write_record(row.iter().map(|cell| safe(cell)))?;
     }
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
@@ -96,8 +85,8 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
 /// Spreadsheets take a cell that begins with `=`, `+`, `-`, `@`, a tab or CR for a formula, unless an apostrophe comes first.
 /// Numbers may begin with a sign and stay unchanged.
 fn safe(cell: &str) -> String {
-    let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
-    format!("{}{}", if formula { "'" } else { "" }, printable(cell))
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    format!("{}{}", if is_formula { "'" } else { "" }, printable(cell))
 }
 
 #[cfg(test)]

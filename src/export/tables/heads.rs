@@ -3,6 +3,7 @@
 use comfy_table::CellAlignment;
 use serde_json::{Map, Value};
 
+use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::study::labels::{BORDERLINE, Label};
@@ -33,21 +34,27 @@ pub fn heads(report: &Report) -> Table {
     Table::new("heads", report.heads.iter().map(row).collect())
 }
 
-type NamedCell = (&'static str, Cell);
+/// A cell with the name of its column.
+pub(super) type NamedCell = (&'static str, Cell);
+
+fn integer(number: usize) -> Cell {
+    Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// The columns `layer`, `head` and `name` of a head.
+pub(super) fn place_cells(place: HeadPlace) -> [NamedCell; 3] {
+    [("layer", integer(place.layer)), ("head", integer(place.head)), ("name", Cell::Text(place.to_string()))]
+}
+
+/// Names of the labels of a head that `is_wanted`, separated by spaces.
+pub(super) fn label_names(head: &HeadReport, is_wanted: fn(&Label) -> bool) -> String {
+    let labels = head.labels.iter().filter(|label| is_wanted(label));
+    labels.map(|label| label.label.as_str()).collect::<Vec<_>>().join(" ")
+}
 
 fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
-    let whole = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    let names = |wanted: fn(&&Label) -> bool| {
-        let names = head.labels.iter().filter(wanted).map(|label| label.label.as_str());
-        Cell::Text(names.collect::<Vec<_>>().join(" "))
-    };
     let first = head.labels.first();
-    let group = head.key_value_group.map(|group| ("key_value_group", whole(group)));
-    let place = [
-        ("layer", whole(head.place.layer)),
-        ("head", whole(head.place.head)),
-        ("name", Cell::Text(head.place.to_string())),
-    ];
+    let group = head.key_value_group.map(|group| ("key_value_group", integer(group)));
     let label = [
         ("primary", Cell::Text(head.primary.clone())),
         ("score", Cell::from(first.map(|label| label.score))),
@@ -56,10 +63,10 @@ fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
         ("baseline", Cell::from(first.and_then(|label| label.baseline))),
         ("threshold", Cell::from(first.map(|label| label.threshold))),
         ("q", Cell::from(first.and_then(|label| label.test.q))),
-        ("labels", names(|_| true)),
-        ("borderline", names(|label| label.borderline)),
+        ("labels", Cell::Text(label_names(head, |_| true))),
+        ("borderline", Cell::Text(label_names(head, |label| label.borderline))),
     ];
-    place.into_iter().chain(group).chain(label).collect()
+    place_cells(head.place).into_iter().chain(group).chain(label).collect()
 }
 
 fn of_choice(chooses: Option<&Label>) -> [NamedCell; 5] {
@@ -88,59 +95,50 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
-/// Number column in the terminal: (heading, name of the number's column, names of the columns with the ends of its interval).
-type NumberColumn = (&'static str, &'static str, Option<[&'static str; 2]>);
+/// Column of the table of heads in the terminal: its heading, its alignment, and a cell for each head.
+type TerminalColumn = (&'static str, CellAlignment, Vec<String>);
 
 /// The table of heads for the terminal: one row per head, rounded. On a narrow terminal, the sentence is dropped first.
 pub fn of_heads(report: &Report) -> Summary {
-    let found = heads(report);
-    let has = |column: &str| found.columns.iter().any(|known| known == column);
-    let numbers = |columns: &[NumberColumn]| -> Vec<NumberColumn> {
-        columns.iter().copied().filter(|(_, name, _)| has(name)).collect()
+    let table = heads(report);
+    let has = |name: &str| table.columns.iter().any(|known| known == name);
+    let text_column = |title: &'static str, cell: &dyn Fn(&HeadReport) -> String| -> TerminalColumn {
+        (title, CellAlignment::Left, report.heads.iter().map(cell).collect())
     };
-    let of_label = numbers(&[("score", "score", Some(["ci95_low", "ci95_high"])), ("baseline", "baseline", None)]);
-    let of_choice = numbers(&[("share", "chooses_share", Some(["chooses_ci95_low", "chooses_ci95_high"]))]);
-    let of_effect =
-        numbers(&[("effect, nats", "loss_effect", Some(["loss_effect_ci95_low", "loss_effect_ci95_high"]))]);
-    let with_choice = has("chooses");
-    let mut table = plain_table();
-    let titles = |columns: &[NumberColumn]| columns.iter().map(|(title, ..)| *title).collect::<Vec<_>>();
-    let header = [
-        vec!["head", "label"],
-        titles(&of_label),
-        if with_choice { vec!["chooses by"] } else { Vec::new() },
-        titles(&of_choice),
-        titles(&of_effect),
-        vec!["in a sentence"],
+    // The column `name`, with the ends of its interval in the columns `ends`.
+    let number_column = |title: &'static str, name: &str, ends: Option<[&str; 2]>| -> Option<TerminalColumn> {
+        let cells = table.rows.iter().map(|row| number(&|name| cell(&table, row, name), name, ends));
+        has(name).then(|| (title, CellAlignment::Right, cells.collect()))
+    };
+    let choice = |head: &HeadReport| {
+        let name = |label: &Label| one_line(label.label.strip_prefix("chooses:").unwrap_or(&label.label));
+        let mark = |label: &Label| if label.borderline { BORDERLINE } else { "" };
+        head.chooses.as_ref().map_or_else(String::new, |label| name(label) + mark(label))
+    };
+    let columns = [
+        Some(text_column("head", &|head| head.place.to_string())),
+        Some(text_column("label", &|head| one_line(&head.primary) + &report.marks(head))),
+        number_column("score", "score", Some(["ci95_low", "ci95_high"])),
+        number_column("baseline", "baseline", None),
+        has("chooses").then(|| text_column("chooses by", &choice)),
+        number_column("share", "chooses_share", Some(["chooses_ci95_low", "chooses_ci95_high"])),
+        number_column("effect, nats", "loss_effect", Some(["loss_effect_ci95_low", "loss_effect_ci95_high"])),
+        Some(text_column("in a sentence", &|head| one_line(&head.description))),
     ];
-    let header = header.concat();
-    for (head, row) in report.heads.iter().zip(&found.rows) {
-        let cell = |column: &str| cell(&found, row, column);
-        let shown = |columns: &[NumberColumn]| columns.iter().map(|column| number(&cell, column)).collect::<Vec<_>>();
-        let choice = head.chooses.as_ref().map(|label| {
-            let name = label.label.strip_prefix("chooses:").unwrap_or(&label.label);
-            format!("{}{}", one_line(name), if label.borderline { BORDERLINE } else { "" })
-        });
-        let cells = [
-            vec![head.place.to_string(), one_line(&head.primary) + &report.marks(head)],
-            shown(&of_label),
-            if with_choice { vec![choice.unwrap_or_default()] } else { Vec::new() },
-            shown(&of_choice),
-            shown(&of_effect),
-            vec![one_line(&head.description)],
-        ];
-        table.add_row(cells.concat());
+    let columns: Vec<TerminalColumn> = columns.into_iter().flatten().collect();
+    let mut shown = plain_table();
+    for head in 0..report.heads.len() {
+        shown.add_row(columns.iter().map(|(_, _, cells)| &cells[head]));
     }
-    for (column, title) in table.column_iter_mut().zip(&header) {
-        let is_number = [&of_label, &of_choice, &of_effect].iter().any(|columns| titles(columns).contains(title));
-        column.set_cell_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left });
+    for (column, (_, alignment, _)) in shown.column_iter_mut().zip(&columns) {
+        column.set_cell_alignment(*alignment);
     }
     // Columns to drop on narrow terminals, in this order.
-    let place = |wanted: &str| header.iter().position(|title| *title == wanted);
+    let place = |wanted: &str| columns.iter().position(|(title, ..)| *title == wanted);
     let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
-    table.set_header(header);
+    shown.set_header(columns.iter().map(|(title, ..)| *title));
     let mut out = Summary::default();
-    out.table_without(table, &may_go);
+    out.table_without(shown, &may_go);
     out
 }
 
@@ -150,11 +148,11 @@ pub(super) fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell
 }
 
 /// Formats a number with half of its interval, as on the card of a head; empty if the column has no number.
-fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, (_, name, ci95): &NumberColumn) -> String {
+fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, name: &str, ends: Option<[&str; 2]>) -> String {
     let value = |name: &str| if let Cell::Number(value) = cell(name) { Some(*value) } else { None };
     let Some(shown) = value(name) else { return String::new() };
-    let ends = ci95.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));
-    decimal(shown, 3) + &plus_minus(ends, 3)
+    let ci95 = ends.and_then(|[low, high]| Some(Interval(value(low)?, value(high)?)));
+    decimal(shown, 3) + &plus_minus(ci95, 3)
 }
 
 /// The table of heads as data: an object for each head, with the columns as keys.

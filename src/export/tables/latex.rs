@@ -15,6 +15,7 @@ const SMALLEST: f64 = 0.0005;
 /// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
 const LONGEST_ON_ONE_LINE: usize = 40;
 
+/// A column of a `tabular`: its heading, its alignment (`form`) and its cells.
 struct LatexColumn {
     title: String,
     form: &'static str,
@@ -56,13 +57,11 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
     let values = |place: usize| table.rows.iter().map(move |row| &row[place]);
     let column = |(place, name): (usize, &String)| {
         let is_empty = values(place).all(|cell| *cell == Cell::Empty || *cell == Cell::Text(String::new()));
-        let is_said = is_named && ["layer", "head"].contains(&&**name);
+        let is_in_name = is_named && ["layer", "head"].contains(&&**name);
         let is_star = name.strip_suffix(FIRM).is_some_and(|stem| place_of(&format!("{stem}{ACCURACY}")).is_some());
-        if is_empty
-            || is_said
-            || is_star
-            || name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some())
-        {
+        // It stands in the column of the lower end.
+        let is_upper_end = name.strip_suffix("_high").is_some_and(|stem| place_of(&format!("{stem}_low")).is_some());
+        if is_empty || is_in_name || is_star || is_upper_end {
             return None;
         }
         let interval = name.strip_suffix("_low").and_then(|stem| Some((stem, place_of(&format!("{stem}_high"))?)));
@@ -100,6 +99,7 @@ const HEADINGS: [(&str, &str); 7] = [
     ("loss_effect", "effect (nats)"),
 ];
 
+/// Heading of a column in LaTeX.
 fn title(name: &str) -> String {
     // An interval belongs to the column before it.
     if name.ends_with("ci95") {

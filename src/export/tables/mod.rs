@@ -21,13 +21,19 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
 use crate::system::counted::counted;
 use crate::system::errors::{Facts, similar};
-use heads::cell;
+use heads::{cell, place_cells};
 pub use heads::{heads, heads_data, of_heads};
 
+/// Makes the table of this name. Fails if the report lacks it.
 pub fn named(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
-    const OF_EVERY_REPORT: [(&str, MakeTable); 5] =
-        [("heads", heads), ("labels", labels), ("metrics", metrics), ("controls", controls), ("files", files)];
+    const OF_EVERY_REPORT: [(&str, MakeTable); 5] = [
+        ("heads", heads),
+        ("labels", labels),
+        ("metrics", metrics),
+        ("controls", controls),
+        ("files", |report| Table::of("files", &report.corpus.files)),
+    ];
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
     }
@@ -117,6 +123,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
     }
 }
 
+/// Name of the study that makes the table `name`.
 fn with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }
@@ -147,20 +154,15 @@ fn metrics(report: &Report) -> Table {
             let error = errors.get(&metric).copied().flatten();
             let own = own.get(&metric).copied().copied().flatten();
             let chance = own.or_else(|| chance.get(&metric).copied().copied().flatten());
-            let number = |number: usize| Cell::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-            [
-                ("layer", number(head.place.layer)),
-                ("head", number(head.place.head)),
-                ("name", Cell::Text(head.place.to_string())),
+            let metric = [
                 ("metric", Cell::Text(metric)),
                 ("value", Cell::from(*value)),
                 ("ci95_low", Cell::from(ci95.map(Interval::low))),
                 ("ci95_high", Cell::from(ci95.map(Interval::high))),
                 ("standard_error", Cell::from(error)),
                 ("chance", Cell::from(chance)),
-            ]
-            .map(|(column, cell)| (column.to_owned(), cell))
-            .to_vec()
+            ];
+            place_cells(head.place).into_iter().chain(metric).map(|(column, cell)| (column.to_owned(), cell)).collect()
         };
         head.metrics.cells().map(row).collect::<Vec<_>>()
     });
@@ -188,10 +190,6 @@ fn controls(report: &Report) -> Table {
         })
     });
     Table::of("controls", rows)
-}
-
-fn files(report: &Report) -> Table {
-    Table::of("files", &report.corpus.files)
 }
 
 /// Name of the table in which several reports stand side by side.

@@ -22,17 +22,17 @@ const OFFSET_MASS: Threshold = Threshold::rule(
 const SELF_MASS: Threshold = Threshold::rule("self_mass", 0.5, "`offset_mass[\"0\"]` above which a head is `self`");
 const WINDOW_MASS: Threshold = Threshold::rule("window_mass", 0.5, "`window_mass` above which a head is `local`");
 
-const AT_OFFSET: &[&Threshold] = &[&OFFSET_ARGMAX, &OFFSET_MASS];
+const POSITIONAL_THRESHOLDS: &[&Threshold] = &[&OFFSET_ARGMAX, &OFFSET_MASS];
 
 const OFFSET_CHANCE: &str = "chance.offset_mass[k]: 1/v on average, for both rules";
 const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. \
     0.5 of the mass: the released notebook of Clark et al. 2019.";
 
 pub(super) const PREVIOUS_TOKEN: Detector = Detector {
-    thresholds: AT_OFFSET,
+    thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token before"),
     shown: LabelStyle::of(Some("prev"), AnsiColor::Blue),
-    assess: |evidence, policy| offset("previous-token", -1, evidence, policy).into_iter().collect(),
+    assess: |evidence, policy| assess_offset("previous-token", -1, evidence, policy).into_iter().collect(),
     ..Detector::role(Explanation {
         name: "previous-token",
         measures: "The head attends to the token before.",
@@ -45,10 +45,10 @@ pub(super) const PREVIOUS_TOKEN: Detector = Detector {
 };
 
 pub(super) const NEXT_TOKEN: Detector = Detector {
-    thresholds: AT_OFFSET,
+    thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token after"),
     shown: LabelStyle::of(Some("next"), AnsiColor::Cyan),
-    assess: |evidence, policy| offset("next-token", 1, evidence, policy).into_iter().collect(),
+    assess: |evidence, policy| assess_offset("next-token", 1, evidence, policy).into_iter().collect(),
     ..Detector::role(Explanation {
         name: "next-token",
         measures: "The head attends to the token after.",
@@ -61,16 +61,18 @@ pub(super) const NEXT_TOKEN: Detector = Detector {
 };
 
 /// Offsets `k` of the labels `offset:k`, |k| >= 2; adjacent tokens have named labels.
-fn farther() -> impl Iterator<Item = i32> {
+fn far_offsets() -> impl Iterator<Item = i32> {
     (-MAX_OFFSET..=MAX_OFFSET).filter(|offset| offset.abs() >= 2)
 }
 
 pub(super) const OFFSET: Detector = Detector {
-    thresholds: AT_OFFSET,
-    parameter: Parameter::OneOf("offset", || farther().map(|k| k.to_string()).collect()),
+    thresholds: POSITIONAL_THRESHOLDS,
+    parameter: Parameter::OneOf("offset", || far_offsets().map(|k| k.to_string()).collect()),
     phrase: Phrase::Fixed("attends to the token at offset {}"),
     shown: LabelStyle::of(None, AnsiColor::Blue),
-    assess: |evidence, policy| farther().filter_map(|k| offset(&format!("offset:{k}"), k, evidence, policy)).collect(),
+    assess: |evidence, policy| {
+        far_offsets().filter_map(|k| assess_offset(&format!("offset:{k}"), k, evidence, policy)).collect()
+    },
     ..Detector::role(Explanation {
         name: "offset:k",
         measures: "The head attends to the token k places away, 2 <= |k| <= 8; negative is to the left.",
@@ -102,9 +104,10 @@ pub(super) const LOCAL: Detector = Detector {
     shown: LabelStyle::of(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         let local = evidence.above("local", "window_mass", None, policy.rule(&WINDOW_MASS));
-        let others = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET];
-        let single: Vec<Assessment> = others.iter().flat_map(|other| (other.assess)(evidence, policy)).collect();
-        local.into_iter().map(|local| local.where_none_of(&single)).collect()
+        let detectors = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET];
+        let positional: Vec<Assessment> =
+            detectors.iter().flat_map(|detector| (detector.assess)(evidence, policy)).collect();
+        local.into_iter().map(|local| local.where_none_of(&positional)).collect()
     },
     ..Detector::role(Explanation {
         name: "local",
@@ -116,7 +119,7 @@ pub(super) const LOCAL: Detector = Detector {
     })
 };
 
-fn offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
+fn assess_offset(label: &str, offset: i32, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let rule = |metric: &str, bound: Bound, threshold: &Threshold| {
         let measured = evidence.metric(metric, Some(&offset.to_string()));
         assess(label, &format!("{metric}[{offset}]"), measured, bound, policy.rule(threshold))

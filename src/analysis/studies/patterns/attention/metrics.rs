@@ -5,41 +5,30 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Eligible, Fraction, Keys, Metric};
 
-/// Sums of one head, in one block or in all blocks, with their denominators.
-pub struct AttentionInputs<'a> {
-    pub exposure: &'a TokenExposure,
-    pub sums: &'a TokenSums<ExactSum>,
+type AttentionMetric = Metric<fn(&TokenExposure, &TokenSums<ExactSum>, usize) -> Fraction>;
+
+/// Every metric cell of one head, in one block or in all blocks, from its sums and their denominators.
+pub fn values(exposure: &TokenExposure, sums: &TokenSums<ExactSum>) -> Vec<Fraction> {
+    metric::cells(METRICS, |metric, cell| (metric.value)(exposure, sums, cell))
 }
 
-type AttentionMetric = Metric<for<'a> fn(&AttentionInputs<'a>, usize) -> Fraction>;
-
-impl AttentionInputs<'_> {
-    pub fn values(&self) -> Vec<Fraction> {
-        metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
-    }
-
-    /// Chance level of every metric cell, if `self.sums` are the sums of uniform attention.
-    pub fn chances(&self) -> Vec<Fraction> {
-        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(self, cell))
-    }
-
-    fn mean(&self, sum: ExactSum) -> Fraction {
-        self.exposure.queries.mean(sum.value())
-    }
-
-    /// Mean over the queries that see a text token at an offset.
-    fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
-        Fraction::mean(sum.value(), self.exposure.offset_queries[slot], self.exposure.offset_sentences[slot])
-    }
+/// Chance level of every metric cell, from the sums of uniform attention.
+pub fn chance_levels(exposure: &TokenExposure, uniform: &TokenSums<ExactSum>) -> Vec<Fraction> {
+    metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(exposure, uniform, cell))
 }
 
-fn ratio(above: ExactSum, below: ExactSum, over: Eligible) -> Fraction {
-    Fraction::new(above.value(), below.value()).over(over.count, over.sentences)
+/// Mean over the queries that see a text token at an offset.
+fn offset_mean(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fraction {
+    Fraction::mean(sum.value(), exposure.offset_queries[slot], exposure.offset_sentences[slot])
+}
+
+fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
+    Fraction::new(numerator.value(), denominator.value()).over(eligible.count, eligible.sentences)
 }
 
 pub const METRICS: &[AttentionMetric] = &[
-    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot])).explained(
-        Explanation {
+    AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
+        .explained(Explanation {
             name: "offset_mass",
             measures: "How much a token attends to the token k places away, for each k of -8..8; k = 0 is the token \
                 itself.",
@@ -48,21 +37,22 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.1, for k of -1, 0, 1.",
             caveats: "The denominator is the number of tokens that have such a neighbour, not all tokens as in the \
                 notebook of Clark et al.",
-        },
-    ),
-    AttentionMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_argmax[slot]))
-        // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
-        .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
-        .explained(Explanation {
-            name: "offset_argmax",
-            measures: "How often the token k places away is the most attended one.",
-            formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
-                keys",
-            chance: "1/v on average, if every key is as likely to be the largest",
-            source: "Voita et al. 2019, section 5.1.",
-            caveats: "It does not say how large the largest weight is: see confidence.",
         }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.window_mass)).explained(Explanation {
+    AttentionMetric::keyed(Keys::BY_OFFSET, |exposure, sums, slot| {
+        offset_mean(exposure, slot, sums.offset_argmax[slot])
+    })
+    // Under uniform attention each key is equally likely to be the most attended: 1/n, equal to its mass.
+    .with_chance(|exposure, sums, slot| offset_mean(exposure, slot, sums.offset_mass[slot]))
+    .explained(Explanation {
+        name: "offset_argmax",
+        measures: "How often the token k places away is the most attended one.",
+        formula: "offset_argmax[k] = share of i in T that see i+k in T whose argmax_j A[i, j] is i+k, j over all \
+                keys",
+        chance: "1/v on average, if every key is as likely to be the largest",
+        source: "Voita et al. 2019, section 5.1.",
+        caveats: "It does not say how large the largest weight is: see confidence.",
+    }),
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.window_mass.value())).explained(Explanation {
         name: "window_mass",
         measures: "How much a token attends to the two tokens on either side.",
         formula: "mean over i in T of the sum of A[i, j] over 0 < |i-j| <= 2, j in T",
@@ -70,26 +60,30 @@ pub const METRICS: &[AttentionMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    AttentionMetric::single(|seen, _| ratio(seen.sums.distance, seen.sums.distance_queries, seen.exposure.queries))
-        .explained(Explanation {
-            name: "mean_distance",
-            measures: "How far away, in tokens, the attention lies that stays on text.",
-            formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
-            chance: "that of uniform attention: about a third of the sentence's length",
-            source: OURS,
-            caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
+    AttentionMetric::single(|exposure, sums, _| {
+        ratio(sums.distance, sums.distance_queries, exposure.queries)
+    })
+    .explained(Explanation {
+        name: "mean_distance",
+        measures: "How far away, in tokens, the attention lies that stays on text.",
+        formula: "mean over i in T of (sum_j A[i, j] |i-j|) / (sum_j A[i, j]), j in T",
+        chance: "that of uniform attention: about a third of the sentence's length",
+        source: OURS,
+        caveats: "Attention to special tokens is left out, so for a head that attends mostly to them it rests on \
                 little.",
-        }),
-    AttentionMetric::single(|seen, _| seen.exposure.first_special_queries.mean(seen.sums.first_special_mass.value()))
-        .explained(Explanation {
-            name: "first_special_mass",
-            measures: "How much a token attends to the first special token ([CLS]).",
-            formula: "mean over i in T that see it of A[i, first special]",
-            chance: "1/v on average",
-            source: "Clark et al. 2019, section 3.",
-            caveats: "",
-        }),
-    AttentionMetric::single(|seen, _| seen.exposure.first_token_queries.mean(seen.sums.first_token_mass.value()))
+    }),
+    AttentionMetric::single(|exposure, sums, _| {
+        exposure.first_special_queries.mean(sums.first_special_mass.value())
+    })
+    .explained(Explanation {
+        name: "first_special_mass",
+        measures: "How much a token attends to the first special token ([CLS]).",
+        formula: "mean over i in T that see it of A[i, first special]",
+        chance: "1/v on average",
+        source: "Clark et al. 2019, section 3.",
+        caveats: "",
+    }),
+    AttentionMetric::single(|exposure, sums, _| exposure.first_token_queries.mean(sums.first_token_mass.value()))
         .explained(Explanation {
             name: "first_token_mass",
             measures: "How much a token attends to the first token of what a decoder reads, special or not.",
@@ -99,7 +93,7 @@ pub const METRICS: &[AttentionMetric] = &[
             caveats: "The first token may be a word, as with GPT-2's tokenizer: attention to the place and to the word \
                 are not told apart. It is null in encoders.",
         }),
-    AttentionMetric::single(|seen, _| seen.exposure.separator_queries.mean(seen.sums.separator_mass.value()))
+    AttentionMetric::single(|exposure, sums, _| exposure.separator_queries.mean(sums.separator_mass.value()))
         .explained(Explanation {
             name: "separator_mass",
             measures: "How much a token attends to the separators ([SEP]).",
@@ -108,27 +102,27 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.2.",
             caveats: "",
         }),
-    AttentionMetric::single(|seen, _| seen.exposure.separators.mean(seen.sums.separator_self_mass.value())).explained(
-        Explanation {
+    AttentionMetric::single(|exposure, sums, _| exposure.separators.mean(sums.separator_self_mass.value()))
+        .explained(Explanation {
             name: "separator_self_mass",
             measures: "How much the separators attend to themselves and each other.",
             formula: "mean over separators i of the sum of A[i, j] over separators j",
             chance: "the number of separators over v",
             source: "Clark et al. 2019, section 3.2.",
             caveats: "There are far fewer separators than tokens: one or two in a sequence.",
-        },
-    ),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.punctuation_mass)).explained(Explanation {
-        name: "punctuation_mass",
-        measures: "How much a token attends to punctuation.",
-        formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
-        chance: "the share of tokens that are punctuation",
-        source: "Clark et al. 2019, section 3.2, who count periods and commas only.",
-        caveats: "",
-    }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.entropy))
+        }),
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.punctuation_mass.value()))
+        .explained(Explanation {
+            name: "punctuation_mass",
+            measures: "How much a token attends to punctuation.",
+            formula: "mean over i in T of the sum of A[i, j] over tokens j that are all Unicode punctuation (category P)",
+            chance: "the share of tokens that are punctuation",
+            source: "Clark et al. 2019, section 3.2, who count periods and commas only.",
+            caveats: "",
+        }),
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.entropy.value()))
         // From the definition: a sum over 1/n rounded to f32 would err in the eighth digit.
-        .with_chance(|seen, _| seen.mean(seen.exposure.max_entropy))
+        .with_chance(|exposure, _, _| exposure.queries.mean(exposure.max_entropy.value()))
         .explained(Explanation {
             name: "entropy",
             measures: "How widely a token's attention is spread, in nats.",
@@ -137,20 +131,22 @@ pub const METRICS: &[AttentionMetric] = &[
             source: "Clark et al. 2019, section 3.3.",
             caveats: "It grows with the length of the sentence: compare entropy_ratio.",
         }),
-    AttentionMetric::single(|seen, _| ratio(seen.sums.entropy, seen.exposure.max_entropy, seen.exposure.queries))
-        .with_chance(|seen, _| ratio(seen.exposure.max_entropy, seen.exposure.max_entropy, seen.exposure.queries))
-        .explained(Explanation {
-            name: "entropy_ratio",
-            measures: "How widely a token's attention is spread, as a share of the widest possible.",
-            formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
-            chance: "1",
-            source: OURS,
-            caveats: "",
-        }),
-    AttentionMetric::single(|AttentionInputs { exposure, sums }, _| {
+    AttentionMetric::single(|exposure, sums, _| {
+        ratio(sums.entropy, exposure.max_entropy, exposure.queries)
+    })
+    .with_chance(|exposure, _, _| ratio(exposure.max_entropy, exposure.max_entropy, exposure.queries))
+    .explained(Explanation {
+        name: "entropy_ratio",
+        measures: "How widely a token's attention is spread, as a share of the widest possible.",
+        formula: "(sum over i in T of the row's entropy) / (sum over the same rows of ln v)",
+        chance: "1",
+        source: OURS,
+        caveats: "",
+    }),
+    AttentionMetric::single(|exposure, sums, _| {
         ratio(sums.first_special_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
-    .with_chance(|AttentionInputs { exposure, .. }, _| {
+    .with_chance(|exposure, _, _| {
         ratio(exposure.first_special_max_entropy, exposure.first_special_max_entropy, exposure.first_specials)
     })
     .explained(Explanation {
@@ -161,7 +157,7 @@ pub const METRICS: &[AttentionMetric] = &[
         source: "Clark et al. 2019, section 3.3, who give the entropy from [CLS] in nats.",
         caveats: "There is one such row in a sentence.",
     }),
-    AttentionMetric::single(|seen, _| seen.mean(seen.sums.confidence)).explained(Explanation {
+    AttentionMetric::single(|exposure, sums, _| exposure.queries.mean(sums.confidence.value())).explained(Explanation {
         name: "confidence",
         measures: "How large the largest weight of a token's attention is.",
         formula: "mean over i in T of max_j A[i, j], j over all positions but separators",

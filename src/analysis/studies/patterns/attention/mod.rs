@@ -13,7 +13,7 @@ use crate::study::metrics::metric;
 use crate::study::metrics::unit::Unit;
 use crate::study::section::NoSection;
 use crate::study::{Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use metrics::{AttentionInputs, METRICS};
+use metrics::{METRICS, chance_levels, values};
 use sums::AttentionSums;
 
 pub struct Attention;
@@ -62,13 +62,13 @@ impl Study for Attention {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<AttentionSums> = observed.sums();
         let blocks = sums.map(|sums| sums.blocks.with_total());
-        let of_head = |number: Option<usize>, place: usize| {
-            let block = blocks.of_layer(context.grid.at(place).0).at(number);
-            AttentionInputs { exposure: &block.exposure, sums: &block.heads[place] }.values()
+        let of_head = |block: Option<usize>, place: usize| {
+            let sums = blocks.of_layer(context.grid.at(place).0).at(block);
+            values(&sums.exposure, &sums.heads[place])
         };
-        let of_chance = |number: Option<usize>, class: usize| {
-            let block = blocks.each()[class].at(number);
-            AttentionInputs { exposure: &block.exposure, sums: &block.uniform }.chances()
+        let of_chance = |block: Option<usize>, class: usize| {
+            let sums = blocks.each()[class].at(block);
+            chance_levels(&sums.exposure, &sums.uniform)
         };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
     }
@@ -82,18 +82,18 @@ const CAVEATS: &[Caveat] = &[Caveat {
 }];
 
 fn aim_of(label: &str) -> Option<(Aim, String)> {
-    let at = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
-    let of = |aim: Aim, metric: &str| (aim, metric.to_owned());
+    let at_offset = |offset: i32| (Aim::Offset(offset), format!("offset_mass.{offset}"));
+    let at_metric = |aim: Aim, metric: &str| (aim, metric.to_owned());
     Some(match label {
-        "previous-token" => at(-1),
-        "next-token" => at(1),
-        "self" => at(0),
-        "local" => of(Aim::Window, "window_mass"),
-        "first-special" => of(Aim::FirstSpecial, "first_special_mass"),
-        "first-token" => of(Aim::FirstToken, "first_token_mass"),
-        "separator" => of(Aim::Separators, "separator_mass"),
-        "punctuation" => of(Aim::Punctuation, "punctuation_mass"),
-        "broad" => of(Aim::Spread, "entropy_ratio"),
-        _ => at(label.strip_prefix("offset:")?.parse().ok()?),
+        "previous-token" => at_offset(-1),
+        "next-token" => at_offset(1),
+        "self" => at_offset(0),
+        "local" => at_metric(Aim::Window, "window_mass"),
+        "first-special" => at_metric(Aim::FirstSpecial, "first_special_mass"),
+        "first-token" => at_metric(Aim::FirstToken, "first_token_mass"),
+        "separator" => at_metric(Aim::Separators, "separator_mass"),
+        "punctuation" => at_metric(Aim::Punctuation, "punctuation_mass"),
+        "broad" => at_metric(Aim::Spread, "entropy_ratio"),
+        _ => at_offset(label.strip_prefix("offset:")?.parse().ok()?),
     })
 }

@@ -12,17 +12,19 @@ pub const OFFSET: usize = 0;
 pub const FAR_LEFT: usize = OFFSET + OFFSETS;
 pub const FIRST_SPECIAL: usize = FAR_LEFT + 1;
 pub const SEPARATOR: usize = FIRST_SPECIAL + 1;
-/// Index of the first of the [`LISTED`] cues, which only some pairs of tokens have.
+/// Index of the first of the [`LISTED`] cues that depend on query and key, and that few pairs of tokens have.
 pub const LIST: usize = SEPARATOR + 1;
 /// Index of the cue that the key is another occurrence of the query's token.
 pub const SAME_TOKEN: usize = LIST;
 /// Index of the cue that the key's word is another word with the query's part of speech.
 pub const SAME_TAG: usize = LIST + 1;
+/// Index of the cue that the key's word is the syntactic head of the query's word.
 pub const HEAD: usize = LIST + 2;
 /// Index of the cue that the key's word is a dependent of the query's word.
 pub const DEPENDENT: usize = LIST + 3;
 /// Index of the cue that the words of query and key share their syntactic head.
 pub const SIBLING: usize = LIST + 4;
+/// Number of cues from [`SAME_TOKEN`] to [`SIBLING`].
 pub const LISTED: usize = 5;
 /// Index of the cue that says how common the key's token is in the corpus.
 pub const COMMONNESS: usize = LIST + LISTED;
@@ -53,6 +55,7 @@ pub fn name(cue: usize) -> String {
     }
 }
 
+/// A named group of cues; `has` says whether a cue is in it.
 #[derive(Clone, Copy, Debug)]
 pub struct CueGroup {
     pub name: &'static str,
@@ -81,6 +84,7 @@ impl CueGroup {
         (0..CUES).filter(move |&cue| (self.has)(cue))
     }
 
+    /// Cues of all other groups.
     pub fn others(self) -> impl Iterator<Item = usize> {
         (0..CUES).filter(move |&cue| !(self.has)(cue))
     }

@@ -18,7 +18,7 @@ impl Gram {
     }
 
     /// Matrix of the sums of products of some variables, `[variables, variables]`.
-    fn among(&self, variables: &[usize]) -> DMatrix<f64> {
+    fn submatrix(&self, variables: &[usize]) -> DMatrix<f64> {
         let size = variables.len();
         DMatrix::from_fn(size, size, |row, column| self.at(variables[row], variables[column]))
     }
@@ -30,7 +30,7 @@ impl Gram {
 
     /// Whether a variable varies: its sum of squares exceeds the rounding errors of the largest one.
     pub fn varies(&self, variable: usize) -> bool {
-        self.at(variable, variable) > NOTHING_LEFT * self.largest()
+        self.at(variable, variable) > ROUNDING_SHARE * self.largest()
     }
 
     fn largest(&self) -> f64 {
@@ -39,22 +39,22 @@ impl Gram {
 }
 
 /// Share of the largest sum of squares that may be rounding: sums of products of 10^6 cells are accurate to about 1e-12.
-const NOTHING_LEFT: f64 = 1e-10;
+const ROUNDING_SHARE: f64 = 1e-10;
 
 /// Least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
 /// coefficients among equally good ones, so predictions do not depend on the order of variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     variables: Vec<usize>,
-    /// Pseudo-inverse, `[variables, variables]`, without eigenvalues below [`NOTHING_LEFT`] times the largest.
+    /// Pseudo-inverse, `[variables, variables]`, without eigenvalues below [`ROUNDING_SHARE`] times the largest.
     inverse: DMatrix<f64>,
 }
 
 impl Fit {
     pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
-        let SymmetricEigen { eigenvectors, eigenvalues } = gram.among(&variables).symmetric_eigen();
-        let least = NOTHING_LEFT * eigenvalues.iter().copied().fold(0.0, f64::max);
+        let SymmetricEigen { eigenvectors, eigenvalues } = gram.submatrix(&variables).symmetric_eigen();
+        let least = ROUNDING_SHARE * eigenvalues.iter().copied().fold(0.0, f64::max);
         let reciprocals = eigenvalues.map(|value| if value > least { value.recip() } else { 0.0 });
         let inverse = &eigenvectors * DMatrix::from_diagonal(&reciprocals) * eigenvectors.transpose();
         Self { variables, inverse }
@@ -63,11 +63,12 @@ impl Fit {
     /// Sum of squares of each response explained in test data, `2 β'b - β'G β`; below 0 if worse than no fit. Training data give
     /// `β` through `fitted`, test data `G` (`gram`) and `b` (`products`). `fitted` and `products` are products with each
     /// variable, `[all variables, responses]`.
-    pub fn explained(&self, fitted: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
+    pub fn explained(&self, training_products: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
         let Self { variables, inverse } = self;
-        let coefficients = inverse * fitted.select_rows(variables);
-        let rest = products.select_rows(variables) * 2.0 - gram.among(variables) * &coefficients;
-        coefficients.column_iter().zip(rest.column_iter()).map(|(own, rest)| own.dot(&rest)).collect()
+        let coefficients = inverse * training_products.select_rows(variables);
+        let gradients = products.select_rows(variables) * 2.0 - gram.submatrix(variables) * &coefficients;
+        let responses = coefficients.column_iter().zip(gradients.column_iter());
+        responses.map(|(coefficients, gradient)| coefficients.dot(&gradient)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use anstyle::AnsiColor;
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
 use super::sentence::{ALL_KEYS, FORMS, TEXT};
-use super::shares::{COUNT, FormShares, MIN_VARIANCE, Shares};
+use super::shares::{ALL, COUNT, FormShares, MIN_VARIANCE, alone, unique};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
@@ -31,24 +31,19 @@ impl ExplainedInputs<'_> {
         metric::cells(METRICS, |metric, cell| (metric.value)(self, cell))
     }
 
-    fn share(
-        &self,
-        form: usize,
-        of_head: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
-        any: impl Fn(&Shares<bool>) -> bool,
-    ) -> Fraction {
+    fn share(&self, form: usize, share: usize) -> Fraction {
         let FormSums { rows, sentences, .. } = self.sums[form];
         let fraction = match self.head {
-            Some(head) => of_head(&self.shares[form].heads[head])[self.block.unwrap_or(BLOCKS)],
+            Some(head) => self.shares[form].heads[head][share][self.block.unwrap_or(BLOCKS)],
             // If attention is independent of the cues, coefficients fitted to other blocks explain nothing.
-            None if rows > 0 && any(&self.shares[form].any) => Fraction::new(0.0, rows as f64),
+            None if rows > 0 && self.shares[form].has_cues[share] => Fraction::new(0.0, rows as f64),
             None => Fraction::NONE,
         };
         fraction.over(rows, sentences)
     }
 
     /// Sum over pairs of sequences, as a share of the squares of their rows.
-    fn place(&self, of: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
+    fn place_share(&self, numerator: impl Fn(&PlaceHeadSums) -> f64) -> Fraction {
         let [total, block] = self.places;
         let rows = block.rows as f64;
         let fraction = match self.head {
@@ -58,18 +53,10 @@ impl ExplainedInputs<'_> {
             Some(head) if total.heads[head].squares.value() <= MIN_VARIANCE * total.rows as f64 => Fraction::NONE,
             Some(head) => {
                 let sums = block.heads.get(head).copied().unwrap_or_default();
-                Fraction::new(of(&sums), sums.squares.value())
+                Fraction::new(numerator(&sums), sums.squares.value())
             }
         };
         fraction.over(block.rows, block.sentences)
-    }
-
-    fn alone(&self, form: usize, group: usize) -> Fraction {
-        self.share(form, |shares| &shares.alone[group], |shares| shares.alone[group])
-    }
-
-    fn unique(&self, form: usize, group: usize) -> Fraction {
-        self.share(form, |shares| &shares.unique[group], |shares| shares.unique[group])
     }
 }
 
@@ -80,7 +67,7 @@ const CHANCE: &str = "0: in a block the cues are fitted to all others, so that c
     explain nothing, or a little less";
 const CAVEATS: &str = "Least squares explain what is linear in the cues; a head can depend on one in another way. Cues that \
     the corpus lacks are left out: `explained_variance.cues` of the report names those used.";
-const SHARED: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
+const UNIQUE_CAVEATS: &str = "What several groups say alike is in none of their shares: these do not add up to what all explain. Below 0 where the \
     coefficients of the group do not hold for other sentences.";
 
 const PLACE: &str = "explained_by_place";
@@ -93,8 +80,7 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    ExplainedMetric::keyed(BY_FORM, |seen, form| seen.share(form, |shares| &shares.all, |shares| shares.all))
-        .explained(Explanation {
+    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share(form, ALL)).explained(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -104,7 +90,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(ALL_KEYS, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, alone(group))).explained(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
@@ -112,15 +98,15 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(ALL_KEYS, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, unique(group))).explained(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: SHARED,
+        caveats: UNIQUE_CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.alone(TEXT, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, alone(group))).explained(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
@@ -128,15 +114,15 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |seen, group| seen.unique(TEXT, group)).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, unique(group))).explained(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
         chance: CHANCE,
         source: OURS,
-        caveats: SHARED,
+        caveats: UNIQUE_CAVEATS,
     }),
-    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value())).explained(Explanation {
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value())).explained(Explanation {
         name: PLACE,
         measures: "How much of a head's attention between tokens of text other sequences have at the same places, whatever tokens \
             stand there.",
@@ -146,7 +132,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: PLACE_CAVEATS,
     }),
-    ExplainedMetric::single(|seen, _| seen.place(|sums| sums.shared.value() - sums.offsets.value())).explained(
+    ExplainedMetric::single(|inputs, _| inputs.place_share(|sums| sums.shared.value() - sums.offsets.value())).explained(
         Explanation {
             name: PLACE_OVER_OFFSETS,
             measures: "How much of a head's attention other sequences have at the same places, beyond what they have at the same offsets.",
@@ -158,7 +144,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
     ),
 ];
 
-const SHARE: Threshold =
+const MIN_PLACE_SHARE: Threshold =
     Threshold::rule("place_share", 0.5, "smallest `explained_by_place` of `place`: most of what varies within rows");
 
 const OVER_OFFSETS: Threshold = Threshold::rule(
@@ -168,11 +154,11 @@ const OVER_OFFSETS: Threshold = Threshold::rule(
 );
 
 pub(super) const FIXED_PLACES: Detector = Detector {
-    thresholds: &[&SHARE, &OVER_OFFSETS, &LABEL_Q],
+    thresholds: &[&MIN_PLACE_SHARE, &OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
     shown: LabelStyle::of(Some("place"), AnsiColor::Cyan),
     assess: |evidence, policy| {
-        let scores = [(PLACE, &SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
+        let scores = [(PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
         let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));
         assess_all("place", scores).into_iter().collect()
     },

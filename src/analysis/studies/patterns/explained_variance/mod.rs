@@ -20,13 +20,13 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::metric::{self, Fraction};
+use crate::study::metrics::metric;
 use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
 use cues::{GROUPS, name};
 use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
 use sentence::{ALL_KEYS, FORMS, TEXT};
-use shares::{FormShares, Shares, of_all_layers, shares};
+use shares::{ALL, FormShares, of_all_layers, shares, unique};
 use sums::ExplainedSums;
 
 /// Study `explained-variance`: how much of each head's attention known cues explain.
@@ -92,26 +92,23 @@ struct FormSummed {
 }
 
 /// Mean of a share over the heads that the model has. `None` if any of these heads has no value.
-fn mean(
-    shares: &FormShares,
-    has: impl Fn(usize) -> bool,
-    of: impl Fn(&Shares<Vec<Fraction>>) -> &Vec<Fraction>,
-) -> Option<f64> {
-    let present = shares.heads.iter().enumerate().filter(|(place, _)| has(*place));
-    let known: Option<Vec<f64>> = present.map(|(_, head)| of(head)[BLOCKS].value()).collect();
-    known.filter(|known| !known.is_empty()).map(|known| known.iter().sum::<f64>() / known.len() as f64)
+fn mean(shares: &FormShares, has_head: impl Fn(usize) -> bool, share: usize) -> Option<f64> {
+    let present = shares.heads.iter().enumerate().filter(|(place, _)| has_head(*place));
+    let values: Option<Vec<f64>> = present.map(|(_, head)| head[share][BLOCKS].value()).collect();
+    values.filter(|values| !values.is_empty()).map(|values| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 impl Summed {
-    pub fn new(shares: &[FormShares; FORMS], has: impl Fn(usize) -> bool) -> Self {
+    pub fn new(shares: &[FormShares; FORMS], has_head: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
-            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
-                Some((group.name.to_owned(), mean(shares, &has, |head| &head.unique[place])?))
-            });
+            let unique = GROUPS
+                .iter()
+                .enumerate()
+                .filter_map(|(place, group)| Some((group.name.to_owned(), mean(shares, &has_head, unique(place))?)));
             FormSummed {
                 cues: shares.cues.iter().map(|&cue| name(cue)).collect(),
-                explained: mean(shares, &has, |head| &head.all),
+                explained: mean(shares, &has_head, ALL),
                 unique: unique.collect(),
             }
         };
@@ -121,12 +118,12 @@ impl Summed {
 
 impl FormSummed {
     /// Writes the share with its three largest groups: `59 % over all keys (sinks 33, position 7, classes 2)`.
-    fn words(&self, over: &str) -> Option<String> {
-        let mut groups: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
-        groups.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let named = groups.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
-        let named = named.collect::<Vec<_>>().join(", ");
-        Some(format!("  {:.0} % over {over} ({named})\n", 100.0 * self.explained?))
+    fn summary_line(&self, denominator: &str) -> Option<String> {
+        let mut shares: Vec<(&String, f64)> = self.unique.iter().map(|(name, share)| (name, *share)).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let largest = shares.iter().take(3).map(|(name, share)| format!("{name} {:.0}", 100.0 * share));
+        let largest = largest.collect::<Vec<_>>().join(", ");
+        Some(format!("  {:.0} % over {denominator} ({largest})\n", 100.0 * self.explained?))
     }
 }
 
@@ -135,7 +132,7 @@ stored!(Summed as explained_variance);
 impl Section for Summed {
     fn view(&self, _: Known<'_>) -> View<'_> {
         let Summed { all_keys, text } = self;
-        let forms = [all_keys.words("all keys"), text.words("other tokens of text")];
+        let forms = [all_keys.summary_line("all keys"), text.summary_line("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
             return View::default();

@@ -15,7 +15,7 @@ use crate::sequences::fold::text::TextAttention;
 pub type Columns = [Vec<f64>; FORMS];
 
 /// Number of cues that depend on query and key, other than offsets.
-const OTHERS: usize = 1 + LISTED + 1;
+const PAIR_CUES: usize = 1 + LISTED + 1;
 
 /// Returns, in both forms (all keys, text), the products of a head's attention (centred within rows) with each cue of a sentence,
 /// and its squares.
@@ -26,10 +26,10 @@ pub fn observe<'a>(
     view: AttentionView<'a>,
     columns: &'a mut Columns,
 ) -> ([[f64; CUES]; FORMS], [f64; FORMS]) {
-    let [mut all, mut other] = [[0.0; OFFSETS]; FORMS];
-    let [mut others_all, mut others_text] = [[0.0; OTHERS]; FORMS];
+    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSETS]; FORMS];
+    let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_CUES]; FORMS];
     let mut squares = [0.0; FORMS];
-    let mut silent = [0.0; CUES];
+    let mut uncounted_means = [0.0; CUES];
     let [columns_all, columns_text] = columns;
     for columns in [&mut *columns_all, &mut *columns_text] {
         columns.clear();
@@ -40,20 +40,20 @@ pub fn observe<'a>(
         let own = f64::from(weights[query]);
         // A query without attention to other text tokens has no row in the form TEXT.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
-        for ((all, other), &weight) in all.iter_mut().zip(&mut other).zip(text.window(query)) {
+        for ((all, scaled), &weight) in offsets_all.iter_mut().zip(&mut offsets_text).zip(text.window(query)) {
             *all += f64::from(weight);
-            *other = f64::from(weight).mul_add(scale, *other);
+            *scaled = f64::from(weight).mul_add(scale, *scaled);
         }
-        all[REACH] += own;
-        for ((all, other), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
+        offsets_all[REACH] += own;
+        for ((all, scaled), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
             *all += f64::from(weight);
-            *other = f64::from(weight).mul_add(scale, *other);
+            *scaled = f64::from(weight).mul_add(scale, *scaled);
         }
         columns_all[query] += own;
-        let here = pairs(cues, number, row);
-        for ((all, text), value) in others_all.iter_mut().zip(&mut others_text).zip(here) {
+        let pair_sums = pair_cue_sums(cues, number, row);
+        for ((all, scaled), value) in pairs_all.iter_mut().zip(&mut pairs_text).zip(pair_sums) {
             *all += value;
-            *text = value.mul_add(scale, *text);
+            *scaled = value.mul_add(scale, *scaled);
         }
         let square = f64::from(dot(row, row));
         let mut special = own * own;
@@ -66,40 +66,40 @@ pub fn observe<'a>(
         if mass > 0.0 {
             squares[TEXT] += square * scale * scale - cues.even(TEXT, number);
         } else {
-            silent.iter_mut().zip(&cues.means[TEXT][number]).for_each(|(sum, mean)| *sum += mean);
+            uncounted_means.iter_mut().zip(&cues.means[TEXT][number]).for_each(|(sum, mean)| *sum += mean);
         }
     }
     let mut products = cues.total_means.map(|means| means.map(|mean| -mean));
-    products[TEXT].iter_mut().zip(silent).for_each(|(product, mean)| *product += mean);
-    let sums = [(all, others_all, columns_all), (other, others_text, columns_text)];
+    products[TEXT].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
+    let sums = [(offsets_all, pairs_all, columns_all), (offsets_text, pairs_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
         products[OFFSET..OFFSET + OFFSETS].iter_mut().zip(window).for_each(|(product, value)| *product += value);
         products[FAR_LEFT] += others[0];
         products[LIST..LIST + LISTED].iter_mut().zip(&others[1..]).for_each(|(product, value)| *product += value);
-        products[COSINE] += others[OTHERS - 1];
-        keys(cues, columns, products);
+        products[COSINE] += others[PAIR_CUES - 1];
+        add_key_cues(cues, columns, products);
     }
     (products, squares)
 }
 
 /// Sums a row's weights on the cues of query and key other than offsets: `[far left, listed cues, cosine]`.
 #[inline(always)]
-fn pairs(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; OTHERS] {
+fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_CUES] {
     let query = cues.text[number];
-    let mut here = [0.0; OTHERS];
-    here[0] = total(&row[..query.saturating_sub(REACH)]);
-    for (sum, keys) in here[1..].iter_mut().zip(&cues.listed[number]) {
-        *sum = keys.iter().map(|&key| f64::from(row[key])).sum();
+    let mut pair_sums = [0.0; PAIR_CUES];
+    pair_sums[0] = total(&row[..query.saturating_sub(REACH)]);
+    for (sum, add_key_cues) in pair_sums[1..].iter_mut().zip(&cues.listed[number]) {
+        *sum = add_key_cues.iter().map(|&key| f64::from(row[key])).sum();
     }
     if !cues.cosines.is_empty() {
-        here[OTHERS - 1] = f64::from(dot(row, &cues.cosines[number * cues.width..][..cues.width]));
+        pair_sums[PAIR_CUES - 1] = f64::from(dot(row, &cues.cosines[number * cues.width..][..cues.width]));
     }
-    here
+    pair_sums
 }
 
 /// Adds the weights on cues that depend on the key alone, from column sums.
 #[inline(always)]
-fn keys(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
+fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
     for &(key, cue) in &cues.special {
         if let Some(cue) = cue {
             products[cue] += columns[key];

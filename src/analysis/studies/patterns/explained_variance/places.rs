@@ -72,29 +72,29 @@ impl TextRows {
 
     /// Sums over common positions: `[products of rows, their part that offsets explain, mean of both squares]`.
     pub fn products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
-        let common = self.tokens.min(other.tokens);
+        let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);
         // Per offset: the number of cells, and both sequences' sums over them.
-        let mut diagonals = vec![[0.0; 3]; 2 * common];
-        for query in 0..common {
-            let keys = || visibility.keys(query, common).filter(|&key| key != query);
+        let mut by_offset = vec![[0.0; 3]; 2 * common_tokens];
+        for query in 0..common_tokens {
+            let keys = || visibility.keys(query, common_tokens).filter(|&key| key != query);
             let count = keys().count() as f64;
-            let [mine, theirs] = [self.row(query), other.row(query)];
-            let [mass, their_mass] = [mine, theirs].map(|row| keys().map(|key| f64::from(row[key])).sum::<f64>());
-            if mass <= 0.0 || their_mass <= 0.0 {
+            let [rows, other_rows] = [self.row(query), other.row(query)];
+            let [mass, other_mass] = [rows, other_rows].map(|row| keys().map(|key| f64::from(row[key])).sum::<f64>());
+            if mass <= 0.0 || other_mass <= 0.0 {
                 continue;
             }
             for key in keys() {
-                let own = f64::from(mine[key]) / mass - 1.0 / count;
-                let others = f64::from(theirs[key]) / their_mass - 1.0 / count;
-                shared += own * others;
-                squares += f64::midpoint(own * own, others * others);
-                let [cells, sum, other_sum] = &mut diagonals[common + key - query];
-                (*cells, *sum, *other_sum) = (*cells + 1.0, *sum + own, *other_sum + others);
+                let deviation = f64::from(rows[key]) / mass - 1.0 / count;
+                let other_deviation = f64::from(other_rows[key]) / other_mass - 1.0 / count;
+                shared += deviation * other_deviation;
+                squares += f64::midpoint(deviation * deviation, other_deviation * other_deviation);
+                let [cells, sum, other_sum] = &mut by_offset[common_tokens + key - query];
+                (*cells, *sum, *other_sum) = (*cells + 1.0, *sum + deviation, *other_sum + other_deviation);
             }
         }
-        let explained = diagonals.iter().filter(|[cells, ..]| *cells > 0.0);
-        [shared, explained.map(|[cells, own, others]| own * others / cells).sum(), squares]
+        let explained = by_offset.iter().filter(|[cells, ..]| *cells > 0.0);
+        [shared, explained.map(|[cells, sum, other_sum]| sum * other_sum / cells).sum(), squares]
     }
 }
 

@@ -22,7 +22,7 @@ pub const ALL_KEYS: usize = 0;
 pub const TEXT: usize = 1;
 
 /// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
-const FEWEST: usize = 3;
+const MIN_TEXT_TOKENS: usize = 3;
 
 /// Number of cells in the lower half of the matrix of products of cues.
 pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
@@ -74,18 +74,18 @@ type CueWeights = Vec<(usize, f64)>;
 impl SentenceCues {
     /// Computes the cues of a sentence and their products in each form. Products are `None` for a form without rows.
     pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
-        let mut cues = Self::without_pairs(sequence, lexicon);
+        let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
         let (n, count) = (sequence.ids.len(), cues.text.len());
-        let mut sums = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
-        let mut cell = CueWeights::new();
+        let mut sums_by_form = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
+        let mut key_cues = CueWeights::new();
         for (row, &query) in cues.text.clone().iter().enumerate() {
             let mut row_sums = [[0.0; CUES]; FORMS];
             let mut keys = [0; FORMS];
             for key in visibility.keys(query, n) {
-                cues.fill(&mut cell, &words, sequence, (row, query, key));
+                cues.collect_cues(&mut key_cues, &words, sequence, (row, query, key));
                 let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT };
-                add_cell(&cell, &mut sums[form], &mut row_sums[form]);
+                add_key(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
             // Text keys belong to both forms.
@@ -100,19 +100,21 @@ impl SentenceCues {
             }
         }
         // Products of text are equal in both forms, so they were summed once.
-        let [others, text] = sums;
+        let [others, text] = sums_by_form;
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
             let rows = cues.means[form].iter().zip(&cues.keys[form]);
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
             Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
         };
-        let found =
-            [(count > 0 && n > 1).then(|| products(ALL_KEYS, all)), (count >= FEWEST).then(|| products(TEXT, text))];
-        (cues, found)
+        let products_by_form = [
+            (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
+            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT, text)),
+        ];
+        (cues, products_by_form)
     }
 
-    fn without_pairs(sequence: &Sequence, lexicon: &Lexicon) -> Self {
+    fn with_key_cues(sequence: &Sequence, lexicon: &Lexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
         let text: Vec<usize> = (0..n).filter(|&token| is_text(token)).collect();
@@ -130,7 +132,7 @@ impl SentenceCues {
         let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
         let cosines = lexicon.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
-            spread(&cosines(&ids, embeddings), &ids, &text, width)
+            cosine_rows(&cosines(&ids, embeddings), &ids, &text, width)
         });
         let count = text.len();
         let means = [Vec::with_capacity(count), Vec::with_capacity(count)];
@@ -148,22 +150,22 @@ impl SentenceCues {
         }
     }
 
-    /// Writes the cues of a key for a row's query to `cell`, and records those in `listed`.
-    fn fill(
+    /// Writes the cues of a key for a row's query to `key_cues`, and records those in `listed`.
+    fn collect_cues(
         &mut self,
-        cell: &mut CueWeights,
+        key_cues: &mut CueWeights,
         words: &SentenceWords,
         sequence: &Sequence,
         (row, query, key): (usize, usize, usize),
     ) {
-        cell.clear();
+        key_cues.clear();
         match sequence.kinds[key] {
-            kind if kind.is_special() => cell.extend(special(kind).map(|cue| (cue, 1.0))),
+            kind if kind.is_special() => key_cues.extend(special(kind).map(|cue| (cue, 1.0))),
             _ => {
                 if query.abs_diff(key) <= REACH {
-                    cell.push((OFFSET + slot(query, key), 1.0));
+                    key_cues.push((OFFSET + slot(query, key), 1.0));
                 } else if key < query {
-                    cell.push((FAR_LEFT, 1.0));
+                    key_cues.push((FAR_LEFT, 1.0));
                 }
                 if key != query {
                     let has = [
@@ -177,17 +179,17 @@ impl SentenceCues {
                     const _: () = assert!(DEPENDENT == LIST + 3 && SIBLING == LIST + 4);
                     for (list, _) in has.iter().enumerate().filter(|(_, has)| **has) {
                         self.listed[row][list].push(key);
-                        cell.push((LIST + list, 1.0));
+                        key_cues.push((LIST + list, 1.0));
                     }
                 }
                 if self.commonness[key] != 0.0 {
-                    cell.push((COMMONNESS, self.commonness[key]));
+                    key_cues.push((COMMONNESS, self.commonness[key]));
                 }
                 if let Some(&cosine) = self.cosines.get(row * self.width + key).filter(|cosine| **cosine != 0.0) {
-                    cell.push((COSINE, f64::from(cosine)));
+                    key_cues.push((COSINE, f64::from(cosine)));
                 }
                 if let Some(tag) = self.tags[key] {
-                    cell.push((TAG + tag, 1.0));
+                    key_cues.push((TAG + tag, 1.0));
                 }
             }
         }
@@ -199,6 +201,7 @@ impl SentenceCues {
     }
 }
 
+/// Cue of a special token; `None` if its kind is no cue.
 fn special(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
@@ -210,7 +213,7 @@ fn special(kind: TokenKind) -> Option<usize> {
 
 /// Spreads cosines of text tokens to rows as wide as rows of attention; 0 for tokens with equal ids.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
+fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32> {
     let mut rows = vec![0.0; text.len() * width];
     for (row, cosines) in cosines.chunks_exact(text.len().max(1)).enumerate() {
         for (other, &cosine) in cosines.iter().enumerate().filter(|(other, _)| ids[*other] != ids[row]) {
@@ -220,10 +223,11 @@ fn spread(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Vec<f32
     rows
 }
 
-fn add_cell(cell: &CueWeights, products: &mut [f64], row: &mut [f64; CUES]) {
-    for (place, &(cue, value)) in cell.iter().enumerate() {
-        row[cue] += value;
-        cell[..=place].iter().for_each(|&(other, more)| products[pair(cue, other)] += value * more);
+/// Adds the cues of one key to a row's sums, and their products to the lower half of the matrix.
+fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
+    for (place, &(cue, value)) in key_cues.iter().enumerate() {
+        row_sums[cue] += value;
+        key_cues[..=place].iter().for_each(|&(other, other_value)| products[pair(cue, other)] += value * other_value);
     }
 }
 
@@ -236,28 +240,34 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     }
 }
 
+/// Words of the tokens of a sentence, and the dependency tree over words.
 struct SentenceWords {
-    of: Vec<Option<usize>>,
+    word_of_token: Vec<Option<usize>>,
     heads: Vec<Option<usize>>,
 }
 
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
-        let of = sequence.word_of_tokens();
+        let word_of_token = sequence.word_of_tokens();
         let heads = sequence.tree.iter().flatten().map(|arc| arc.head.word()).collect();
-        Self { of, heads }
+        Self { word_of_token, heads }
     }
 
+    /// Whether two tokens belong to different words.
     fn differ(&self, a: usize, b: usize) -> bool {
-        self.of[a] != self.of[b]
+        self.word_of_token[a] != self.word_of_token[b]
     }
 
+    /// Syntactic head of a token's word, as the index of a word.
     fn head_of(&self, token: usize) -> Option<usize> {
-        *self.heads.get(self.of[token]?)?
+        *self.heads.get(self.word_of_token[token]?)?
     }
 
-    fn is_head(&self, token: usize, of: usize) -> bool {
-        self.of[token].is_some() && self.head_of(of) == self.of[token] && self.differ(token, of)
+    /// Whether the word of `token` is the syntactic head of another word, that of `dependent`.
+    fn is_head(&self, token: usize, dependent: usize) -> bool {
+        self.word_of_token[token].is_some()
+            && self.head_of(dependent) == self.word_of_token[token]
+            && self.differ(token, dependent)
     }
 
     fn are_siblings(&self, a: usize, b: usize) -> bool {

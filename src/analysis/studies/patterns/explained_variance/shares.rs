@@ -15,22 +15,34 @@ use crate::system::parallel::in_parallel;
 
 pub const COUNT: usize = GROUPS.len();
 
-/// One value for all cues, one for each group of cues alone, and one for each group beyond all others.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shares<T> {
-    pub all: T,
-    pub alone: [T; COUNT],
-    /// Share explained by all cues minus the share explained by all other groups; below 0 if the group makes the fit worse.
-    pub unique: [T; COUNT],
+/// A value for all cues (at [`ALL`]), then one for each group of cues (at [`alone`]), then one for what each group adds to all
+/// other groups (at [`unique`]).
+pub type Shares<T> = [T; 1 + 2 * COUNT];
+
+/// Index of the share that all cues explain together.
+pub const ALL: usize = 0;
+
+/// Index of the share that a group of cues explains alone.
+pub const fn alone(group: usize) -> usize {
+    1 + group
+}
+
+/// Index of a group's unique share: the share explained by all cues minus the share explained by all other groups. It is below 0
+/// if the group makes the fit worse.
+pub const fn unique(group: usize) -> usize {
+    1 + COUNT + group
 }
 
 /// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
 pub const MIN_VARIANCE: f64 = 1e-6;
 
+/// Shares of one form (all keys, or text).
 pub struct FormShares {
     /// Shares of each head: a fraction for each block, followed by one for the whole corpus.
     pub heads: Vec<Shares<Vec<Fraction>>>,
-    pub any: Shares<bool>,
+    /// Whether the corpus has a cue of each share.
+    pub has_cues: Shares<bool>,
+    /// Cues that vary in the corpus.
     pub cues: Vec<usize>,
 }
 
@@ -56,66 +68,64 @@ impl FormTotals {
     }
 
     /// Sum of squares in `block` that cues explain, for each head, with coefficients fitted to all other blocks.
-    fn explained_of(&self, block: &Self) -> Vec<Shares<f64>> {
-        const NOTHING: Shares<f64> = Shares { all: 0.0, alone: [0.0; COUNT], unique: [0.0; COUNT] };
+    fn explained_in(&self, block: &Self) -> Vec<Shares<f64>> {
+        const NOTHING: Shares<f64> = [0.0; 1 + 2 * COUNT];
         if block.rows <= 0.0 {
             return vec![NOTHING; self.squares.len()];
         }
         let (rest, fitted) = (self.gram.less(&block.gram), &self.products - &block.products);
         // All heads have equal cues, so each fit is computed once.
-        let of_all_heads = |cues: &mut dyn Iterator<Item = usize>| {
-            Fit::new(&rest, cues).explained(&fitted, &block.gram, &block.products)
-        };
-        let all = of_all_heads(&mut (0..CUES));
-        let alone = GROUPS.map(|group| of_all_heads(&mut group.cues()));
-        let others = GROUPS.map(|group| of_all_heads(&mut group.others()));
+        let explained_by = |cues: Vec<usize>| Fit::new(&rest, cues).explained(&fitted, &block.gram, &block.products);
+        let by_all = explained_by((0..CUES).collect());
+        let by_group = GROUPS.map(|group| explained_by(group.cues().collect()));
+        let by_others = GROUPS.map(|group| explained_by(group.others().collect()));
         let of_head = |head: usize| {
             // Even attention, or a head of another class of layers.
             if self.squares[head] <= 0.0 {
                 return NOTHING;
             }
-            Shares {
-                all: all[head],
-                alone: alone.each_ref().map(|explained| explained[head]),
-                unique: others.each_ref().map(|explained| all[head] - explained[head]),
+            let mut shares = [by_all[head]; 1 + 2 * COUNT];
+            for group in 0..COUNT {
+                shares[alone(group)] = by_group[group][head];
+                shares[unique(group)] -= by_others[group][head];
             }
+            shares
         };
         (0..self.squares.len()).map(of_head).collect()
     }
 }
 
+/// Computes the shares of all heads, in both forms.
 pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
-        let whole = FormTotals::new(&total[form]);
+        let corpus = FormTotals::new(&total[form]);
         let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
-        let explained = in_parallel(context.threads, &blocks, |block| whole.explained_of(block));
-        let cues: Vec<usize> = (0..CUES).filter(|&cue| whole.gram.varies(cue)).collect();
-        let alone = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
-        let any = Shares { all: alone.contains(&true), alone, unique: alone };
+        let explained_by_block = in_parallel(context.threads, &blocks, |block| corpus.explained_in(block));
+        let cues: Vec<usize> = (0..CUES).filter(|&cue| corpus.gram.varies(cue)).collect();
+        let group_has_cues = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
+        let has_cues = std::array::from_fn(|share| match share {
+            ALL => group_has_cues.contains(&true),
+            _ => group_has_cues[(share - 1) % COUNT],
+        });
         // With one block there are no others to fit to.
-        let is_fitted = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
+        let has_other_blocks = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
         let of_head = |place: usize| {
-            let varies = whole.squares[place] > MIN_VARIANCE * whole.rows;
-            let share = |any: bool, of: &dyn Fn(&Shares<f64>) -> f64| {
-                if !(any && varies && is_fitted) {
+            let is_varying = corpus.squares[place] > MIN_VARIANCE * corpus.rows;
+            std::array::from_fn(|share| {
+                if !(has_cues[share] && is_varying && has_other_blocks) {
                     return vec![Fraction::NONE; BLOCKS + 1];
                 }
                 let of_block = |(explained, block): (&Vec<Shares<f64>>, &FormTotals)| {
-                    [of(&explained[place]), block.squares[place]]
+                    [explained[place][share], block.squares[place]]
                 };
-                let parts: Vec<[f64; 2]> = explained.iter().zip(&blocks).map(of_block).collect();
+                let parts: Vec<[f64; 2]> = explained_by_block.iter().zip(&blocks).map(of_block).collect();
                 let all = parts.iter().fold([0.0; 2], |sums, part| [sums[0] + part[0], sums[1] + part[1]]);
                 parts.iter().chain([&all]).map(|&[explained, squares]| Fraction::new(explained, squares)).collect()
-            };
-            Shares {
-                all: share(any.all, &|shares| shares.all),
-                alone: std::array::from_fn(|group| share(any.alone[group], &|shares| shares.alone[group])),
-                unique: std::array::from_fn(|group| share(any.unique[group], &|shares| shares.unique[group])),
-            }
+            })
         };
-        let heads = (0..whole.squares.len()).map(of_head).collect();
-        FormShares { heads, any, cues }
+        let heads = (0..corpus.squares.len()).map(of_head).collect();
+        FormShares { heads, has_cues, cues }
     })
 }
 
@@ -126,8 +136,8 @@ pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) ->
         let mut cues: Vec<usize> = classes.each().iter().flat_map(|class| class[form].cues.clone()).collect();
         cues.sort_unstable();
         cues.dedup();
-        let any = classes.each()[0][form].any.clone();
-        FormShares { heads: (0..grid.count()).map(of_head).collect(), any, cues }
+        let has_cues = classes.each()[0][form].has_cues;
+        FormShares { heads: (0..grid.count()).map(of_head).collect(), has_cues, cues }
     })
 }
 
@@ -150,13 +160,13 @@ mod tests {
         // y = 2 x for x = (1, -1) in one block, y = x for the same in the other.
         let blocks = [numbers(2.0, 4.0, 8.0), numbers(2.0, 2.0, 2.0)];
         let whole = numbers(4.0, 6.0, 10.0);
-        let explained = blocks.each_ref().map(|block| whole.explained_of(block)[0].clone());
+        let explained = blocks.each_ref().map(|block| whole.explained_in(block)[0]);
         // Fitted to the other one x leaves 2 of 8, and 2 x leaves 2 of 2: 6 of 10, where both together would explain 9.
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         // The cue is the first offset: it is the first group's, and what that adds to the others is all there is.
         for (shares, squares) in explained.iter().zip([6.0, 0.0]) {
-            assert!([shares.all, shares.alone[0], shares.unique[0]].into_iter().all(|found| close(found, squares)));
-            assert!([shares.alone[1], shares.unique[1]].into_iter().all(|found| close(found, 0.0)));
+            assert!([shares[ALL], shares[alone(0)], shares[unique(0)]].into_iter().all(|found| close(found, squares)));
+            assert!([shares[alone(1)], shares[unique(1)]].into_iter().all(|found| close(found, 0.0)));
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct FormSums {
 }
 
 impl FormSums {
-    fn count(&mut self, products: &Products, is_first: bool) {
+    fn add(&mut self, products: &Products, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
         self.sentences += u64::from(is_first);
@@ -99,8 +99,8 @@ merge_fields!(ExplainedSums[grid, visibility] { blocks, places });
 impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.lexicon = Lexicon { embeddings: known.embeddings.clone(), counts: known.counts.clone() };
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.lexicon = Lexicon { embeddings: setup.embeddings.clone(), counts: setup.counts.clone() };
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExplainedState> {
@@ -108,7 +108,7 @@ impl Sums for ExplainedSums {
         let (cues, products) = SentenceCues::new(sequence, self.visibility, &self.lexicon);
         for (sums, products) in self.blocks[block].iter_mut().zip(&products) {
             if let Some(products) = products {
-                sums.count(products, sequence.family.is_first);
+                sums.add(products, sequence.family.is_first);
             }
         }
         let neighbour = self.neighbours.begin(sequence, cues.text.len());

@@ -10,6 +10,7 @@ use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
+    /// Sums of the head over the whole corpus.
     pub whole: &'a FrequencyHeadSums,
     /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`.
     pub rates: &'a [Rates; 2],
@@ -29,84 +30,84 @@ impl FrequencyInputs<'_> {
     }
 
     /// Metric `rare_argmax` less a baseline, both as sums over queries.
-    fn rare_argmax_over(&self, baseline: f64) -> Fraction {
-        self.of_others(self.sums.argmax as f64 - baseline)
+    fn rare_argmax_lead(&self, baseline: f64) -> Fraction {
+        self.mean_over_common_queries(self.sums.argmax as f64 - baseline)
     }
 
-    fn of_others(&self, sum: f64) -> Fraction {
+    fn mean_over_common_queries(&self, sum: f64) -> Fraction {
         self.exposure.others.mean(sum)
-    }
-
-    /// Mean over queries with attention to other text tokens. In the chance baseline, all queries have some.
-    fn of_queries(&self, sum: f64, queries: u64) -> Fraction {
-        let Eligible { count, sentences } = self.exposure.queries;
-        Fraction::new(sum, queries as f64).over(count, sentences)
-    }
-
-    fn of_rarest(&self, sum: f64, queries: u64) -> Fraction {
-        let Eligible { count, sentences } = self.exposure.rarest;
-        Fraction::new(sum, queries as f64).over(count, sentences)
     }
 }
 
+/// Mean over the `queries` with attention to other text tokens, out of all eligible ones. In the chance baseline, all have some.
+fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
+    Fraction::new(sum, queries as f64).over(count, sentences)
+}
+
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
-const COUNTED: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
+const RAREST_CAVEATS: &str = "R are the sentence's tokens of least count in the corpus; sentences of which they are among the \
     500 commonest tokens do not count, so that a corpus of few words has no value.";
 
 pub(super) const METRICS: &[FrequencyMetric] = &[
-    FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.argmax as f64))
-        .with_chance(|seen, _| seen.of_others(seen.exposure.argmax.value()))
+    FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.argmax as f64))
+        .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.argmax.value()))
         .explained(Explanation {
             name: "rare_argmax",
             measures: "How often the most attended token of text is one of the rarest of the sentence.",
             formula: "share of i in T without R whose argmax_j A[i, j] is in R, j in T",
             chance: "|R|/|T|",
             source: VOITA,
-            caveats: COUNTED,
+            caveats: RAREST_CAVEATS,
         }),
-    FrequencyMetric::single(|seen, _| seen.of_others(seen.expected_argmax()))
-        .with_chance(|seen, _| seen.of_others(seen.exposure.argmax.value()))
+    FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.expected_argmax()))
+        .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.argmax.value()))
         .explained(expected!("rare_argmax")),
-    FrequencyMetric::single(|seen, _| seen.rare_argmax_over(seen.exposure.argmax.value()))
-        .with_chance(|seen, _| seen.of_others(0.0))
+    FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(inputs.exposure.argmax.value()))
+        .with_chance(|inputs, _| inputs.mean_over_common_queries(0.0))
         .explained(over_chance!("rare_argmax")),
-    FrequencyMetric::single(|seen, _| seen.rare_argmax_over(TIMES_EXPECTED * seen.expected_argmax()))
-        .with_chance(|seen, _| seen.of_others((1.0 - TIMES_EXPECTED) * seen.exposure.argmax.value()))
+    FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(TIMES_EXPECTED * inputs.expected_argmax()))
+        .with_chance(|inputs, _| {
+            inputs.mean_over_common_queries((1.0 - TIMES_EXPECTED) * inputs.exposure.argmax.value())
+        })
         .explained(over_position!("rare_argmax")),
-    FrequencyMetric::single(|seen, _| seen.of_others(seen.sums.mass.value()))
-        .with_chance(|seen, _| seen.of_others(seen.exposure.mass.value()))
+    FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.mass.value()))
+        .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.mass.value()))
         .explained(Explanation {
             name: "rare_mass",
             measures: "How much a token attends to the rarest tokens of the sentence.",
             formula: "mean over i in T without R of the sum of A[i, j] over j in R",
             chance: "|R|/v",
             source: VOITA,
-            caveats: COUNTED,
+            caveats: RAREST_CAVEATS,
         }),
-    FrequencyMetric::single(|seen, _| seen.of_others(seen.expected_mass()))
-        .with_chance(|seen, _| seen.of_others(seen.exposure.mass.value()))
+    FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.expected_mass()))
+        .with_chance(|inputs, _| inputs.mean_over_common_queries(inputs.exposure.mass.value()))
         .explained(expected!("rare_mass")),
-    FrequencyMetric::single(|seen, _| seen.of_queries(seen.sums.shift.value(), seen.sums.shifted))
-        .with_chance(|seen, _| seen.of_queries(0.0, seen.exposure.queries.count))
-        .explained(Explanation {
-            name: "frequency_shift",
-            measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
+    FrequencyMetric::single(|inputs, _| {
+        mean_shift(inputs.sums.shift.value(), inputs.sums.shifted, inputs.exposure.queries)
+    })
+    .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.queries.count, inputs.exposure.queries))
+    .explained(Explanation {
+        name: "frequency_shift",
+        measures: "How much more common the attended tokens are than the others of the sentence; below 0 they are \
                 rarer.",
-            formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
+        formula: "mean over i in T of (sum_j A[i, j] u_j) / (sum_j A[i, j]) - mean_j u_j, j in T without i; u_j \
                 the share of occurrences in the corpus that are of rarer tokens, and half of that of tokens as common",
-            chance: "0",
-            source: OURS,
-            caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
-        }),
-    FrequencyMetric::single(|seen, _| seen.of_rarest(seen.sums.shift_rare.value(), seen.sums.shifted_rare))
-        .with_chance(|seen, _| seen.of_rarest(0.0, seen.exposure.rarest.count))
-        .explained(Explanation {
-            name: "frequency_shift_rare",
-            measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \
+        chance: "0",
+        source: OURS,
+        caveats: "Punctuation is the commonest of all: a head that goes there goes to common tokens.",
+    }),
+    FrequencyMetric::single(|inputs, _| {
+        mean_shift(inputs.sums.shift_rare.value(), inputs.sums.shifted_rare, inputs.exposure.rarest)
+    })
+    .with_chance(|inputs, _| mean_shift(0.0, inputs.exposure.rarest.count, inputs.exposure.rarest))
+    .explained(Explanation {
+        name: "frequency_shift_rare",
+        measures: "The `frequency_shift` from the rarest tokens of the sentence: how much a head goes from rare \
                 words to common ones.",
-            formula: "as frequency_shift, over i in R",
-            chance: "0",
-            source: OURS,
-            caveats: COUNTED,
-        }),
+        formula: "as frequency_shift, over i in R",
+        chance: "0",
+        source: OURS,
+        caveats: RAREST_CAVEATS,
+    }),
 ];

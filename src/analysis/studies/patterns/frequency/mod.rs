@@ -93,10 +93,10 @@ impl Study for Frequency {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<FrequencySums> = observed.sums();
-        let classes = sums.map(FrequencyOfClass::new);
+        let classes = sums.map(ClassFrequencies::new);
         let of_head =
-            |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
-        let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
+            |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
+        let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
         // Queries that can attend to rare tokens.
         let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
@@ -106,33 +106,30 @@ impl Study for Frequency {
 }
 
 /// Sums of one class of layers (same mask), with the rates at which offsets alone find rare tokens.
-struct FrequencyOfClass<'a> {
+struct ClassFrequencies<'a> {
     blocks: WithTotal<'a, FrequencyBlock>,
     /// Rates `[by argmax, by mass]` without each block, then of the whole corpus.
     rates: Vec<[Rates; 2]>,
 }
 
-impl<'a> FrequencyOfClass<'a> {
+impl<'a> ClassFrequencies<'a> {
     fn new(sums: &'a FrequencySums) -> Self {
         let blocks = sums.blocks.with_total();
-        let left_out = sums.blocks.iter().map(Some).chain([None]);
-        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates = blocks_left_out.map(|block| blocks.total().rates(block)).collect();
         Self { blocks, rates }
     }
 
-    fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
-        let seen = self.inputs(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]]);
-        metric::cells(METRICS, |metric, cell| (metric.value)(&seen, cell))
-    }
-
-    fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
-        let even = FrequencyHeadSums::default();
-        let seen = self.inputs(number, [&even, &even]);
-        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
-    }
-
-    fn inputs<'b>(&'b self, number: Option<usize>, [sums, whole]: [&'b FrequencyHeadSums; 2]) -> FrequencyInputs<'b> {
-        let (exposure, rates) = (&self.blocks.at(number).exposure, &self.rates[number.unwrap_or(BLOCKS)]);
-        FrequencyInputs { exposure, sums, whole, rates }
+    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+        let (sums, uniform) = (self.blocks.at(block), FrequencyHeadSums::default());
+        let [head, corpus_head] =
+            [sums, self.blocks.total()].map(|sums| place.map_or(&uniform, |place| &sums.heads[place]));
+        let rates = &self.rates[block.unwrap_or(BLOCKS)];
+        let inputs = FrequencyInputs { exposure: &sums.exposure, sums: head, whole: corpus_head, rates };
+        metric::cells(METRICS, |metric, cell| match place {
+            Some(_) => (metric.value)(&inputs, cell),
+            None => metric.chance.unwrap_or(metric.value)(&inputs, cell),
+        })
     }
 }

@@ -58,15 +58,15 @@ merge_fields!(FrequencyHeadSums {
 });
 
 impl FrequencyHeadSums {
-    fn add(&mut self, seen: &SentenceSums) {
-        self.argmax += seen.argmax;
-        self.mass += seen.mass;
-        self.shift += seen.shift;
-        self.shifted += seen.shifted;
-        self.shift_rare += seen.shift_rare;
-        self.shifted_rare += seen.shifted_rare;
-        self.argmax_profile.add(&seen.argmax_profile);
-        self.mass_profile.add(&seen.mass_profile);
+    fn add(&mut self, sums: &SentenceSums) {
+        self.argmax += sums.argmax;
+        self.mass += sums.mass;
+        self.shift += sums.shift;
+        self.shifted += sums.shifted;
+        self.shift_rare += sums.shift_rare;
+        self.shifted_rare += sums.shifted_rare;
+        self.argmax_profile.add(&sums.argmax_profile);
+        self.mass_profile.add(&sums.mass_profile);
     }
 }
 
@@ -127,6 +127,7 @@ impl FrequencySums {
 /// Corpus frequencies of the tokens of a sentence with at least two text tokens.
 #[derive(Debug)]
 pub struct SentenceFrequencies {
+    /// Positions of the text tokens.
     text: Vec<usize>,
     /// Commonness of each token: share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
     common: Vec<f32>,
@@ -134,6 +135,7 @@ pub struct SentenceFrequencies {
     mean_of_others: Vec<Option<f64>>,
     /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
     is_rare: Vec<bool>,
+    /// Positions at which `is_rare` is true.
     rare: Vec<usize>,
     /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
     others: Vec<usize>,
@@ -144,67 +146,68 @@ impl SentenceFrequencies {
     /// Looks up the frequencies of a sentence under `visibility`. `None` if it has fewer than two text tokens.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
-        let n = sequence.ids.len();
+        let tokens = sequence.ids.len();
         let text: Vec<usize> = sequence.text_places().collect();
         if text.len() < 2 {
             return None;
         }
-        let width = n.next_multiple_of(LANES);
-        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; n]);
-        let of = |token: usize| counts.of(sequence.ids[token]);
+        let width = tokens.next_multiple_of(LANES);
+        let (mut common, mut is_rare) = (vec![0.0; width], vec![false; tokens]);
+        let frequency = |token: usize| counts.of(sequence.ids[token]);
         for &token in &text {
-            common[token] = of(token).commonness as f32;
+            common[token] = frequency(token).commonness as f32;
         }
-        let rarest = text.iter().map(|&token| of(token)).min_by_key(|frequency| frequency.count)?;
+        let rarest = text.iter().map(|&token| frequency(token)).min_by_key(|frequency| frequency.count)?;
         if rarest.rank > COMMONEST {
-            text.iter().for_each(|&token| is_rare[token] = of(token).count == rarest.count);
+            text.iter().for_each(|&token| is_rare[token] = frequency(token).count == rarest.count);
         }
-        let rare: Vec<usize> = (0..n).filter(|&token| is_rare[token]).collect();
+        let rare: Vec<usize> = (0..tokens).filter(|&token| is_rare[token]).collect();
         let sees_rare = |query: usize| rare.iter().any(|&key| visibility.sees(query, key));
         let others = text.iter().copied().filter(|&token| !is_rare[token] && sees_rare(token)).collect();
-        let found = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
-        let mean_of_others = found.text.iter().map(|&query| found.mean_of_others(query)).collect();
-        Some(Self { mean_of_others, ..found })
+        let frequencies = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
+        let mean_of_others = frequencies.text.iter().map(|&query| frequencies.mean_of_others(query)).collect();
+        Some(Self { mean_of_others, ..frequencies })
     }
 
     /// Text tokens that a query sees.
-    fn text_of(&self, query: usize) -> &[usize] {
+    fn visible_text(&self, query: usize) -> &[usize] {
         let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
         let place = |first: usize| self.text.partition_point(|&token| token < first);
         &self.text[place(start)..place(end)]
     }
 
     /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
-    fn rare_by(&self, share: impl Fn(usize) -> f64) -> f64 {
+    fn rare_mass(&self, weight: impl Fn(usize) -> f64) -> f64 {
         let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
         match self.others.first() {
             // All queries see equally many.
             Some(&first) if self.visibility.is_whole(self.is_rare.len()) => {
-                (self.others.len() * self.rare.len()) as f64 * share(first)
+                (self.others.len() * self.rare.len()) as f64 * weight(first)
             }
-            _ => self.others.iter().map(|&query| count(query) as f64 * share(query)).sum(),
+            _ => self.others.iter().map(|&query| count(query) as f64 * weight(query)).sum(),
         }
     }
 
     /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
     fn mean_of_others(&self, query: usize) -> Option<f64> {
-        let text = self.text_of(query);
+        let text = self.visible_text(query);
         let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
         (text.len() > 1).then(|| (sum - f64::from(self.common[query])) / (text.len() - 1) as f64)
     }
 
     /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
-    fn pairs(&self, share: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
+    fn pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
         self.others.iter().flat_map(move |&query| {
-            let keys = self.text_of(query).iter().filter(move |&&key| key != query);
+            let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
             keys.map(move |&key| {
                 let target = self.is_rare[key].then_some((0, 1.0));
-                Pair { query, key, weight: share(query), target }
+                Pair { query, key, weight: weight(query), target }
             })
         })
     }
 }
 
+/// Sums of one head over one sentence; fields as in [`FrequencyHeadSums`].
 #[derive(Debug, Default)]
 struct SentenceSums {
     argmax: u64,
@@ -219,7 +222,7 @@ struct SentenceSums {
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
 fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
-    let mut seen = SentenceSums::default();
+    let mut sums = SentenceSums::default();
     for (&query, mean_of_others) in sentence.text.iter().zip(&sentence.mean_of_others) {
         let (row, mass) = (text.row(query), text.mass(query));
         if let Some(mean) = mean_of_others
@@ -227,36 +230,36 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
         {
             let common = f64::from(dot(row, &sentence.common));
             let shift = common / mass - mean;
-            seen.shift += shift;
-            seen.shifted += 1;
+            sums.shift += shift;
+            sums.shifted += 1;
             if sentence.is_rare[query] {
-                seen.shift_rare += shift;
-                seen.shifted_rare += 1;
+                sums.shift_rare += shift;
+                sums.shifted_rare += 1;
             }
         }
     }
     for &query in &sentence.others {
         let row = text.row(query);
-        let favourite = favourite(sentence, row, query, view.row(query)[query]);
-        seen.argmax += u64::from(sentence.is_rare[favourite]);
-        seen.argmax_profile.add_one(query, favourite);
-        seen.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
-        seen.mass_profile.add_text(text, query, 1.0);
+        let most_attended = most_attended(sentence, row, query, view.row(query)[query]);
+        sums.argmax += u64::from(sentence.is_rare[most_attended]);
+        sums.argmax_profile.add_one(query, most_attended);
+        sums.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
+        sums.mass_profile.add_text(text, query, 1.0);
     }
-    seen
+    sums
 }
 
-/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own`, not in `row`.
+/// Text token with the largest weight (the first among equals). It may be the query, whose weight is `own_weight` and not in `row`.
 #[inline]
-fn favourite(sentence: &SentenceFrequencies, row: &[f32], query: usize, own: f32) -> usize {
-    let most = largest(row);
-    if own > most {
+fn most_attended(sentence: &SentenceFrequencies, row: &[f32], query: usize, own_weight: f32) -> usize {
+    let largest_weight = largest(row);
+    if own_weight > largest_weight {
         query
-    } else if most > 0.0 {
-        let other = first_at_least(row, most);
-        if own < most { other } else { other.min(query) }
+    } else if largest_weight > 0.0 {
+        let largest_key = first_at_least(row, largest_weight);
+        if own_weight < largest_weight { largest_key } else { largest_key.min(query) }
     } else {
-        sentence.text_of(query)[0]
+        sentence.visible_text(query)[0]
     }
 }
 
@@ -271,8 +274,8 @@ merge_fields!(FrequencySums[grid, visibility] { blocks });
 impl Sums for FrequencySums {
     type SequenceState = FrequencyState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.counts.clone_from(&known.counts);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.counts.clone_from(&setup.counts);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<FrequencyState> {
@@ -286,12 +289,12 @@ impl Sums for FrequencySums {
             exposure.others.add(sentence.others.len() as u64, is_first);
             exposure.rarest.add(sentence.rare.len() as u64, is_first);
             let even = Even::new(visibility, tokens);
-            let by_text = |query: usize| 1.0 / sentence.text_of(query).len() as f64;
-            let by_all = |query: usize| even.share(query);
-            exposure.argmax += sentence.rare_by(by_text);
-            exposure.mass += sentence.rare_by(by_all);
-            pairs[0].add(sentence.pairs(by_text));
-            pairs[1].add(sentence.pairs(by_all));
+            let text_share = |query: usize| 1.0 / sentence.visible_text(query).len() as f64;
+            let key_share = |query: usize| even.share(query);
+            exposure.argmax += sentence.rare_mass(text_share);
+            exposure.mass += sentence.rare_mass(key_share);
+            pairs[0].add(sentence.pairs(text_share));
+            pairs[1].add(sentence.pairs(key_share));
         }
         Some(FrequencyState { block, sentence })
     }

@@ -33,7 +33,7 @@ impl NormInputs<'_> {
     }
 
     /// Ratio of two sums over all text queries.
-    fn of(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
+    fn ratio(&self, numerator: ExactSum, denominator: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(numerator.value(), denominator.value()))
     }
 
@@ -43,26 +43,26 @@ impl NormInputs<'_> {
 
     /// Mean over the text queries that have norm-weighted shares.
     fn mean(&self, sum: ExactSum) -> Fraction {
-        self.mean_but(self.sums.without_norm, sum)
+        self.mean_without(self.sums.without_norm, sum)
     }
 
     /// Mean over the text queries, with `without_norm` subtracted from their number.
-    fn mean_but(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
+    fn mean_without(&self, without_norm: ExactSum, sum: ExactSum) -> Fraction {
         self.over_queries(Fraction::new(sum.value(), self.exposure.queries as f64 - without_norm.value()))
     }
 
     /// Mean over the text queries with a text token at an offset.
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
-        let heard = queries as f64 - self.sums.offset_silent[slot].value();
-        Fraction::new(sum.value(), heard).over(queries, sentences)
+        let counted = queries as f64 - self.sums.offset_silent[slot].value();
+        Fraction::new(sum.value(), counted).over(queries, sentences)
     }
 
     /// Mean over the queries that see a kind of sink. No fraction if the corpus lacks that kind.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
-        let heard = queries as f64 - self.sums.sink_silent[sink].value();
-        self.if_present(sink, Fraction::new(sum.value(), heard).over(queries, sentences))
+        let counted = queries as f64 - self.sums.sink_silent[sink].value();
+        self.if_present(sink, Fraction::new(sum.value(), counted).over(queries, sentences))
     }
 
     /// Returns the fraction, or none if the corpus lacks this kind of sink.
@@ -71,8 +71,8 @@ impl NormInputs<'_> {
     }
 
     /// Jackknife pseudo-value of a share, for this block.
-    fn share(&self, share: &FractionsByBlock) -> Fraction {
-        self.over_queries(share[self.block])
+    fn block_share(&self, shares: &FractionsByBlock) -> Fraction {
+        self.over_queries(shares[self.block])
     }
 }
 
@@ -86,13 +86,13 @@ const FIRST_TOKEN: usize = 3;
 const KOBAYASHI: &str = "Kobayashi et al. 2020, section 2.2 and 4, at the token level of Clark et al. 2019.";
 const OWN_CHANCE: &str = "uniform attention with the head's own norms: in `chance` of the head";
 const NO_CHANCE: &str = "none: what a head without any preference for keys writes depends on its values";
-const CANCELS: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \
+const CANCELLATION_CAVEAT: &str = "Norms ignore that vectors cancel: see cancellation. The value bias is part of every norm, \
     whatever is attended to.";
-const BARE: &str = "The value bias is left out.";
+const NO_BIAS_CAVEAT: &str = "The value bias is left out.";
 
 pub const METRICS: &[NormMetric] = &[
-    NormMetric::keyed(Keys::BY_OFFSET, |seen, slot| seen.at_offset(slot, seen.sums.offset_mass[slot]))
-        .with_chance(|seen, slot| seen.at_offset(slot, seen.sums.uniform_offset_mass[slot]))
+    NormMetric::keyed(Keys::BY_OFFSET, |inputs, slot| inputs.at_offset(slot, inputs.sums.offset_mass[slot]))
+        .with_chance(|inputs, slot| inputs.at_offset(slot, inputs.sums.uniform_offset_mass[slot]))
         .explained(Explanation {
             name: "norm_offset_mass",
             measures: "How much of what a head adds up for a token comes from the token k places away, by norms, for \
@@ -101,59 +101,59 @@ pub const METRICS: &[NormMetric] = &[
                 N[i, j] = A[i, j] |f_j| / sum_k A[i, k] |f_k|, f_j = v_j W_O",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean(seen.sums.window_mass))
-        .with_chance(|seen, _| seen.mean(seen.sums.uniform_window_mass))
+    NormMetric::single(|inputs, _| inputs.mean(inputs.sums.window_mass))
+        .with_chance(|inputs, _| inputs.mean(inputs.sums.uniform_window_mass))
         .explained(Explanation {
             name: "norm_window_mass",
             measures: "The same of the two tokens on either side.",
             formula: "mean over i in T of the sum of N[i, j] over 0 < |i-j| <= 2, j in T",
             chance: OWN_CHANCE,
             source: OURS,
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.sink_mass[FIRST_SPECIAL]))
-        .with_chance(|seen, _| seen.mean_to_sink(FIRST_SPECIAL, seen.sums.uniform_sink_mass[FIRST_SPECIAL]))
+    NormMetric::single(|inputs, _| inputs.mean_to_sink(FIRST_SPECIAL, inputs.sums.sink_mass[FIRST_SPECIAL]))
+        .with_chance(|inputs, _| inputs.mean_to_sink(FIRST_SPECIAL, inputs.sums.uniform_sink_mass[FIRST_SPECIAL]))
         .explained(Explanation {
             name: "norm_first_special_mass",
             measures: "The same of the first special token ([CLS]).",
             formula: "mean over i in T that see it of N[i, first special]",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.sink_mass[SEPARATOR]))
-        .with_chance(|seen, _| seen.mean_to_sink(SEPARATOR, seen.sums.uniform_sink_mass[SEPARATOR]))
+    NormMetric::single(|inputs, _| inputs.mean_to_sink(SEPARATOR, inputs.sums.sink_mass[SEPARATOR]))
+        .with_chance(|inputs, _| inputs.mean_to_sink(SEPARATOR, inputs.sums.uniform_sink_mass[SEPARATOR]))
         .explained(Explanation {
             name: "norm_separator_mass",
             measures: "The same of the separators ([SEP]).",
             formula: "mean over i in T that see one of the sum of N[i, j] over separators j",
             chance: OWN_CHANCE,
             source: KOBAYASHI,
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean(seen.sums.sink_mass[PUNCTUATION]))
-        .with_chance(|seen, _| seen.mean(seen.sums.uniform_sink_mass[PUNCTUATION]))
+    NormMetric::single(|inputs, _| inputs.mean(inputs.sums.sink_mass[PUNCTUATION]))
+        .with_chance(|inputs, _| inputs.mean(inputs.sums.uniform_sink_mass[PUNCTUATION]))
         .explained(Explanation {
             name: "norm_punctuation_mass",
             measures: "The same of punctuation.",
             formula: "mean over i in T of the sum of N[i, j] over tokens j that are all Unicode punctuation (category P)",
             chance: OWN_CHANCE,
             source: "Kobayashi et al. 2020, section 4, who count periods and commas only.",
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.sink_mass[FIRST_TOKEN]))
-        .with_chance(|seen, _| seen.mean_to_sink(FIRST_TOKEN, seen.sums.uniform_sink_mass[FIRST_TOKEN]))
+    NormMetric::single(|inputs, _| inputs.mean_to_sink(FIRST_TOKEN, inputs.sums.sink_mass[FIRST_TOKEN]))
+        .with_chance(|inputs, _| inputs.mean_to_sink(FIRST_TOKEN, inputs.sums.uniform_sink_mass[FIRST_TOKEN]))
         .explained(Explanation {
             name: "norm_first_token_mass",
             measures: "The same of the first token, in a decoder.",
             formula: "mean over i in T that see it of N[i, first token]",
             chance: OWN_CHANCE,
             source: "Kobayashi et al. 2020, sections 2.2 and 4, of the sinks of Xiao et al. 2024.",
-            caveats: CANCELS,
+            caveats: CANCELLATION_CAVEAT,
         }),
-    NormMetric::single(|seen, _| seen.mean_but(seen.sums.output_ratio_silent, seen.sums.output_ratio)).explained(
+    NormMetric::single(|inputs, _| inputs.mean_without(inputs.sums.output_ratio_silent, inputs.sums.output_ratio)).explained(
         Explanation {
             name: "output_ratio",
             measures: "How large what a head writes is beside what it is added to.",
@@ -164,8 +164,8 @@ pub const METRICS: &[NormMetric] = &[
                 a model, and rather within a layer.",
         },
     ),
-    NormMetric::single(|seen, _| seen.of(seen.sums.output, seen.sums.spent))
-        .with_chance(|seen, _| seen.of(seen.sums.uniform_output, seen.sums.uniform_spent))
+    NormMetric::single(|inputs, _| inputs.ratio(inputs.sums.output, inputs.sums.spent))
+        .with_chance(|inputs, _| inputs.ratio(inputs.sums.uniform_output, inputs.sums.uniform_spent))
         .explained(Explanation {
             name: "cancellation",
             measures: "How much is left of what a head adds up: 1 if all its vectors point the same way, near 0 if they \
@@ -175,28 +175,28 @@ pub const METRICS: &[NormMetric] = &[
             source: OURS,
             caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
         }),
-    NormMetric::single(|seen, _| {
-        let layer: f64 = seen.layer.iter().map(|head| head.bare_output.value()).sum();
-        seen.over_queries(Fraction::new(seen.sums.bare_output.value(), layer / seen.layer.len() as f64))
+    NormMetric::single(|inputs, _| {
+        let layer: f64 = inputs.layer.iter().map(|head| head.bare_output.value()).sum();
+        inputs.over_queries(Fraction::new(inputs.sums.bare_output.value(), layer / inputs.layer.len() as f64))
     })
-    .with_chance(|seen, _| Fraction::new(seen.exposure.queries as f64, seen.exposure.queries as f64))
+    .with_chance(|inputs, _| Fraction::new(inputs.exposure.queries as f64, inputs.exposure.queries as f64))
     .explained(Explanation {
         name: "output_share",
         measures: "How much a head writes, as a multiple of the mean head of its layer.",
         formula: "mean over i in T of |o°_i|, divided by its mean over the heads of the layer",
         chance: "1: all heads write alike",
         source: "Sandoval-Segura et al. 2026 compare heads so, by the norm before the output projection.",
-        caveats: BARE,
+        caveats: NO_BIAS_CAVEAT,
     }),
-    NormMetric::single(|seen, _| seen.share(&seen.shares.constant)).explained(Explanation {
+    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.constant)).explained(Explanation {
         name: "constant_share",
         measures: "How much of what a head writes is the same for every token of the corpus.",
         formula: "|mean o°|² / mean |o°|², over i in T of all sentences",
         chance: NO_CHANCE,
         source: OURS,
-        caveats: BARE,
+        caveats: NO_BIAS_CAVEAT,
     }),
-    NormMetric::single(|seen, _| seen.share(&seen.shares.sentence)).explained(Explanation {
+    NormMetric::single(|inputs, _| inputs.block_share(&inputs.shares.sentence)).explained(Explanation {
         name: "sentence_share",
         measures: "How much of the variance of what a head writes lies between sentences: 1 if it writes the same to \
             all tokens of a sentence.",
@@ -206,11 +206,11 @@ pub const METRICS: &[NormMetric] = &[
         source: "An analysis of variance with one random factor: Searle, Casella & McCulloch 1992, section 3.6.",
         caveats: "B is unbiased, so it can come out below 0. The value bias is left out, as it is of every variance.",
     }),
-    NormMetric::keyed(BY_SINK, |seen, sink| {
-        seen.if_present(sink, seen.of(seen.sums.sink_product[sink], seen.sums.square))
+    NormMetric::keyed(BY_SINK, |inputs, sink| {
+        inputs.if_present(sink, inputs.ratio(inputs.sums.sink_product[sink], inputs.sums.square))
     })
-    .with_chance(|seen, sink| {
-        seen.if_present(sink, seen.of(seen.sums.uniform_sink_product[sink], seen.sums.uniform_square))
+    .with_chance(|inputs, sink| {
+        inputs.if_present(sink, inputs.ratio(inputs.sums.uniform_sink_product[sink], inputs.sums.uniform_square))
     })
     .explained(Explanation {
         name: "sink_part",
@@ -224,16 +224,16 @@ pub const METRICS: &[NormMetric] = &[
         caveats: "Below 0 where the sinks' vectors point against what is written, above 1 where the rest does. \
             The value bias is left out.",
     }),
-    NormMetric::keyed(BY_SINK, |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_constant[sink])))
+    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_present(sink, inputs.block_share(&inputs.shares.sink_constant[sink])))
         .explained(Explanation {
             name: "sink_constant_share",
             measures: "How much of what comes from a kind of sink is the same for every token of the corpus.",
             formula: "n |mean s|² / sum |s_i|², over i in T of all sentences",
             chance: NO_CHANCE,
             source: OURS,
-            caveats: BARE,
+            caveats: NO_BIAS_CAVEAT,
         }),
-    NormMetric::keyed(BY_SINK, |seen, sink| seen.if_present(sink, seen.share(&seen.shares.sink_sentence[sink])))
+    NormMetric::keyed(BY_SINK, |inputs, sink| inputs.if_present(sink, inputs.block_share(&inputs.shares.sink_sentence[sink])))
         .explained(Explanation {
             name: "sink_sentence_share",
             measures: "How much of what comes from a kind of sink differs between sentences and is the same within them.",

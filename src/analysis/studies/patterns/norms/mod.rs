@@ -17,7 +17,7 @@ use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::Pass;
 use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::{BLOCKS, PerBlock};
+use crate::stats::blocks::BLOCKS;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
@@ -30,7 +30,7 @@ use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, colum
 use crate::system::parallel::in_parallel;
 use metrics::{METRICS, NormInputs};
 use shares::Shares;
-use sums::{AllNorms, MixingSums, NormBlock};
+use sums::{AllNorms, MixingSums};
 
 pub struct Norms;
 
@@ -60,13 +60,13 @@ impl Study for Norms {
         let sums: &ByClass<AllNorms> = observed.sums();
         let grid = context.grid;
         let classes = sums.map(|sums| (sums, sums.blocks.with_total()));
-        let of_place = |place: usize| classes.of_layer(grid.at(place).0);
+        let class_of = |place: usize| classes.of_layer(grid.at(place).0);
         let shares = in_parallel(context.threads, 0..grid.count(), |place| {
-            let (sums, blocks) = of_place(place);
+            let (sums, blocks) = class_of(place);
             Shares::new(sums, blocks.total(), place)
         });
-        let seen = |number: Option<usize>, place: usize| {
-            let (_, blocks) = of_place(place);
+        let inputs = |number: Option<usize>, place: usize| {
+            let (_, blocks) = class_of(place);
             let (block, first) = (blocks.at(number), grid.index(grid.at(place).0, 0));
             NormInputs {
                 exposure: &block.exposure,
@@ -77,16 +77,16 @@ impl Study for Norms {
                 block: number.unwrap_or(BLOCKS),
             }
         };
-        let of_head = |number: Option<usize>, place: usize| seen(number, place).values();
+        let of_head = |number: Option<usize>, place: usize| inputs(number, place).values();
         // Only the chance level depends on the head: all heads of a class have equal denominators.
-        let first_of = |class: usize| {
+        let first_head_of = |class: usize| {
             let layer = (0..grid.layers).find(|&layer| sums.classes().class_of(layer) == class);
             grid.index(layer.expect("a class has layers"), 0)
         };
         let of_chance = |number: Option<usize>, class: usize| {
-            of_head(number, first_of(class)).iter().map(metric::Fraction::unknown).collect()
+            of_head(number, first_head_of(class)).iter().map(metric::Fraction::unknown).collect()
         };
-        let chance = (0..grid.count()).map(|place| seen(None, place).chances());
+        let chance = (0..grid.count()).map(|place| inputs(None, place).chances());
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         let mixing = (0..grid.layers).map(|layer| LayerMixing::new(sums.of_layer(layer), layer)).collect();
         (estimates.with_own_chance(&columns(self), chance), NormsSection { mixing })
@@ -134,11 +134,9 @@ pub struct LayerMixing {
 
 impl LayerMixing {
     pub fn new(sums: &AllNorms, layer: usize) -> Self {
-        let by_block =
-            |of: &dyn Fn(&NormBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
-        let queries = by_block(&|block| block.exposure.queries as f64);
+        let queries = sums.blocks.each(|block| block.exposure.queries as f64);
         let mean = |part: fn(&MixingSums) -> ExactSum| {
-            let ratios = by_block(&|block| part(&block.layers[layer]).value());
+            let ratios = sums.blocks.each(|block| part(&block.layers[layer]).value());
             let mean = Jackknife::new(&ratios, &queries).on(Scale::Share);
             (Some(mean.all()).filter(|mean| mean.is_finite()), mean.interval())
         };

@@ -50,20 +50,20 @@ impl NormExposure {
     fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
-        let any = |queries: u64| u64::from(queries > 0 && roles.is_first);
+        let first_with_any = |queries: u64| u64::from(queries > 0 && roles.is_first);
         self.sentences += u64::from(queries > 0);
-        self.families += any(queries);
+        self.families += first_with_any(queries);
         self.squared += queries * queries;
         for (slot, queries) in offset_queries.into_iter().enumerate() {
             self.offset_queries[slot] += queries;
-            self.offset_families[slot] += any(queries);
+            self.offset_families[slot] += first_with_any(queries);
         }
         let sinks = places(roles).map(<[usize]>::len);
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
         for kind in 0..SINK_KINDS {
             let queries = roles.queries().filter(|&query| sees_sink(roles, visibility, query, kind)).count() as u64;
             self.sink_queries[kind] += queries;
-            self.sink_families[kind] += any(queries);
+            self.sink_families[kind] += first_with_any(queries);
         }
     }
 }
@@ -80,7 +80,7 @@ merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
     fn add(&mut self, roles: &TokenRoles, Mixing { ratios, even }: Mixing<'_>) {
-        let sum = |of: &[f32]| roles.queries().map(|query| f64::from(of[query])).sum::<f64>();
+        let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
         self.even += sum(even);
     }

@@ -16,7 +16,7 @@ const SCORE: Threshold = Threshold::rule(
 
 const THRESHOLDS: &[&Threshold] = &[&SCORE, &LABEL_Q];
 
-fn scored(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
+fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let measured = evidence.metric(metric, Some("score"));
     assess(label, &format!("{metric}.score"), measured, Bound::AtLeast, policy.rule(&SCORE)).into_iter().collect()
 }
@@ -25,7 +25,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
     shown: LabelStyle::of(Some("dup"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("duplicate-token", "repeat_same", evidence, policy),
+    assess: |evidence, policy| assess_score("duplicate-token", "repeat_same", evidence, policy),
     ..Detector::role(Explanation {
         name: "duplicate-token",
         measures: "The head attends from a token to the same token elsewhere, on random tokens that come twice.",
@@ -40,7 +40,7 @@ pub(super) const INDUCTION: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
     shown: LabelStyle::of(Some("ind"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("induction", "repeat_next", evidence, policy),
+    assess: |evidence, policy| assess_score("induction", "repeat_next", evidence, policy),
     ..Detector::role(Explanation {
         name: "induction",
         measures: "The head attends from a token to what came after the same token elsewhere.",
@@ -56,7 +56,7 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
     shown: LabelStyle::of(Some("mir"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("induction-mirror", "repeat_previous", evidence, policy),
+    assess: |evidence, policy| assess_score("induction-mirror", "repeat_previous", evidence, policy),
     ..Detector::role(Explanation {
         name: "induction-mirror",
         measures: "The head attends from a token to what came before the same token elsewhere.",
@@ -71,7 +71,7 @@ pub(super) const MASKED_COPY: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
     shown: LabelStyle::of(Some("msk"), AnsiColor::Magenta),
-    assess: |evidence, policy| scored("masked-copy", "repeat_masked", evidence, policy),
+    assess: |evidence, policy| assess_score("masked-copy", "repeat_masked", evidence, policy),
     ..Detector::role(Explanation {
         name: "masked-copy",
         measures: "The head attends from a mask to the token that it stands for, where the text has it a second time.",

@@ -23,33 +23,33 @@ impl RepeatInputs<'_> {
     pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
-        let seen = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
-        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&seen, cell))
+        let inputs = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
+        metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
     fn cell(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
-        let above = match PARTS[cell] {
+        let sum = match PARTS[cell] {
             "score" => mass - null,
             "mass" => mass,
             "null" => null,
             _ => self.sums.argmax[kind] as f64,
         };
-        self.of_queries(kind, above)
+        self.mean_over_queries(kind, sum)
     }
 
     /// Value of a cell for a head with uniform attention: each key is equally likely to be the most attended.
     fn chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
-            self.of_queries(kind, self.exposure.uniform[kind].value())
+            self.mean_over_queries(kind, self.exposure.uniform[kind].value())
         } else {
             self.cell(kind, cell)
         }
     }
 
-    fn of_queries(&self, kind: usize, above: f64) -> Fraction {
+    fn mean_over_queries(&self, kind: usize, sum: f64) -> Fraction {
         let sequences = self.exposure.sequences[usize::from(kind == MASKED)];
-        Fraction::mean(above, self.exposure.queries[kind], sequences)
+        Fraction::mean(sum, self.exposure.queries[kind], sequences)
     }
 }
 
@@ -57,59 +57,57 @@ const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
 const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
 
-const FORMULA: &str = "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
-    A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the \
-    key";
-const CHANCE: &str = "score 0; mass, null and argmax 1/v";
-const ON_RANDOM: &str = "On random tokens, so that nothing but the tokens tells the key from others; on text a head \
-    may use them otherwise.";
+/// What the explanations of all metrics of target keys have in common.
+const OF_KEY: Explanation = Explanation {
+    name: "",
+    measures: "",
+    formula: "score = mass - null: mass = mean of A[i, key], null = mean over the same queries of the mean of \
+        A[i, j] over text j at least 4 from the key and 8 from i; argmax = share of them whose most attended token is the \
+        key",
+    chance: "score 0; mass, null and argmax 1/v",
+    source: "",
+    caveats: "On random tokens, so that nothing but the tokens tells the key from others; on text a head may use them \
+        otherwise.",
+};
+
+/// The metric of a kind of target key, in all its parts.
+const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
+    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.cell(KEY, cell))
+        .with_chance(|inputs, cell| inputs.chance(KEY, cell))
+        .explained(explanation)
+}
 
 const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
 
 pub const METRICS: &[RepeatMetric] = &[
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(SAME, cell))
-        .with_chance(|seen, cell| seen.chance(SAME, cell))
-        .explained(Explanation {
-            name: "repeat_same",
-            measures: "How much a random token attends to its twin, the same token in the other copy.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(NEXT, cell))
-        .with_chance(|seen, cell| seen.chance(NEXT, cell))
-        .explained(Explanation {
-            name: "repeat_next",
-            measures: "How much a random token attends to the token after its twin.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(PREVIOUS, cell))
-        .with_chance(|seen, cell| seen.chance(PREVIOUS, cell))
-        .explained(Explanation {
-            name: "repeat_previous",
-            measures: "How much a random token attends to the token before its twin.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
-            caveats: ON_RANDOM,
-        }),
-    RepeatMetric::keyed(BY_PART, |seen, cell| seen.cell(MASKED, cell))
-        .with_chance(|seen, cell| seen.chance(MASKED, cell))
-        .explained(Explanation {
-            name: "repeat_masked",
-            measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
-            formula: FORMULA,
-            chance: CHANCE,
-            source: "Defined here: without the token itself only the context tells where its twin is.",
-            caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
-        }),
-    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |seen, place| {
-        let RepeatExposure { offset_queries, sequences, .. } = seen.exposure;
-        Fraction::mean(seen.sums.offset[place].value(), offset_queries[place], sequences[0])
+    key_metric::<SAME>(Explanation {
+        name: "repeat_same",
+        measures: "How much a random token attends to its twin, the same token in the other copy.",
+        source: "Duplicate-token heads: Wang et al. 2022 (arXiv:2211.00593), section 3; the null is ours.",
+        ..OF_KEY
+    }),
+    key_metric::<NEXT>(Explanation {
+        name: "repeat_next",
+        measures: "How much a random token attends to the token after its twin.",
+        source: "Prefix matching of induction heads: Olsson et al. 2022 (arXiv:2209.11895); the null is ours.",
+        ..OF_KEY
+    }),
+    key_metric::<PREVIOUS>(Explanation {
+        name: "repeat_previous",
+        measures: "How much a random token attends to the token before its twin.",
+        source: "The mirror of prefix matching, which a model without a causal mask can have; defined here.",
+        ..OF_KEY
+    }),
+    key_metric::<MASKED>(Explanation {
+        name: "repeat_masked",
+        measures: "How much a mask in the second copy attends to the token that it stands for, in the first.",
+        source: "Defined here: without the token itself only the context tells where its twin is.",
+        caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
+        ..OF_KEY
+    }),
+    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |inputs, place| {
+        let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
+        Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
     })
     .explained(Explanation {
         name: "random_offset",
@@ -119,8 +117,8 @@ pub const METRICS: &[RepeatMetric] = &[
         source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
         caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
     }),
-    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |seen, place| {
-        Fraction::mean(seen.sums.detected[place].value(), seen.exposure.detected, seen.exposure.detected)
+    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |inputs, place| {
+        Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
     })
     .explained(Explanation {
         name: "head_detector",
@@ -136,7 +134,7 @@ pub const METRICS: &[RepeatMetric] = &[
             that no head has 1; attention to the first token counts; and no label rests on it. `repeat_next` and the \
             others are of the queries that can find something, beside other keys. Null in encoders.",
     }),
-    RepeatMetric::single(|seen, _| seen.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
+    RepeatMetric::single(|inputs, _| inputs.copying.map_or(Fraction::NONE, |copying| Fraction::new(copying, 1.0)))
         .explained(Explanation {
             name: "copying",
             measures: "Whether what the head writes looks like the token that it read, as far as its weights alone \

@@ -61,14 +61,14 @@ impl Study for RepeatedTokens {
         let mut both = passes.next().expect("at least one pass").clone();
         passes.for_each(|sums| both.merge(sums));
         let classes = both.map(|sums| (sums, sums.blocks.with_total()));
-        let of_head = |number: Option<usize>, place: usize| {
+        let of_head = |block: Option<usize>, place: usize| {
             let (sums, blocks) = classes.of_layer(context.grid.at(place).0);
-            let block = blocks.at(number);
-            let copying = sums.copying.get(place).copied().flatten().filter(|_| number.is_none());
-            RepeatInputs { exposure: &block.exposure, sums: &block.heads[place], copying }.values()
+            let sums_of_block = blocks.at(block);
+            let copying = sums.copying.get(place).copied().flatten().filter(|_| block.is_none());
+            RepeatInputs { exposure: &sums_of_block.exposure, sums: &sums_of_block.heads[place], copying }.values()
         };
-        let of_chance = |number: Option<usize>, class: usize| {
-            RepeatInputs::chances(&classes.each()[class].1.at(number).exposure, number.is_none())
+        let of_chance = |block: Option<usize>, class: usize| {
+            RepeatInputs::chances(&classes.each()[class].1.at(block).exposure, block.is_none())
         };
         // Every class counts every sequence.
         let [plain, masked] = classes.each()[0].1.total().exposure.sequences;

@@ -15,7 +15,7 @@ use crate::sequences::fold::even::Even;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::ExactSum;
+use crate::stats::exact::{ExactSum, add_each};
 
 /// Number of kinds of target keys. The constants `SAME` to `MASKED` index all lists by kind.
 pub const KEYS: usize = 4;
@@ -114,6 +114,7 @@ impl RepeatSums {
     }
 }
 
+/// A query and its target key; `kind` is one of [`SAME`] to [`MASKED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryKeyPair {
     pub kind: usize,
@@ -169,8 +170,8 @@ impl Merge for RepeatSums {
 impl Sums for RepeatSums {
     type SequenceState = RepeatState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        if let Some(encoder) = known.encoder.filter(|_| self.weighs) {
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        if let Some(encoder) = setup.encoder.filter(|_| self.weighs) {
             self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
             // Later heads of a decoder read hidden states, not embeddings: its induction heads do not copy by weights alone.
             if self.visibility.is_causal() {
@@ -189,9 +190,9 @@ impl Sums for RepeatSums {
         pairs.retain(|pair| {
             visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
         });
-        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(place, offset)| {
+        let offsets = OFFSETS.into_iter().enumerate().flat_map(|(index, offset)| {
             let keys = text.clone().filter_map(move |query| Some((query, query.checked_add_signed(offset)?)));
-            keys.map(move |(query, key)| (place, query, key))
+            keys.map(move |(query, key)| (index, query, key))
         });
         // A sequence with a mask is not entirely random tokens, so it is left out.
         let at_offset: Vec<_> = if copies.masked.is_some() {
@@ -205,15 +206,15 @@ impl Sums for RepeatSums {
             exposure.queries[kind] += 1;
             exposure.uniform[kind] += even.share(query);
         }
-        for &(place, query, _) in &at_offset {
-            exposure.offset_queries[place] += 1;
-            exposure.offset_uniform[place] += even.share(query);
+        for &(index, query, _) in &at_offset {
+            exposure.offset_queries[index] += 1;
+            exposure.offset_uniform[index] += even.share(query);
         }
         let is_detected = visibility.is_causal() && copies.masked.is_none();
         let detected = if is_detected { detected(&sequence.ids) } else { Vec::new() };
         exposure.detected += u64::from(is_detected);
-        for &(place, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
-            exposure.detected_uniform[place] += even.share(query) / tokens as f64;
+        for &(index, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
+            exposure.detected_uniform[index] += even.share(query) / tokens as f64;
         }
         Some(RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected })
     }
@@ -230,15 +231,12 @@ impl Sums for RepeatSums {
             null[kind] += mean_of_null(row, null_keys((&state.text, &state.ids), self.visibility, pair));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
-        let mut offset = [0.0; OFFSETS.len()];
-        state.at_offset.iter().for_each(|&(place, query, key)| offset[place] += weight(view, query, key));
-        sums.mass.iter_mut().zip(mass).for_each(|(sum, mass)| *sum += mass);
-        sums.null.iter_mut().zip(null).for_each(|(sum, null)| *sum += null);
-        sums.offset.iter_mut().zip(offset).for_each(|(sum, offset)| *sum += offset);
-        let mut detected = [0.0; DETECTED.len()];
-        state.detected.iter().for_each(|&(place, query, key)| detected[place] += weight(view, query, key));
+        add_each(&mut sums.mass, &mass);
+        add_each(&mut sums.null, &null);
+        add_each(&mut sums.offset, &attention_sums::<{ OFFSETS.len() }>(view, &state.at_offset));
+        let detected = attention_sums::<{ DETECTED.len() }>(view, &state.detected);
         // Every row sums to 1, so the total attention is the number of tokens.
-        sums.detected.iter_mut().zip(detected).for_each(|(sum, mass)| *sum += mass / view.tokens() as f64);
+        add_each(&mut sums.detected, &detected.map(|mass| mass / view.tokens() as f64));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
@@ -249,8 +247,11 @@ impl Sums for RepeatSums {
     }
 }
 
-fn weight(view: AttentionView<'_>, query: usize, key: usize) -> f64 {
-    f64::from(view.row(query)[key])
+/// Sums the attention of pairs by index, from triples (index, query, key).
+fn attention_sums<const N: usize>(view: AttentionView<'_>, pairs: &[(usize, usize, usize)]) -> [f64; N] {
+    let mut sums = [0.0; N];
+    pairs.iter().for_each(|&(index, query, key)| sums[index] += f64::from(view.row(query)[key]));
+    sums
 }
 
 /// Lists the null keys: visible text tokens far from the target key and from the query. A token that is a target by chance
@@ -260,16 +261,16 @@ fn null_keys<'a>(
     visibility: Visibility,
     &QueryKeyPair { kind, query, key }: &QueryKeyPair,
 ) -> impl Iterator<Item = usize> + use<'a> {
-    let seen = visibility.keys(query, ids.len());
-    let keys = text.start.max(seen.start)..text.end.min(seen.end);
-    let beside = move |key: usize| match kind {
+    let visible = visibility.keys(query, ids.len());
+    let keys = text.start.max(visible.start)..text.end.min(visible.end);
+    let paired_place = move |key: usize| match kind {
         NEXT => key.checked_sub(1),
         PREVIOUS => Some(key + 1),
         _ => Some(key),
     };
-    let token = move |key: usize| beside(key).and_then(|place| ids.get(place));
+    let paired_token = move |key: usize| paired_place(key).and_then(|place| ids.get(place));
     let is_far = move |place: &usize| place.abs_diff(key) >= FAR_FROM_KEY && place.abs_diff(query) >= FAR_FROM_QUERY;
-    keys.filter(is_far).filter(move |&place| token(place) != token(key))
+    keys.filter(is_far).filter(move |&place| paired_token(place) != paired_token(key))
 }
 
 /// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.

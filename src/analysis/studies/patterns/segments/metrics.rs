@@ -6,32 +6,27 @@ use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Metric};
 
-/// Input of the metrics of one attention head: its sums with their denominators, in one block or in the whole corpus.
-pub struct SegmentInputs<'a> {
-    pub exposure: &'a SegmentExposure,
-    pub sums: &'a SegmentHeadSums<ExactSum>,
+type SegmentMetric = Metric<fn(&SegmentExposure, &SegmentHeadSums<ExactSum>) -> Fraction>;
+
+/// Every metric of one attention head, in one block or in the whole corpus, from its sums and their denominators.
+pub fn values(exposure: &SegmentExposure, sums: &SegmentHeadSums<ExactSum>) -> Vec<Fraction> {
+    metric::cells(METRICS, |metric, _| (metric.value)(exposure, sums))
 }
 
-impl SegmentInputs<'_> {
-    pub fn values(&self) -> Vec<Fraction> {
-        metric::cells(METRICS, |metric, _| (metric.value)(self))
-    }
-
-    /// Returns every metric's chance level, its value under uniform attention.
-    pub fn chances(exposure: &SegmentExposure) -> Vec<Fraction> {
-        let even = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
-        let seen = SegmentInputs { exposure, sums: &even };
-        metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(&seen))
-    }
-
-    fn of_variation(&self, part: ExactSum) -> Fraction {
-        Fraction::new(part.value(), self.sums.total.value()).over(self.exposure.rows, self.exposure.first)
-    }
+/// Every metric's chance level, its value under uniform attention.
+pub fn chance_levels(exposure: &SegmentExposure) -> Vec<Fraction> {
+    let uniform = SegmentHeadSums { same: exposure.same, any: exposure.any, ..SegmentHeadSums::default() };
+    metric::cells(METRICS, |metric, _| metric.chance.unwrap_or(metric.value)(exposure, &uniform))
 }
 
-/// Returns the chance level 0 of shares of variation: they exclude what noise explains.
-fn noise(seen: &SegmentInputs<'_>) -> Fraction {
-    Fraction::mean(0.0, seen.exposure.rows, seen.exposure.first)
+/// A part of the variation as a share of all variation.
+fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) -> Fraction {
+    Fraction::new(part.value(), total.value()).over(exposure.rows, exposure.first)
+}
+
+/// The chance level 0 of shares of variation: they exclude what noise explains.
+fn zero_chance(exposure: &SegmentExposure, _: &SegmentHeadSums<ExactSum>) -> Fraction {
+    Fraction::mean(0.0, exposure.rows, exposure.first)
 }
 
 const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each row less its mean; columns first, then \
@@ -39,11 +34,9 @@ const VARIATION: &str = "least squares over all cells A[i, j] of a pair, each ro
     (explained - degrees of freedom * residual mean square) / sum over pairs of the total sum of squares";
 const NOISE: &str = "0: what noise would explain is taken off";
 
-type SegmentMetric = Metric<fn(&SegmentInputs<'_>) -> Fraction>;
-
 pub const METRICS: &[SegmentMetric] = &[
-    SegmentMetric::single(|seen| {
-        Fraction::new(seen.sums.same.value(), seen.sums.any.value()).over(seen.exposure.queries, seen.exposure.first)
+    SegmentMetric::single(|exposure, sums| {
+        Fraction::new(sums.same.value(), sums.any.value()).over(exposure.queries, exposure.first)
     })
     .explained(Explanation {
         name: "same_segment_share",
@@ -54,7 +47,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The block pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1, as a share; defined here.",
         caveats: "A head that attends to neighbours is near 1 without knowing of sentences: segment_r2 is beyond that.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.column)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.column, sums.total)).with_chance(zero_chance).explained(Explanation {
         name: "column_r2",
         measures: "The part of the variation of the attention over pairs of sentences that goes with the key: the same \
             for every query.",
@@ -63,7 +56,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The vertical pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Large where few keys take most of the attention, as special tokens do. Below 0 is 0.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.offset)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.offset, sums.total)).with_chance(zero_chance).explained(Explanation {
         name: "offset_r2",
         measures: "The part of that variation that goes with how far the key is from the query, beyond its column.",
         formula: VARIATION,
@@ -71,7 +64,7 @@ pub const METRICS: &[SegmentMetric] = &[
         source: "The diagonal pattern of Kovaleva et al. 2019 (arXiv:1908.08593), section 4.1; the measure is ours.",
         caveats: "Offsets beyond 8 on either side are one each. Below 0 is 0.",
     }),
-    SegmentMetric::single(|seen| seen.of_variation(seen.sums.segment)).with_chance(noise).explained(Explanation {
+    SegmentMetric::single(|exposure, sums| variation_share(exposure, sums.segment, sums.total)).with_chance(zero_chance).explained(Explanation {
         name: "segment_r2",
         measures: "The part of that variation that goes with whether query and key are of one sentence, beyond column \
             and offset; negative where the other sentence is attended to.",

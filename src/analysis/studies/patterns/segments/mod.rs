@@ -18,7 +18,7 @@ use crate::study::metrics::metric;
 use crate::study::section::{Known, Section, View, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
-use metrics::{METRICS, SegmentInputs};
+use metrics::{METRICS, chance_levels, values};
 use sums::SegmentSums;
 
 pub struct Segments;
@@ -52,15 +52,14 @@ impl Study for Segments {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<SegmentSums> = observed.sums();
         let classes = sums.map(|sums| sums.blocks.with_total());
-        let of_head = |number: Option<usize>, place: usize| {
-            let block = classes.of_layer(context.grid.at(place).0).at(number);
-            SegmentInputs { exposure: &block.exposure, sums: &block.heads[place] }.values()
+        let of_head = |block: Option<usize>, place: usize| {
+            let sums = classes.of_layer(context.grid.at(place).0).at(block);
+            values(&sums.exposure, &sums.heads[place])
         };
-        let of_chance =
-            |number: Option<usize>, class: usize| SegmentInputs::chances(&classes.each()[class].at(number).exposure);
-        let counts = classes.each().iter().map(|blocks| &blocks.total().exposure);
-        let (pairs, unseen) =
-            counts.fold((0, 0), |(pairs, unseen), of_class| (of_class.pairs.max(pairs), of_class.unseen.max(unseen)));
+        let of_chance = |block: Option<usize>, class: usize| chance_levels(&classes.each()[class].at(block).exposure);
+        let exposures = classes.each().iter().map(|blocks| &blocks.total().exposure);
+        let (pairs, unseen) = exposures
+            .fold((0, 0), |(pairs, unseen), exposure| (exposure.pairs.max(pairs), exposure.unseen.max(unseen)));
         let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
         let section = Pairs { pairs, unseen, sentences_left_out };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)

@@ -19,9 +19,11 @@ use crate::stats::exact::ExactSum;
 pub struct SegmentExposure {
     /// Number of pairs in which every query sees every key.
     pub pairs: u64,
+    /// Number of pairs in which some query does not see every key; they are left out.
     pub unseen: u64,
     /// Number of pairs whose first sentence is the first of its group of related sentences.
     pub first: u64,
+    /// Number of text tokens in the counted pairs.
     pub queries: u64,
     /// Number of tokens in pairs that are long enough for the analysis of variance.
     pub rows: u64,
@@ -94,9 +96,10 @@ impl Sums for SegmentSums {
         let view = input.attention();
         let mut sums = state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variation(view));
         if let Some([a, b]) = &state.texts {
-            let between = |queries: &Range<usize>, keys: &Range<usize>| between(view, queries, keys);
-            sums.same = between(a, a) + between(b, b);
-            sums.any = sums.same + between(a, b) + between(b, a);
+            let attention_between =
+                |queries: &Range<usize>, keys: &Range<usize>| attention_between(view, queries, keys);
+            sums.same = attention_between(a, a) + attention_between(b, b);
+            sums.any = sums.same + attention_between(a, b) + attention_between(b, a);
         }
         self.blocks[state.block].heads[self.grid.index(view.layer, view.head)].add(&sums);
     }
@@ -109,11 +112,11 @@ impl Sums for SegmentSums {
 }
 
 /// Sums the attention from `queries` to other tokens among `keys`.
-fn between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
-    let given = |query: usize| {
+fn attention_between(view: AttentionView<'_>, queries: &Range<usize>, keys: &Range<usize>) -> f64 {
+    let row_sum = |query: usize| {
         let row = view.row(query);
         let all: f64 = row[keys.clone()].iter().map(|&weight| f64::from(weight)).sum();
         if keys.contains(&query) { all - f64::from(row[query]) } else { all }
     };
-    queries.clone().map(given).sum()
+    queries.clone().map(row_sum).sum()
 }

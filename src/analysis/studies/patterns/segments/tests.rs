@@ -94,13 +94,10 @@ fn an_example_by_hand() {
     let same = 2.0 / 4.0 + 3.0 / 3.0;
     assert!((total.heads[0].same.value() - same).abs() < 1e-6, "{:?}", total.heads[0].same.value());
     assert_eq!(total.heads[0].same, total.heads[0].any);
-    let values: Vec<f64> = SegmentInputs { exposure: &total.exposure, sums: &total.heads[0] }
-        .values()
-        .iter()
-        .map(|value| value.value().unwrap())
-        .collect();
+    let values: Vec<f64> =
+        values(&total.exposure, &total.heads[0]).iter().map(|value| value.value().unwrap()).collect();
     assert_eq!(values[0], 1.0);
-    let chances: Vec<_> = SegmentInputs::chances(&total.exposure).iter().map(metric::Fraction::value).collect();
+    let chances: Vec<_> = chance_levels(&total.exposure).iter().map(metric::Fraction::value).collect();
     assert_eq!(chances, [Some(0.4), Some(0.0), Some(0.0), Some(0.0)]);
 }
 

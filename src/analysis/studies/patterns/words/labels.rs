@@ -16,19 +16,19 @@ const SIMILARITY_GAIN: Threshold = Threshold::rule(
 const MASS_THRESHOLDS: &[&Threshold] = &thresholds(&CONTENT_MASS);
 
 /// Returns the UPOS tags that can be labels. Punctuation has another label.
-fn labelled() -> impl Iterator<Item = &'static str> {
+fn label_tags() -> impl Iterator<Item = &'static str> {
     Upos::ALL.into_iter().filter(|tag| *tag != Upos::Punct).map(Upos::tag)
 }
 
 pub(super) const TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
-    parameter: Parameter::OneOf("tag", || labelled().map(str::to_owned).collect()),
+    parameter: Parameter::OneOf("tag", || label_tags().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
     shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let label =
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
-        labelled().flat_map(label).collect()
+        label_tags().flat_map(label).collect()
     },
     ..Detector::role(Explanation {
         name: "tag:<UPOS>",

@@ -32,7 +32,7 @@ impl WordInputs<'_> {
     }
 
     /// Returns `over_position` of uniform attention, whose expected mass is its actual mass.
-    fn blind(&self, mass: usize) -> Fraction {
+    fn uniform_over_position(&self, mass: usize) -> Fraction {
         self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
     }
 
@@ -43,8 +43,8 @@ impl WordInputs<'_> {
         let set = queries_of(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
         // Likeness is averaged over the rows with attention to keys that have it.
-        let divided = if mass == LIKENESS { self.sums.queries_with_likeness } else { queries };
-        Fraction::new(sum, divided as f64).over(queries, sentences)
+        let denominator = if mass == LIKENESS { self.sums.queries_with_likeness } else { queries };
+        Fraction::new(sum, denominator as f64).over(queries, sentences)
     }
 }
 
@@ -55,7 +55,7 @@ type WordMetric = Metric<for<'a> fn(&WordInputs<'a>, usize) -> Fraction>;
 
 #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods are of one lifetime, the table is of all")]
 pub(super) const METRICS: &[WordMetric] = &[
-    WordMetric::keyed(BY_TAG, |seen, tag| seen.mean(tag)).explained(Explanation {
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.mean(tag)).explained(Explanation {
         name: "tag_mass",
         measures: "How much a word attends to other words of each universal part of speech.",
         formula: "tag_mass[p] = mean over words d of the sum of W[d, v] over v != d with UPOS p",
@@ -64,14 +64,14 @@ pub(super) const METRICS: &[WordMetric] = &[
             4.3.",
         caveats: "Words of sentences in which no word has a UPOS are no queries; `_` is no UPOS.",
     }),
-    WordMetric::keyed(BY_TAG, |seen, tag| seen.expected(tag))
-        .with_chance(|seen, tag| seen.mean(tag))
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.expected(tag))
+        .with_chance(|inputs, tag| inputs.mean(tag))
         .explained(expected!("tag_mass")),
-    WordMetric::keyed(BY_TAG, |seen, tag| seen.over_chance(tag)).explained(over_chance!("tag_mass")),
-    WordMetric::keyed(BY_TAG, |seen, tag| seen.over_position(tag))
-        .with_chance(|seen, tag| seen.blind(tag))
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.over_chance(tag)).explained(over_chance!("tag_mass")),
+    WordMetric::keyed(BY_TAG, |inputs, tag| inputs.over_position(tag))
+        .with_chance(|inputs, tag| inputs.uniform_over_position(tag))
         .explained(over_position!("tag_mass")),
-    WordMetric::single(|seen, _| seen.mean(SAME_TAG)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.mean(SAME_TAG)).explained(Explanation {
         name: "same_tag_mass",
         measures: "How much a word attends to other words of its own part of speech.",
         formula: "mean over words d with another word of their UPOS of the sum of W[d, v] over these v",
@@ -79,14 +79,14 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "A word without another of its UPOS is no query.",
     }),
-    WordMetric::single(|seen, _| seen.expected(SAME_TAG))
-        .with_chance(|seen, _| seen.mean(SAME_TAG))
+    WordMetric::single(|inputs, _| inputs.expected(SAME_TAG))
+        .with_chance(|inputs, _| inputs.mean(SAME_TAG))
         .explained(expected!("same_tag_mass")),
-    WordMetric::single(|seen, _| seen.over_chance(SAME_TAG)).explained(over_chance!("same_tag_mass")),
-    WordMetric::single(|seen, _| seen.over_position(SAME_TAG))
-        .with_chance(|seen, _| seen.blind(SAME_TAG))
+    WordMetric::single(|inputs, _| inputs.over_chance(SAME_TAG)).explained(over_chance!("same_tag_mass")),
+    WordMetric::single(|inputs, _| inputs.over_position(SAME_TAG))
+        .with_chance(|inputs, _| inputs.uniform_over_position(SAME_TAG))
         .explained(over_position!("same_tag_mass")),
-    WordMetric::single(|seen, _| seen.mean(LIKENESS)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.mean(LIKENESS)).explained(Explanation {
         name: "similarity_gain",
         measures: "How much more alike the query, by the model's word embeddings, the attended tokens are than the \
             others, in standard deviations.",
@@ -96,14 +96,14 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: LIKENESS_CAVEATS,
     }),
-    WordMetric::single(|seen, _| seen.expected(LIKENESS))
-        .with_chance(|seen, _| seen.mean(LIKENESS))
+    WordMetric::single(|inputs, _| inputs.expected(LIKENESS))
+        .with_chance(|inputs, _| inputs.mean(LIKENESS))
         .explained(expected!("similarity_gain")),
-    WordMetric::single(|seen, _| seen.over_chance(LIKENESS)).explained(over_chance!("similarity_gain")),
-    WordMetric::single(|seen, _| seen.over_position(LIKENESS))
-        .with_chance(|seen, _| seen.blind(LIKENESS))
+    WordMetric::single(|inputs, _| inputs.over_chance(LIKENESS)).explained(over_chance!("similarity_gain")),
+    WordMetric::single(|inputs, _| inputs.over_position(LIKENESS))
+        .with_chance(|inputs, _| inputs.uniform_over_position(LIKENESS))
         .explained(over_position!("similarity_gain")),
-    WordMetric::single(|seen, _| seen.mean(SAME_TOKEN)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.mean(SAME_TOKEN)).explained(Explanation {
         name: "same_token_mass",
         measures: "How much a token that is there again attends to its other occurrences.",
         formula: "mean over i in T with id_j = id_i for some other j in T of the sum of A[i, j] over these j",
@@ -111,14 +111,14 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: "On text; on repeated random tokens: Olsson et al. 2022.",
         caveats: "Commas and articles are most of what is there again: compare the same without punctuation.",
     }),
-    WordMetric::single(|seen, _| seen.expected(SAME_TOKEN))
-        .with_chance(|seen, _| seen.mean(SAME_TOKEN))
+    WordMetric::single(|inputs, _| inputs.expected(SAME_TOKEN))
+        .with_chance(|inputs, _| inputs.mean(SAME_TOKEN))
         .explained(expected!("same_token_mass")),
-    WordMetric::single(|seen, _| seen.over_chance(SAME_TOKEN)).explained(over_chance!("same_token_mass")),
-    WordMetric::single(|seen, _| seen.over_position(SAME_TOKEN))
-        .with_chance(|seen, _| seen.blind(SAME_TOKEN))
+    WordMetric::single(|inputs, _| inputs.over_chance(SAME_TOKEN)).explained(over_chance!("same_token_mass")),
+    WordMetric::single(|inputs, _| inputs.over_position(SAME_TOKEN))
+        .with_chance(|inputs, _| inputs.uniform_over_position(SAME_TOKEN))
         .explained(over_position!("same_token_mass")),
-    WordMetric::single(|seen, _| seen.mean(SAME_WORD)).explained(Explanation {
+    WordMetric::single(|inputs, _| inputs.mean(SAME_WORD)).explained(Explanation {
         name: "same_word_token_mass",
         measures: "The `same_token_mass` of tokens that are no punctuation.",
         formula: "as same_token_mass, i not in P",
@@ -126,8 +126,8 @@ pub(super) const METRICS: &[WordMetric] = &[
         source: OURS,
         caveats: "",
     }),
-    WordMetric::single(|seen, _| seen.expected(SAME_WORD))
-        .with_chance(|seen, _| seen.mean(SAME_WORD))
+    WordMetric::single(|inputs, _| inputs.expected(SAME_WORD))
+        .with_chance(|inputs, _| inputs.mean(SAME_WORD))
         .explained(expected!("same_word_token_mass")),
 ];
 
@@ -141,30 +141,26 @@ pub(super) struct WordsOfClass<'a> {
 impl<'a> WordsOfClass<'a> {
     pub fn new(sums: &'a WordsSums) -> Self {
         let blocks = sums.blocks.with_total();
-        let left_out = sums.blocks.iter().map(Some).chain([None]);
-        let rates = left_out.map(|block| blocks.total().rates(block)).collect();
+        let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
+        let rates = blocks_left_out.map(|block| blocks.total().rates(block)).collect();
         Self { blocks, rates }
-    }
-
-    pub fn of_head(&self, number: Option<usize>, place: usize) -> Vec<Fraction> {
-        self.cells(number, [&self.blocks.at(number).heads[place], &self.blocks.total().heads[place]], false)
-    }
-
-    pub fn of_chance(&self, number: Option<usize>) -> Vec<Fraction> {
-        let block = self.blocks.at(number);
-        let queries_with_likeness = block.exposure.queries[Queries::Likened as usize];
-        let even = WordHeadSums { masses: block.uniform, queries_with_likeness, ..WordHeadSums::default() };
-        self.cells(number, [&even, &even], true)
     }
 
     pub fn queries(&self, queries: Queries) -> u64 {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
-    fn cells(&self, number: Option<usize>, [sums, whole]: [&WordHeadSums; 2], of_chance: bool) -> Vec<Fraction> {
-        let (block, corpus) = (self.blocks.at(number), &self.blocks.total().exposure);
-        let rates = &self.rates[number.unwrap_or(BLOCKS)];
-        let seen = WordInputs { exposure: &block.exposure, corpus, sums, whole, uniform: &block.uniform, rates };
-        metric::cells(METRICS, |metric, cell| metric.chance.filter(|_| of_chance).unwrap_or(metric.value)(&seen, cell))
+    /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
+    pub fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
+        let (sums, total, rates) = (self.blocks.at(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
+        let queries_with_likeness = sums.exposure.queries[Queries::Likened as usize];
+        let even = WordHeadSums { masses: sums.uniform, queries_with_likeness, ..WordHeadSums::default() };
+        let [head, corpus_head] = [sums, total].map(|sums| place.map_or(&even, |place| &sums.heads[place]));
+        let (exposure, corpus, uniform) = (&sums.exposure, &total.exposure, &sums.uniform);
+        let inputs = WordInputs { exposure, corpus, sums: head, whole: corpus_head, uniform, rates };
+        metric::cells(METRICS, |metric, cell| match place {
+            Some(_) => (metric.value)(&inputs, cell),
+            None => metric.chance.unwrap_or(metric.value)(&inputs, cell),
+        })
     }
 }

@@ -76,8 +76,8 @@ impl Study for Words {
         let sums: &ByClass<WordsSums> = observed.sums();
         let classes = sums.map(WordsOfClass::new);
         let of_head =
-            |number: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).of_head(number, place);
-        let of_chance = |number: Option<usize>, class: usize| classes.each()[class].of_chance(number);
+            |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
+        let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
         let queries =
             |queries: Queries| classes.each().iter().map(|class| class.queries(queries)).max().unwrap_or_default();
         let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };

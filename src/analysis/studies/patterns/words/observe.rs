@@ -27,6 +27,7 @@ pub enum Queries {
     RepeatedWords,
 }
 
+/// Number of sets of queries.
 pub const QUERIES: usize = 5;
 
 /// Number of masses per attention head: one for each UPOS tag, then [`SAME_TAG`] and the following.
@@ -41,6 +42,7 @@ pub const SAME_TOKEN: usize = TAGS + 2;
 /// As [`SAME_TOKEN`], for tokens other than punctuation.
 pub const SAME_WORD: usize = TAGS + 3;
 
+/// Set of queries over which a mass is averaged.
 pub fn queries_of(mass: usize) -> Queries {
     match mass {
         SAME_TAG => Queries::Tagged,
@@ -51,6 +53,7 @@ pub fn queries_of(mass: usize) -> Queries {
     }
 }
 
+/// Masses of one head over one sentence, with its attention by offset for each set of queries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
     pub masses: [f64; MASSES],

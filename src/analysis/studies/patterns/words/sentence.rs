@@ -42,9 +42,10 @@ impl TaggedWords {
         // Drops words that see no other word of their tag.
         if !found.words.is_whole {
             let sees = |query: usize, key: usize| found.same_tag(query, key) && found.words.even(query, key) > 0.0;
-            let seen = |query: usize| found.words.others(query).any(|key| sees(query, key));
-            let seen: Vec<bool> = (0..found.fellows.len()).map(seen).collect();
-            found.fellows.iter_mut().zip(seen).filter(|(_, seen)| !seen).for_each(|(fellows, _)| *fellows = None);
+            let sees_fellow = |query: usize| found.words.others(query).any(|key| sees(query, key));
+            for word in (0..found.fellows.len()).filter(|&word| !sees_fellow(word)).collect::<Vec<_>>() {
+                found.fellows[word] = None;
+            }
         }
         Some(found)
     }
@@ -119,15 +120,15 @@ fn likeness(
     let mut likeness = Vec::new();
     for (query, token) in text.iter_mut().enumerate() {
         let row = &cosines[query * count..][..count];
-        let (place, own) = places[query];
-        let is_key = |&(key, id): &(usize, u32)| id != own && visibility.sees(place, key);
+        let (place, own_id) = places[query];
+        let is_key = |&(key, id): &(usize, u32)| id != own_id && visibility.sees(place, key);
         let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
-        let number = keys().count();
-        if number < FEWEST_KEYS {
+        let key_count = keys().count();
+        if key_count < FEWEST_KEYS {
             continue;
         }
-        let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / number as f64;
-        let variance = keys().map(|(_, cosine)| (cosine - mean).powi(2)).sum::<f64>() / number as f64;
+        let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / key_count as f64;
+        let variance = keys().map(|(_, cosine)| (cosine - mean).powi(2)).sum::<f64>() / key_count as f64;
         if variance.sqrt() < SMALLEST_DEVIATION {
             continue;
         }

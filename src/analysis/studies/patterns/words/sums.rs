@@ -51,6 +51,14 @@ pub struct WordExposure {
 
 merge_fields!(WordExposure { queries, sentences, tags });
 
+impl WordExposure {
+    /// Adds `count` queries of one sentence; `is_first` says whether it is the first of its group of related sentences.
+    fn add(&mut self, queries: Queries, count: usize, is_first: bool) {
+        self.queries[queries as usize] += count as u64;
+        self.sentences[queries as usize] += u64::from(count > 0 && is_first);
+    }
+}
+
 /// Sums of one block of sentences, or of the whole corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsBlock {
@@ -106,29 +114,26 @@ impl WordsSums {
     }
 
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
-        let TaggedWords { words: all, fellows, .. } = words;
-        let tags = &all.classes;
+        let TaggedWords { words: tagged, fellows, .. } = words;
+        let tags = &tagged.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
-        let counts = [(Queries::Words, tags.len()), (Queries::Tagged, with_fellows().count())];
-        for (queries, count) in counts {
-            exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
-        }
+        exposure.add(Queries::Words, tags.len(), is_first);
+        exposure.add(Queries::Tagged, with_fellows().count(), is_first);
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
         let mut uniform = [0.0; MASSES];
-        all.add_even(&mut uniform);
+        tagged.add_even(&mut uniform);
         for query in with_fellows() {
-            let fellows = all.others(query).filter(|&key| words.same_tag(query, key));
-            uniform[SAME_TAG] += fellows.map(|key| all.even(query, key)).sum::<f64>();
+            let fellows = tagged.others(query).filter(|&key| words.same_tag(query, key));
+            uniform[SAME_TAG] += fellows.map(|key| tagged.even(query, key)).sum::<f64>();
         }
         add_each(&mut self.blocks[block].uniform, &uniform);
-        self.blocks[block].pairs[Queries::Words as usize].add(all.pairs());
+        self.blocks[block].pairs[Queries::Words as usize].add(tagged.pairs());
         let pair = |query: usize, key: usize| {
             let target = words.same_tag(query, key).then_some((0, 1.0));
-            Pair { query, key, weight: all.even(query, key), target }
+            Pair { query, key, weight: tagged.even(query, key), target }
         };
-        let tagged = with_fellows().flat_map(|query| all.others(query).map(move |key| pair(query, key)));
+        let tagged = with_fellows().flat_map(|query| tagged.others(query).map(move |key| pair(query, key)));
         self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
     }
 
@@ -169,11 +174,8 @@ impl WordsSums {
         self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
         add_each(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
-        let counts = sets.iter().map(|(queries, _, tokens)| (*queries, tokens.len()));
-        for (queries, count) in counts.chain([(Queries::Likened, queries_with_likeness().count())]) {
-            exposure.queries[queries as usize] += count as u64;
-            exposure.sentences[queries as usize] += u64::from(count > 0 && is_first);
-        }
+        sets.iter().for_each(|(queries, _, tokens)| exposure.add(*queries, tokens.len(), is_first));
+        exposure.add(Queries::Likened, queries_with_likeness().count(), is_first);
     }
 }
 
@@ -182,6 +184,7 @@ pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
     tokens: Tokens,
+    /// Whether the sentence has a query of each set.
     met: [bool; QUERIES],
 }
 
@@ -190,8 +193,8 @@ merge_fields!(WordsSums[grid, visibility, from] { blocks });
 impl Sums for WordsSums {
     type SequenceState = WordState;
 
-    fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.embeddings.clone_from(&known.embeddings);
+    fn begin_pass(&mut self, setup: &PassSetup<'_>) {
+        self.embeddings.clone_from(&setup.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<WordState> {
@@ -235,6 +238,7 @@ pub(super) struct WordInputs<'a> {
     /// Denominators in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
     pub corpus: &'a WordExposure,
     pub sums: &'a WordHeadSums,
+    /// Sums of the head over the whole corpus.
     pub whole: &'a WordHeadSums,
     pub uniform: &'a [ExactSum; MASSES],
     pub rates: &'a [Rates],

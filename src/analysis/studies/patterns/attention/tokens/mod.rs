@@ -94,13 +94,13 @@ impl TokenExposure {
         self.queries.add(queries, roles.is_first);
         self.offset_queries.merge(&offset_queries);
         self.offset_sentences.merge(&offset_queries.map(|count| u64::from(count > 0 && roles.is_first)));
-        let that_see = |keys: &[usize]| {
+        let queries_that_see = |keys: &[usize]| {
             let sees = |query: &usize| keys.iter().any(|&key| visibility.sees(*query, key));
             roles.queries().filter(sees).count() as u64
         };
-        self.first_special_queries.add(that_see(roles.first_special.as_slice()), roles.is_first);
-        self.first_token_queries.add(that_see(roles.first_token.as_slice()), roles.is_first);
-        self.separator_queries.add(that_see(&roles.separators), roles.is_first);
+        self.first_special_queries.add(queries_that_see(roles.first_special.as_slice()), roles.is_first);
+        self.first_token_queries.add(queries_that_see(roles.first_token.as_slice()), roles.is_first);
+        self.separator_queries.add(queries_that_see(&roles.separators), roles.is_first);
         self.separators.add(roles.separators.len() as u64, roles.is_first);
         if let Some(first) = roles.first_special {
             self.first_specials.add(1, roles.is_first);
@@ -146,8 +146,8 @@ pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a 
         observe_query(&mut sums, roles, query, view.row(query), buffers);
     }
     // Sums by offset contain text only, so the window is a range of offsets.
-    let near = slot(WINDOW, 0)..=slot(0, WINDOW);
-    sums.window_mass = sums.offset_mass[near].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
+    let window_slots = slot(WINDOW, 0)..=slot(0, WINDOW);
+    sums.window_mass = sums.offset_mass[window_slots].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
     for &separator in &roles.separators {
         sums.separator_self_mass += mass(view.row(separator), &roles.separators);
     }
@@ -169,9 +169,9 @@ fn observe_query(
     row[..weights.len()].copy_from_slice(weights);
     let width = row.len();
     sums.confidence += f64::from(largest_kept(row, &roles.is_unseparated));
-    let favourite = first_at_least(row, largest(row));
-    if roles.is_text[favourite] > 0.0 && favourite.abs_diff(query) <= REACH {
-        sums.offset_argmax[slot(query, favourite)] += 1.0;
+    let most_attended = first_at_least(row, largest(row));
+    if roles.is_text[most_attended] > 0.0 && most_attended.abs_diff(query) <= REACH {
+        sums.offset_argmax[slot(query, most_attended)] += 1.0;
     }
 
     // A separate loop: the compiler keeps no sums in registers while it writes.

@@ -8,7 +8,7 @@ use crate::model::grid::visibility::Visibility;
 use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
 
 /// Number of queries processed together: the rows of all are written before the first is read back.
-const TOGETHER: usize = 8;
+const ROWS_AT_ONCE: usize = 8;
 
 /// Number of offsets ([`OFFSETS`]), rounded up to whole SIMD vectors of f64.
 const SLOTS: usize = OFFSETS.next_multiple_of(LANES / 2);
@@ -36,7 +36,7 @@ pub fn add(
 ) {
     let (n, width) = (roles.tokens, roles.is_text.len());
     let stride = REACH + width + SLOTS;
-    let rows = resized(&mut buffers.rows, TOGETHER * stride);
+    let rows = resized(&mut buffers.rows, ROWS_AT_ONCE * stride);
     for buffer in [&mut buffers.norms, &mut buffers.text_norms] {
         buffer.clear();
     }
@@ -48,9 +48,9 @@ pub fn add(
     }
     let mut by_offset = [0.0; SLOTS];
     for run in &roles.text {
-        for first in run.clone().step_by(TOGETHER) {
-            let block = first..run.end.min(first + TOGETHER);
-            let (mut by_lane, mut shares) = ([[0.0; LANES]; TOGETHER], [0.0; TOGETHER]);
+        for first in run.clone().step_by(ROWS_AT_ONCE) {
+            let block = first..run.end.min(first + ROWS_AT_ONCE);
+            let (mut by_lane, mut shares) = ([[0.0; LANES]; ROWS_AT_ONCE], [0.0; ROWS_AT_ONCE]);
             for ((query, row), by_lane) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut by_lane) {
                 // Elements beyond n, left from longer rows, have a norm of 0.
                 let row = &mut row[REACH..][..width];

@@ -84,12 +84,12 @@ pub struct HeadData<'a> {
 impl<'a> HeadData<'a> {
     /// Unpacks the view of a head. Panics if its values, norms or output are missing.
     pub fn new(view: &HeadView<'a>) -> Self {
-        let asked = "what was asked for is lent";
+        let message = "what was asked for is lent";
         Self {
             attention: view.attention,
-            values: view.values.expect(asked),
-            norms: view.value_norms.expect(asked),
-            output: view.output.expect(asked),
+            values: view.values.expect(message),
+            norms: view.value_norms.expect(message),
+            output: view.output.expect(message),
         }
     }
 

@@ -19,9 +19,9 @@ pub struct OutputBuffers {
 #[inline(always)]
 pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
     let HeadData { output, values, norms, .. } = head;
-    let room = roles.tokens.next_multiple_of(LANES);
-    let (bare, rest) = resized(&mut buffers.lengths, 3 * room).split_at_mut(room);
-    let (whole, inputs) = rest.split_at_mut(room);
+    let stride = roles.tokens.next_multiple_of(LANES);
+    let (bare, rest) = resized(&mut buffers.lengths, 3 * stride).split_at_mut(stride);
+    let (whole, inputs) = rest.split_at_mut(stride);
     let mut count = 0;
     for run in &roles.text {
         for query in run.clone() {
@@ -32,32 +32,32 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
             count += 1;
         }
     }
-    let filled = count.next_multiple_of(LANES);
+    let padded = count.next_multiple_of(LANES);
     // Padding after the last query: outputs of 0, and inputs of 1, so that none counts as an input of 0.
-    for (list, none) in [(&mut *bare, 0.0), (&mut *whole, 0.0), (&mut *inputs, 1.0)] {
-        list[count..filled].fill(none);
+    for (list, padding) in [(&mut *bare, 0.0), (&mut *whole, 0.0), (&mut *inputs, 1.0)] {
+        list[count..padded].fill(padding);
     }
     let mut totals = [[0.0; LANES]; 5];
-    let lists = bare[..filled].as_chunks::<LANES>().0.iter().zip(whole[..filled].as_chunks::<LANES>().0);
-    for ((bare, whole), inputs) in lists.zip(inputs[..filled].as_chunks::<LANES>().0) {
+    let lists = bare[..padded].as_chunks::<LANES>().0.iter().zip(whole[..padded].as_chunks::<LANES>().0);
+    for ((bare, whole), inputs) in lists.zip(inputs[..padded].as_chunks::<LANES>().0) {
         for lane in 0..LANES {
-            let (square, length) = (positive(bare[lane]), positive(whole[lane]).sqrt());
+            let (square, norm) = (clipped_at_0(bare[lane]), clipped_at_0(whole[lane]).sqrt());
             let input = f64::from(inputs[lane]);
             totals[0][lane] += square;
             totals[1][lane] += square.sqrt();
-            totals[2][lane] += length;
-            totals[3][lane] += if input > 0.0 { length / input } else { 0.0 };
+            totals[2][lane] += norm;
+            totals[3][lane] += if input > 0.0 { norm / input } else { 0.0 };
             totals[4][lane] += if input > 0.0 { 0.0 } else { 1.0 };
         }
     }
-    for (total, sum) in totals.into_iter().zip([
+    for (lanes, sum) in totals.into_iter().zip([
         &mut sums.square,
         &mut sums.bare_output,
         &mut sums.output,
         &mut sums.output_ratio,
         &mut sums.output_ratio_silent,
     ]) {
-        *sum = across(total, |a, b| a + b);
+        *sum = across(lanes, |a, b| a + b);
     }
 }
 
@@ -91,6 +91,6 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
 
 /// Clips a squared norm at 0: rounding can make the square of a tiny vector negative.
 #[inline(always)]
-fn positive(square: f32) -> f64 {
+fn clipped_at_0(square: f32) -> f64 {
     f64::from(square.max(0.0))
 }

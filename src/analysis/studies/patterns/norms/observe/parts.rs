@@ -48,7 +48,7 @@ pub fn add(
 
 /// Number of queries processed together: each value of a sink is loaded once for all of them. Their partial results take a
 /// quarter of the AVX-512 registers; with four, short sentences leave few queries over.
-const TOGETHER: usize = 4;
+const QUERIES_AT_ONCE: usize = 4;
 
 /// Part of a head's outputs that comes from the sink tokens of one kind.
 struct SinkPart<'a> {
@@ -69,14 +69,14 @@ impl SinkPart<'_> {
     ) {
         let (mut square, mut with_output, mut part, mut through) = ([0.0; C], [0.0; C], [0.0; C], [0.0; C]);
         for run in self.text {
-            for first in run.clone().step_by(TOGETHER) {
-                let count = TOGETHER.min(run.end - first);
-                let sums = if count == TOGETHER {
-                    self.of_queries::<TOGETHER, C>(first, column)
+            for first in run.clone().step_by(QUERIES_AT_ONCE) {
+                let count = QUERIES_AT_ONCE.min(run.end - first);
+                let sums = if count == QUERIES_AT_ONCE {
+                    self.sum_queries::<QUERIES_AT_ONCE, C>(first, column)
                 } else {
                     let mut sums = [[0.0; C]; 4];
                     for query in first..run.end {
-                        let own = self.of_queries::<1, C>(query, column);
+                        let own = self.sum_queries::<1, C>(query, column);
                         for lane in 0..C {
                             sums[0][lane] += own[0][lane];
                             sums[1][lane] += own[1][lane];
@@ -106,7 +106,7 @@ impl SinkPart<'_> {
     /// Sums over `Q` queries, each for `C` columns: `[s_i p_i, s_i o_i, s_i, p_i]`. Here `s_i` is the sink part, `p_i` its
     /// product with `W_O W_Oᵀ`, and `o_i` the product of the head's output. f32 suffices, since few queries are summed at a time.
     #[inline(always)]
-    fn of_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
+    fn sum_queries<const Q: usize, const C: usize>(&self, first: usize, column: usize) -> [[f32; C]; 4] {
         let HeadData { attention, values, norms, output } = self.head;
         let rows: [&[f32]; Q] = std::array::from_fn(|query| attention.row(first + query));
         let (mut parts, mut throughs) = ([[0.0; C]; Q], [[0.0; C]; Q]);

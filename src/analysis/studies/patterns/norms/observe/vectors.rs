@@ -8,12 +8,12 @@ use crate::model::forward::rows::Rows;
 
 /// Adds the rows in the ranges `of` to `into`, `[width]`.
 #[inline(always)]
-pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
-    let (blocks, rest) = into.as_chunks_mut::<LANES>();
+pub fn add_rows(rows: Rows<'_>, ranges: &[Range<usize>], sums_of_columns: &mut [f64]) {
+    let (blocks, rest) = sums_of_columns.as_chunks_mut::<LANES>();
     let whole = blocks.len() * LANES;
     for (number, block) in blocks.iter_mut().enumerate() {
         let mut sums = *block;
-        for run in of {
+        for run in ranges {
             for place in run.clone() {
                 let row = &rows.row(place)[number * LANES..][..LANES];
                 for lane in 0..LANES {
@@ -24,7 +24,7 @@ pub fn add_rows(rows: Rows<'_>, of: &[Range<usize>], into: &mut [f64]) {
         *block = sums;
     }
     for (column, sum) in rest.iter_mut().enumerate() {
-        for run in of {
+        for run in ranges {
             for place in run.clone() {
                 *sum += f64::from(rows.row(place)[whole + column]);
             }

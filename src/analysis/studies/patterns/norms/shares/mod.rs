@@ -21,57 +21,57 @@ pub type FractionsByBlock = Vec<Fraction>;
 #[derive(Clone, Copy, Debug, Default)]
 struct Squares {
     /// Sum of squared norms, `sum |x_i|²`.
-    each: f64,
+    total: f64,
     /// Sum over sentences of `n_s |mean x|²`, with the mean over the `n_s` vectors of the sentence.
-    of_sentences: f64,
+    sentence_means: f64,
     /// Number of vectors times their squared mean, `n |mean x|²`.
-    of_mean: f64,
+    grand_mean: f64,
     count: f64,
     sentences: f64,
     /// Sum over sentences of the squared number of vectors, `sum n_s²`.
-    squared: f64,
+    squared_counts: f64,
 }
 
 impl Squares {
     /// Share of the mean square that is constant, `|mean x|² / mean |x|²`. `None` if it is not finite.
     fn constant(&self) -> Option<f64> {
-        number(self.of_mean / self.each)
+        finite(self.grand_mean / self.total)
     }
 
     /// Share of `sum |x|²` that lies between sentences. `None` if it is not finite.
     fn between(&self) -> Option<f64> {
-        number((self.of_sentences - self.of_mean) / self.each)
+        finite((self.sentence_means - self.grand_mean) / self.total)
     }
 
     /// Variance component between sentences as a share of the total variance, `None` if vectors hardly vary. Unbiased estimates
     /// of an analysis of variance with one random factor and unequal groups (Searle, Casella & `McCulloch` 1992, section 3.6).
-    fn component(&self) -> Option<f64> {
-        let Self { each, of_sentences, of_mean, count, sentences, squared } = *self;
-        let within = (each - of_sentences) / (count - sentences);
-        let between = (of_sentences - of_mean) / (sentences - 1.0);
-        let size = (count - squared / count) / (sentences - 1.0);
-        let component = (between - within) / size;
-        let variance = component + within;
-        number(component / variance).filter(|_| variance * count > MIN_VARIANCE * each)
+    fn between_component(&self) -> Option<f64> {
+        let Self { total, sentence_means, grand_mean, count, sentences, squared_counts } = *self;
+        let within = (total - sentence_means) / (count - sentences);
+        let between = (sentence_means - grand_mean) / (sentences - 1.0);
+        let size = (count - squared_counts / count) / (sentences - 1.0);
+        let between_component = (between - within) / size;
+        let variance = between_component + within;
+        finite(between_component / variance).filter(|_| variance * count > MIN_VARIANCE * total)
     }
 
     fn less(&self, block: &Self) -> Self {
         Self {
-            each: self.each - block.each,
-            of_sentences: self.of_sentences - block.of_sentences,
-            of_mean: 0.0,
+            total: self.total - block.total,
+            sentence_means: self.sentence_means - block.sentence_means,
+            grand_mean: 0.0,
             count: self.count - block.count,
             sentences: self.sentences - block.sentences,
-            squared: self.squared - block.squared,
+            squared_counts: self.squared_counts - block.squared_counts,
         }
     }
 }
 
-/// Smallest total variance for which `component` is reported, as a share of the mean square. Contexts are f32, so their squares
+/// Smallest total variance for which `between_component` is reported, as a share of the mean square. Contexts are f32, so their squares
 /// are accurate to about 1e-7.
 const MIN_VARIANCE: f64 = 1e-6;
 
-fn number(value: f64) -> Option<f64> {
+fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
@@ -80,68 +80,69 @@ impl Shares {
     pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
         let gram = &sums.grams[place];
         let width = gram.len().isqrt().max(1);
-        let form = |a: &[f64], b: &[f64]| -> f64 {
+        let quadratic_form = |a: &[f64], b: &[f64]| -> f64 {
             let row = |row: &[f32]| row.iter().zip(b).map(|(&entry, b)| f64::from(entry) * b).sum::<f64>();
             a.iter().zip(gram.chunks_exact(width)).map(|(a, entries)| a * row(entries)).sum()
         };
         let all: Vec<f64> = total.vectors(place).collect();
         let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
         let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
-            let whole = squares(total, place, vector);
-            let part = |vectors: &[f64]| -> Vec<f64> {
+            let corpus = squares(total, place, vector);
+            let part_of = |vectors: &[f64]| -> Vec<f64> {
                 let width = vectors.len() / VECTORS;
                 vectors[vector * width..][..width].to_vec()
             };
-            let of_all = part(&all);
-            let square = form(&of_all, &of_all);
-            let with_mean = |squares: Squares, square: f64| Squares { of_mean: square / squares.count, ..squares };
+            let corpus_part = part_of(&all);
+            let square = quadratic_form(&corpus_part, &corpus_part);
+            let with_mean = |squares: Squares, square: f64| Squares { grand_mean: square / squares.count, ..squares };
             let without = |(block, vectors): (&NormBlock, &Vec<f64>)| {
                 let own = squares(block, place, vector);
                 if own.count == 0.0 {
                     return None;
                 }
-                let vectors = part(vectors);
+                let vectors = part_of(vectors);
                 // |M - m|² = |M|² - 2 <M, m> + |m|²
-                let square = square - 2.0 * form(&of_all, &vectors) + form(&vectors, &vectors);
-                Some(with_mean(whole.less(&own), square))
+                let square = square - 2.0 * quadratic_form(&corpus_part, &vectors) + quadratic_form(&vectors, &vectors);
+                Some(with_mean(corpus.less(&own), square))
             };
             let without: Vec<Option<Squares>> = sums.blocks.iter().zip(&by_block).map(without).collect();
-            (with_mean(whole, square), without)
+            (with_mean(corpus, square), without)
         });
-        let by = |(whole, without): &(Squares, Vec<Option<Squares>>), share| pseudo_values(whole, without, share);
+        let fractions_of =
+            |(corpus, without): &(Squares, Vec<Option<Squares>>), share| pseudovalues(corpus, without, share);
         Self {
-            constant: by(&output, Squares::constant),
-            sentence: by(&output, Squares::component),
-            sink_constant: sinks.each_ref().map(|sink| by(sink, Squares::constant)),
-            sink_sentence: sinks.each_ref().map(|sink| by(sink, Squares::between)),
+            constant: fractions_of(&output, Squares::constant),
+            sentence: fractions_of(&output, Squares::between_component),
+            sink_constant: sinks.each_ref().map(|sink| fractions_of(sink, Squares::constant)),
+            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, Squares::between)),
         }
     }
 }
 
-/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `of_mean` is left at 0.
+/// Sums of squares of a head's outputs, or of their part from one kind of sink, in a block. `grand_mean` is left at 0.
 fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
     let (exposure, head) = (&block.exposure, &block.heads[place]);
-    let (each, of_sentences) = match vector.checked_sub(1) {
+    let (total, sentence_means) = match vector.checked_sub(1) {
         None => (head.square, head.mean_square),
         Some(sink) => (head.sink_square[sink], head.sink_mean_square[sink]),
     };
     Squares {
-        each: each.value(),
-        of_sentences: of_sentences.value(),
-        of_mean: 0.0,
+        total: total.value(),
+        sentence_means: sentence_means.value(),
+        grand_mean: 0.0,
         count: exposure.queries as f64,
         sentences: exposure.sentences as f64,
-        squared: exposure.squared as f64,
+        squared_counts: exposure.squared as f64,
     }
 }
 
 /// Jackknife pseudo-values of a share, one fraction per block, weighted by the block's queries.
-fn pseudo_values(whole: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
-    let left = |without: &Option<Squares>| {
+fn pseudovalues(corpus: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
+    let replicate = |without: &Option<Squares>| {
         let without = without.as_ref()?;
-        Some(Replicate { value: share(without)?, rest: without.count / whole.count })
+        Some(Replicate { value: share(without)?, rest: without.count / corpus.count })
     };
-    fractions(share(whole), &without.iter().map(left).collect::<Vec<_>>())
+    fractions(share(corpus), &without.iter().map(replicate).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

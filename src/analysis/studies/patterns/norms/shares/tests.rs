@@ -8,7 +8,14 @@ fn close(actual: Option<f64>, expected: f64) {
 
 /// Vectors of one number: 1 and 3 in a sentence, 5 and 7 in another.
 fn two_sentences() -> Squares {
-    Squares { each: 84.0, of_sentences: 8.0 + 72.0, of_mean: 64.0, count: 4.0, sentences: 2.0, squared: 8.0 }
+    Squares {
+        total: 84.0,
+        sentence_means: 8.0 + 72.0,
+        grand_mean: 64.0,
+        count: 4.0,
+        sentences: 2.0,
+        squared_counts: 8.0,
+    }
 }
 
 #[test]
@@ -17,34 +24,51 @@ fn an_example_by_hand() {
     close(squares.constant(), 64.0 / 84.0);
     close(squares.between(), 16.0 / 84.0);
     // W = (84 - 80) / 2 = 2, the mean square between is 16, n_0 = (4 - 8/4) / 1 = 2: B = (16 - 2) / 2 = 7.
-    close(squares.component(), 7.0 / 9.0);
+    close(squares.between_component(), 7.0 / 9.0);
 }
 
 #[test]
 fn nothing_of_nothing_is_no_share() {
     let nothing = Squares::default();
-    assert_eq!([nothing.constant(), nothing.between(), nothing.component()], [None; 3]);
+    assert_eq!([nothing.constant(), nothing.between(), nothing.between_component()], [None; 3]);
     // One sentence alone does not show how much sentences differ.
-    let one = Squares { each: 10.0, of_sentences: 8.0, of_mean: 8.0, count: 2.0, sentences: 1.0, squared: 4.0 };
-    assert_eq!(one.component(), None);
-    assert!(
-        pseudo_values(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none())
-    );
+    let one =
+        Squares { total: 10.0, sentence_means: 8.0, grand_mean: 8.0, count: 2.0, sentences: 1.0, squared_counts: 4.0 };
+    assert_eq!(one.between_component(), None);
+    assert!(pseudovalues(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none()));
 }
 
 #[test]
 fn fractions_without_a_block_are_the_share_without_it() {
     // Three blocks: the two sentences above, and one of 2 and 2.
-    let whole =
-        Squares { each: 92.0, of_sentences: 88.0, of_mean: 400.0 / 6.0, count: 6.0, sentences: 3.0, squared: 12.0 };
+    let whole = Squares {
+        total: 92.0,
+        sentence_means: 88.0,
+        grand_mean: 400.0 / 6.0,
+        count: 6.0,
+        sentences: 3.0,
+        squared_counts: 12.0,
+    };
     let mut without = vec![None; BLOCKS];
-    without[0] =
-        Some(Squares { each: 82.0, of_sentences: 80.0, of_mean: 64.0, count: 4.0, sentences: 2.0, squared: 8.0 });
-    without[1] =
-        Some(Squares { each: 18.0, of_sentences: 16.0, of_mean: 16.0, count: 4.0, sentences: 2.0, squared: 8.0 });
+    without[0] = Some(Squares {
+        total: 82.0,
+        sentence_means: 80.0,
+        grand_mean: 64.0,
+        count: 4.0,
+        sentences: 2.0,
+        squared_counts: 8.0,
+    });
+    without[1] = Some(Squares {
+        total: 18.0,
+        sentence_means: 16.0,
+        grand_mean: 16.0,
+        count: 4.0,
+        sentences: 2.0,
+        squared_counts: 8.0,
+    });
     without[2] = Some(two_sentences());
-    for share in [Squares::constant, Squares::between, Squares::component] {
-        let found = pseudo_values(&whole, &without, share);
+    for share in [Squares::constant, Squares::between, Squares::between_component] {
+        let found = pseudovalues(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);
         assert!(found[3..BLOCKS].iter().all(|fraction| fraction.value().is_none()));

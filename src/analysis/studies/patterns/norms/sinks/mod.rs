@@ -41,7 +41,7 @@ pub(super) const NO_OP: Detector = Detector {
     thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
     phrase: Phrase::Fixed("writes next to nothing"),
     shown: LabelStyle::of(Some("no-op"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:no-op", evidence, policy, Rules::no_op, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:no-op", (evidence, policy), Rules::no_op),
     ..Detector::role(Explanation {
         name: "sink:no-op",
         measures: "The head attends to a sink and writes next to nothing.",
@@ -57,7 +57,7 @@ pub(super) const PARKED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("takes what it writes from other tokens"),
     shown: LabelStyle::of(Some("parked"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:parked", evidence, policy, Rules::parked, Rules::no_op),
+    assess: |evidence, policy| assess_sink_type("sink:parked", (evidence, policy), Rules::parked),
     ..Detector::role(Explanation {
         name: "sink:parked",
         measures: "The head's attention is on a sink; what it writes comes from elsewhere.",
@@ -73,7 +73,7 @@ pub(super) const OPPOSED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("writes against what the sink holds"),
     shown: LabelStyle::of(Some("oppos"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:opposed", evidence, policy, Rules::opposed, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:opposed", (evidence, policy), Rules::opposed),
     ..Detector::role(Explanation {
         name: "sink:opposed",
         measures: "What the head takes from a sink is against what it writes: the rest of its attention outweighs it.",
@@ -88,7 +88,7 @@ pub(super) const CONSTANT: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
     shown: LabelStyle::of(Some("const"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:constant", evidence, policy, Rules::constant, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:constant", (evidence, policy), Rules::constant),
     ..Detector::role(Explanation {
         name: "sink:constant",
         measures: "The head writes what a sink holds, and that is the same in every sentence.",
@@ -103,7 +103,7 @@ pub(super) const BROADCAST: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
     shown: LabelStyle::of(Some("broadc"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:broadcast", evidence, policy, Rules::broadcast, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:broadcast", (evidence, policy), Rules::broadcast),
     ..Detector::role(Explanation {
         name: "sink:broadcast",
         measures: "The head writes what a sink holds, and that is the same for all tokens of a sentence but not for all \
@@ -119,7 +119,7 @@ pub(super) const USED: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
     shown: LabelStyle::of(Some("used"), AnsiColor::Yellow),
-    assess: |evidence, policy| assess_sink_type("sink:used", evidence, policy, Rules::used, |_| Vec::new()),
+    assess: |evidence, policy| assess_sink_type("sink:used", (evidence, policy), Rules::used),
     ..Detector::role(Explanation {
         name: "sink:used",
         measures: "The head writes what a sink holds, and how much differs from token to token.",
@@ -141,7 +141,7 @@ struct Rules<'a> {
 type Condition = (String, Measured, Option<f64>);
 
 impl Rules<'_> {
-    fn by_sink(&self, metric: &str) -> (String, Measured) {
+    fn sink_metric(&self, metric: &str) -> (String, Measured) {
         (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
     }
 
@@ -154,53 +154,55 @@ impl Rules<'_> {
     }
 
     /// Conditions that the sink's part of the output is between minus the threshold and the threshold.
-    fn little(&self, threshold: &Threshold) -> [Condition; 2] {
-        let (metric, measured) = self.by_sink("sink_part");
-        let least = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
-        let not_below = (format!("1 + {metric}"), complement(negative(measured)), least);
-        [self.at_most((metric, measured), threshold), not_below]
+    fn small_part(&self, threshold: &Threshold) -> [Condition; 2] {
+        let (metric, measured) = self.sink_metric("sink_part");
+        let minimum = self.policy.rule(threshold).map(|threshold| 1.0 - threshold);
+        let lower_bound = (format!("1 + {metric}"), complement(negative(measured)), minimum);
+        [self.at_most((metric, measured), threshold), lower_bound]
     }
 
     fn no_op(&self) -> Vec<Condition> {
         let output = ("output_share".to_owned(), self.evidence.metric("output_share", None));
-        self.little(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
+        self.small_part(&NO_OP_PART).into_iter().chain([self.at_most(output, &NO_OP_OUTPUT)]).collect()
     }
 
+    /// No conditions for a head of the type `sink:no-op`, which is not parked.
     fn parked(&self) -> Vec<Condition> {
-        self.little(&PARKED_PART).into()
+        let is_no_op = assess_all("sink:no-op", self.no_op()).is_some_and(|no_op| no_op.fires);
+        if is_no_op { Vec::new() } else { self.small_part(&PARKED_PART).into() }
     }
 
     fn opposed(&self) -> Vec<Condition> {
-        let (metric, measured) = self.by_sink("sink_part");
+        let (metric, measured) = self.sink_metric("sink_part");
         vec![self.at_least((format!("-{metric}"), negative(measured)), &PARKED_PART)]
     }
 
-    fn written(&self) -> Condition {
-        self.at_least(self.by_sink("sink_part"), &PARKED_PART)
+    fn writes_sink(&self) -> Condition {
+        self.at_least(self.sink_metric("sink_part"), &PARKED_PART)
     }
 
     fn constant(&self) -> Vec<Condition> {
-        vec![self.written(), self.at_least(self.by_sink("sink_constant_share"), &CONSTANT_SHARE)]
+        vec![self.writes_sink(), self.at_least(self.sink_metric("sink_constant_share"), &CONSTANT_SHARE)]
     }
 
     fn broadcast(&self) -> Vec<Condition> {
-        vec![self.written(), self.at_least(self.by_sink("sink_sentence_share"), &CONSTANT_SHARE)]
+        vec![self.writes_sink(), self.at_least(self.sink_metric("sink_sentence_share"), &CONSTANT_SHARE)]
     }
 
     fn used(&self) -> Vec<Condition> {
         let shares = ["sink_constant_share", "sink_sentence_share"];
-        let not_the_same = shares.map(|share| self.at_most(self.by_sink(share), &CONSTANT_SHARE));
-        [self.written()].into_iter().chain(not_the_same).collect()
+        let upper_bounds = shares.map(|share| self.at_most(self.sink_metric(share), &CONSTANT_SHARE));
+        [self.writes_sink()].into_iter().chain(upper_bounds).collect()
     }
 }
 
 /// Maps score, interval, baseline and estimate by a decreasing function (a constant minus the value).
-fn map_decreasing(measured: Measured, turned: fn(f64) -> f64) -> Measured {
+fn map_decreasing(measured: Measured, map: fn(f64) -> f64) -> Measured {
     Measured {
-        score: measured.score.map(turned),
-        ci95: measured.ci95.map(|ci95| Interval(turned(ci95.high()), turned(ci95.low()))),
-        baseline: measured.baseline.map(turned),
-        estimate: measured.estimate.map(|estimate| Estimate { value: turned(estimate.value), ..estimate }),
+        score: measured.score.map(map),
+        ci95: measured.ci95.map(|ci95| Interval(map(ci95.high()), map(ci95.low()))),
+        baseline: measured.baseline.map(map),
+        estimate: measured.estimate.map(|estimate| Estimate { value: map(estimate.value), ..estimate }),
     }
 }
 
@@ -213,33 +215,26 @@ fn negative(measured: Measured) -> Measured {
 }
 
 /// Assesses a `sink:…` label for the sink whose label has the head's highest score. Empty if the head has no label of a sink, or
-/// if the label with the conditions `other` holds.
+/// if there are no `conditions`.
 fn assess_sink_type<'a>(
     label: &str,
-    evidence: &'a Evidence<'a>,
-    policy: &'a Policy,
+    (evidence, policy): (&'a Evidence<'a>, &'a Policy),
     conditions: fn(&Rules<'a>) -> Vec<Condition>,
-    other: fn(&Rules<'a>) -> Vec<Condition>,
 ) -> Vec<Assessment> {
     let sinks = SINKS.iter().filter_map(|sink| Some((*sink, evidence.label(sink)?)));
-    let Some((sink, rests)) = sinks.max_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)) else {
+    let Some((sink, sink_label)) = sinks.max_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)) else {
         return Vec::new();
     };
-    let rules = Rules { sink, evidence, policy };
-    let others = other(&rules);
-    if !others.is_empty() && assess_all(label, others).is_some_and(|other| other.fires) {
+    let Some(mut assessment) = assess_all(label, conditions(&Rules { sink, evidence, policy })) else {
         return Vec::new();
-    }
-    let mut assessment = assess_all(label, conditions(&rules));
-    if let Some(assessment) = &mut assessment {
-        // The label of the sink is a condition as well. The rule names it first, and the type is at most as certain.
-        let test = &mut assessment.label.test;
-        test.p = test.p.zip(rests.test.p).map(|(p, of_sink)| p.max(of_sink));
-        assessment.label.margin = assessment.label.margin.min(rests.margin);
-        assessment.label.rests_on = Some(rests.label.clone());
-        assessment.label.rule = format!("{sink} and {}", assessment.label.rule);
-    }
-    assessment.into_iter().collect()
+    };
+    // The label of the sink is a condition as well. The rule names it first, and the type is at most as certain.
+    let test = &mut assessment.label.test;
+    test.p = test.p.zip(sink_label.test.p).map(|(p, sink_p)| p.max(sink_p));
+    assessment.label.margin = assessment.label.margin.min(sink_label.margin);
+    assessment.label.rests_on = Some(sink_label.label.clone());
+    assessment.label.rule = format!("{sink} and {}", assessment.label.rule);
+    vec![assessment]
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use crate::study::instruments::head_sums::sums_of_a_head;
 const BINS: usize = OFFSETS + 2;
 
 /// Number of regressors: the offset bins, followed by whether query and key are in one sentence.
-const TERMS: usize = BINS + 1;
+const REGRESSORS: usize = BINS + 1;
 
 /// Residual share of variation below which a regressor counts as collinear with earlier regressors. Rounding leaves about 1e-15;
 /// independent regressors leave more than 1e-5 at any length up to 512.
-const DEPENDENT: f64 = 1e-9;
+const COLLINEAR: f64 = 1e-9;
 
 sums_of_a_head! {
     /// Sums of one attention head over pairs of sentences.
@@ -51,7 +51,7 @@ pub struct Design {
     /// Number of queries that have each key in each offset bin, `[BINS][tokens]`.
     seen: Vec<Vec<f64>>,
     /// Cholesky factor (lower triangle) of the regressors' products; zeros for a collinear regressor.
-    factor: [[f64; TERMS]; TERMS],
+    factor: [[f64; REGRESSORS]; REGRESSORS],
     /// Degrees of freedom: `[columns, offsets, sentences, residual]`.
     freedom: [f64; 4],
     /// Buffers for a row of attention and for column sums, `[tokens]` each.
@@ -72,13 +72,13 @@ impl Design {
         let mean = (texts[0].len() as f64 - texts[1].len() as f64) / n;
         let side = |token: usize| f64::from(texts[0].contains(&token)) - f64::from(texts[1].contains(&token));
         let contrast: Vec<f64> = (0..tokens).map(|token| side(token) - mean).collect();
-        let (mut seen, mut sees) = (vec![vec![0.0; tokens]; BINS], vec![vec![0.0; tokens]; BINS]);
-        let mut products = [[0.0; TERMS]; TERMS];
+        let (mut seen, mut row_counts) = (vec![vec![0.0; tokens]; BINS], vec![vec![0.0; tokens]; BINS]);
+        let mut products = [[0.0; REGRESSORS]; REGRESSORS];
         for (query, from) in contrast.iter().enumerate() {
             for (key, to) in contrast.iter().enumerate() {
                 let bin = bin(query, key);
                 seen[bin][key] += 1.0;
-                sees[bin][query] += 1.0;
+                row_counts[bin][query] += 1.0;
                 products[BINS][bin] += from * to;
             }
         }
@@ -86,23 +86,23 @@ impl Design {
         let cells: Vec<f64> = seen.iter().map(|keys| keys.iter().sum()).collect();
         let product = |a: usize, b: usize| {
             let shared = if a == b { cells[a] } else { 0.0 };
-            shared + (cells[a] * cells[b] / n - dot(&seen[a], &seen[b]) - dot(&sees[a], &sees[b])) / n
+            shared + (cells[a] * cells[b] / n - dot(&seen[a], &seen[b]) - dot(&row_counts[a], &row_counts[b])) / n
         };
         for (a, row) in products[..BINS].iter_mut().enumerate() {
             row[..=a].iter_mut().enumerate().for_each(|(b, cell)| *cell = product(a, b));
         }
         // The regressor of sentences is the outer product of the contrast with itself, whose rows and columns sum to 0.
         products[BINS][BINS] = dot(&contrast, &contrast).powi(2);
-        let factor = factored(&products);
-        let kept = |terms: Range<usize>| terms.filter(|&term| factor[term][term] > 0.0).count() as f64;
-        let (column, offset, segment) = (n - 1.0, kept(0..BINS), kept(BINS..TERMS));
-        let left = (n - 1.0) * (n - 1.0) - offset - segment;
-        (left > 0.0).then(|| Self {
+        let factor = cholesky(&products);
+        let rank = |terms: Range<usize>| terms.filter(|&term| factor[term][term] > 0.0).count() as f64;
+        let (column, offset, segment) = (n - 1.0, rank(0..BINS), rank(BINS..REGRESSORS));
+        let residual = (n - 1.0) * (n - 1.0) - offset - segment;
+        (residual > 0.0).then(|| Self {
             contrast,
             texts,
             seen,
             factor,
-            freedom: [column, offset, segment, left],
+            freedom: [column, offset, segment, residual],
             row: vec![0.0; tokens],
             columns: vec![0.0; tokens],
         })
@@ -111,7 +111,7 @@ impl Design {
     pub fn variation(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
         let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
         let tokens = contrast.len();
-        let (mut total, mut products) = (0.0, [0.0; TERMS]);
+        let (mut total, mut products) = (0.0, [0.0; REGRESSORS]);
         columns.fill(0.0);
         for (query, side) in contrast.iter().enumerate() {
             let weights = view.row(query);
@@ -121,62 +121,62 @@ impl Design {
                 *column += *cell;
                 total += *cell * *cell;
             }
-            let sum = |cells: &Range<usize>| row[cells.clone()].iter().sum::<f64>();
-            let near = query.saturating_sub(REACH)..(query + REACH + 1).min(tokens);
-            products[0] += sum(&(0..near.start));
-            near.clone().for_each(|key| products[bin(query, key)] += row[key]);
-            products[BINS - 1] += sum(&(near.end..tokens));
-            products[BINS] += side * (sum(&texts[0]) - sum(&texts[1]));
+            let sum_of = |cells: &Range<usize>| row[cells.clone()].iter().sum::<f64>();
+            let near_keys = query.saturating_sub(REACH)..(query + REACH + 1).min(tokens);
+            products[0] += sum_of(&(0..near_keys.start));
+            near_keys.clone().for_each(|key| products[bin(query, key)] += row[key]);
+            products[BINS - 1] += sum_of(&(near_keys.end..tokens));
+            products[BINS] += side * (sum_of(&texts[0]) - sum_of(&texts[1]));
         }
         let n = tokens as f64;
         for (product, seen) in products.iter_mut().zip(seen) {
             *product -= seen.iter().zip(&*columns).map(|(seen, column)| seen * column).sum::<f64>() / n;
         }
-        let parts = solved(factor, products);
+        let parts = forward_substituted(factor, products);
         let squares = |parts: &[f64]| parts.iter().map(|part| part * part).sum::<f64>();
         let (column, offset, segment) = (squares(columns) / n, squares(&parts[..BINS]), squares(&parts[BINS..]));
         // The residual mean square estimates the noise, and each degree of freedom explains as much by chance.
-        let [of_column, of_offset, of_segment, left] = *freedom;
-        let noise = (total - column - offset - segment).max(0.0) / left;
+        let [column_freedom, offset_freedom, segment_freedom, residual] = *freedom;
+        let noise = (total - column - offset - segment).max(0.0) / residual;
         SegmentHeadSums {
             total,
-            column: column - of_column * noise,
-            offset: offset - of_offset * noise,
-            segment: (segment - of_segment * noise) * parts[BINS].signum(),
+            column: column - column_freedom * noise,
+            offset: offset - offset_freedom * noise,
+            segment: (segment - segment_freedom * noise) * parts[BINS].signum(),
             ..SegmentHeadSums::default()
         }
     }
 }
 
 /// Returns the Cholesky factor of a positive semidefinite matrix's lower half; the column of a collinear regressor stays 0.
-fn factored(products: &[[f64; TERMS]; TERMS]) -> [[f64; TERMS]; TERMS] {
-    let mut factor = [[0.0; TERMS]; TERMS];
-    for column in 0..TERMS {
-        let left = |row: usize, factor: &[[f64; TERMS]; TERMS]| {
-            let before = factor[row][..column].iter().zip(&factor[column]).map(|(a, b)| a * b).sum::<f64>();
-            products[row][column] - before
+fn cholesky(products: &[[f64; REGRESSORS]; REGRESSORS]) -> [[f64; REGRESSORS]; REGRESSORS] {
+    let mut factor = [[0.0; REGRESSORS]; REGRESSORS];
+    for column in 0..REGRESSORS {
+        let unexplained = |row: usize, factor: &[[f64; REGRESSORS]; REGRESSORS]| {
+            let explained = factor[row][..column].iter().zip(&factor[column]).map(|(a, b)| a * b).sum::<f64>();
+            products[row][column] - explained
         };
-        let own = left(column, &factor);
-        if own <= DEPENDENT * products[column][column] {
+        let diagonal = unexplained(column, &factor);
+        if diagonal <= COLLINEAR * products[column][column] {
             continue;
         }
-        let root = own.sqrt();
+        let root = diagonal.sqrt();
         factor[column][column] = root;
-        for row in column + 1..TERMS {
-            factor[row][column] = left(row, &factor) / root;
+        for row in column + 1..REGRESSORS {
+            factor[row][column] = unexplained(row, &factor) / root;
         }
     }
     factor
 }
 
 /// Returns coordinates in orthogonalised regressors. Each squared is the sum of squares explained after earlier regressors.
-fn solved(factor: &[[f64; TERMS]; TERMS], products: [f64; TERMS]) -> [f64; TERMS] {
-    let mut parts = [0.0; TERMS];
+fn forward_substituted(factor: &[[f64; REGRESSORS]; REGRESSORS], products: [f64; REGRESSORS]) -> [f64; REGRESSORS] {
+    let mut parts = [0.0; REGRESSORS];
     for (term, product) in products.into_iter().enumerate() {
-        let own = factor[term][term];
-        if own > 0.0 {
-            let before = factor[term][..term].iter().zip(&parts).map(|(a, b)| a * b).sum::<f64>();
-            parts[term] = (product - before) / own;
+        let diagonal = factor[term][term];
+        if diagonal > 0.0 {
+            let explained = factor[term][..term].iter().zip(&parts).map(|(a, b)| a * b).sum::<f64>();
+            parts[term] = (product - explained) / diagonal;
         }
     }
     parts

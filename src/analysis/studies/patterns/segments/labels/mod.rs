@@ -34,27 +34,27 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
 };
 
 /// Creates a threshold of the pattern classes, off by default. Only the preset `kovaleva2019` sets it.
-const fn of_classes(name: &'static str, about: &'static str) -> Threshold {
+const fn class_threshold(name: &'static str, about: &'static str) -> Threshold {
     Threshold { name, range: Range::Rule, default: Value::Off, about }
 }
 
-const COLUMN: Threshold = of_classes(
+const COLUMN: Threshold = class_threshold(
     "class_column_r2",
     "smallest `column_r2` of `class:vertical`: in the preset kovaleva2019 0.5, most of the variation",
 );
 
-const OFFSET: Threshold = of_classes(
+const OFFSET: Threshold = class_threshold(
     "class_offset_r2",
     "smallest `offset_r2` of `class:diagonal`: in the preset kovaleva2019 0.5, most of the variation",
 );
 
-const BOTH: Threshold = of_classes(
+const BOTH: Threshold = class_threshold(
     "class_both_r2",
     "smallest `column_r2` and smallest `offset_r2` of `class:vertical+diagonal`: in the preset kovaleva2019 0.25 each, \
         most of the variation together",
 );
 
-const BLOCK: Threshold = of_classes(
+const BLOCK: Threshold = class_threshold(
     "class_segment_r2",
     "smallest `segment_r2` of `class:block`: in the preset kovaleva2019 0.25, as of `segment-block`",
 );
@@ -67,7 +67,7 @@ pub(super) const CLASS: Detector = Detector {
     parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
     phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
     shown: LabelStyle::of(None, AnsiColor::Green),
-    assess: classes,
+    assess: assess_classes,
     ..Detector::role(Explanation {
         name: "class:<pattern>",
         measures: "The pattern of the head's attention over pairs of sentences: vertical, diagonal, both, block, or \
@@ -84,11 +84,11 @@ pub(super) const CLASS: Detector = Detector {
 };
 
 /// Assesses an attention head for all pattern classes. A class holds only if no class before it does.
-fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
+fn assess_classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let [column, offset, segment] = ["column_r2", "offset_r2", "segment_r2"].map(|name| evidence.metric(name, None));
-    let both = if column.score <= offset.score { column } else { offset };
+    let weaker = if column.score <= offset.score { column } else { offset };
     let rules = [
-        ("min(column_r2, offset_r2)", both, &BOTH),
+        ("min(column_r2, offset_r2)", weaker, &BOTH),
         ("column_r2", column, &COLUMN),
         ("offset_r2", offset, &OFFSET),
         ("segment_r2", segment, &BLOCK),
@@ -103,13 +103,13 @@ fn classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
         rules.iter().enumerate().map(|(place, rule)| rule.clone().where_none_of(&rules[..place])).collect();
     let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
     if let ([Some(column), Some(offset), Some(segment)], false) = (explained, rules.is_empty()) {
-        let left = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
-        let none = assess(&name(CLASSES[4]), "", left, Bound::AtLeast, Some(0.0));
-        assessed.extend(none.map(|mut none| {
+        let remainder = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
+        let heterogeneous = assess(&name(CLASSES[4]), "", remainder, Bound::AtLeast, Some(0.0));
+        assessed.extend(heterogeneous.map(|mut heterogeneous| {
             // The only condition is that no other class holds.
-            (none.fires, none.label.test.p) = (true, Some(0.0));
-            "no other class".clone_into(&mut none.label.rule);
-            none.where_none_of(&rules)
+            (heterogeneous.fires, heterogeneous.label.test.p) = (true, Some(0.0));
+            "no other class".clone_into(&mut heterogeneous.label.rule);
+            heterogeneous.where_none_of(&rules)
         }));
     }
     assessed

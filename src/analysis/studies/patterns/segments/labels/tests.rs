@@ -28,7 +28,8 @@ fn assessed(measured: &[Measured; 3], policy: &Policy) -> Vec<String> {
         ends: [f64::NEG_INFINITY, 1.0],
     });
     let metrics = Metrics::new(&columns, *measured);
-    let mut assessed = classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
+    let mut assessed =
+        assess_classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
     correct(&mut assessed, policy);
     let shown = |class: &Assessment| {
         format!("{}{}", CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })

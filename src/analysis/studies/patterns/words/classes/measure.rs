@@ -22,10 +22,12 @@ struct ClassOfLayers<'a> {
 impl<'a> ClassOfLayers<'a> {
     fn new(sums: &'a ClassesSums, key: &str, class: &str) -> Self {
         let sums = &sums.keys[key];
-        let (blocks, of_class) = (&sums.blocks, &sums.classes[class]);
-        let (key, class) = (blocks.with_total(), of_class.with_total());
-        let without =
-            blocks.iter().zip(of_class.iter()).map(|(block, of_class)| Some((&block.pairs, &of_class.targets)));
+        let (blocks, class_metrics) = (&sums.blocks, &sums.classes[class]);
+        let (key, class) = (blocks.with_total(), class_metrics.with_total());
+        let without = blocks
+            .iter()
+            .zip(class_metrics.iter())
+            .map(|(block, class_metrics)| Some((&block.pairs, &class_metrics.targets)));
         let rates =
             without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block)).collect();
         Self { key, class, rates }
@@ -57,7 +59,7 @@ pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext)
     let keys = &sums.each()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
     ClassesSection {
-        classes: in_parallel(context.threads, names, |(key, class)| of_class(sums, (key, class), context)),
+        classes: in_parallel(context.threads, names, |(key, class)| class_metrics(sums, (key, class), context)),
         class_kinds: keys
             .iter()
             .map(|(key, sums)| ClassKind {
@@ -69,7 +71,7 @@ pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext)
     }
 }
 
-fn of_class(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
+fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
     let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
     let of_head = |place: usize| {
         let layer = layers.of_layer(context.grid.at(place).0);

@@ -123,7 +123,7 @@ impl ClassMetrics {
     }
 
     /// Returns the attention head farthest above uniform attention to the class, among heads that meet the label's rule.
-    fn best(&self, policy: &Policy) -> Option<&ClassHead> {
+    fn clearest_head(&self, policy: &Policy) -> Option<&ClassHead> {
         let fires = |head: &&ClassHead| self.assess(head, policy).is_some_and(|found| found.fires);
         let lead = |head: &ClassHead| head.over_chance.value.unwrap_or_default();
         self.by_head.iter().filter(fires).max_by(|a, b| lead(a).total_cmp(&lead(b)))
@@ -159,14 +159,15 @@ impl ClassMetrics {
 
 impl ClassesSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        let most = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
-        let shortage = most.and_then(|most| Shortage::of_labels("a label of classes".to_owned(), &most, policy));
-        let empty = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
-        let found = empty.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
+        let largest = self.classes.iter().map(|class| class.queries).max_by_key(|known| (known.sentences, known.count));
+        let shortage =
+            largest.and_then(|largest| Shortage::of_labels("a label of classes".to_owned(), &largest, policy));
+        let kind_without_words = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
+        let found = kind_without_words.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
         InBrief { found, shortage, ..InBrief::default() }
     }
 
-    fn of_kind<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
+    fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
         self.classes.iter().filter(move |class| class.key == key)
     }
 
@@ -175,7 +176,7 @@ impl ClassesSection {
         if kind.is_crowded {
             return Some(format!("Words have more than {MAX_CLASSES} classes of the kind {key}"));
         }
-        let Some(class) = self.of_kind(&kind.key).next() else {
+        let Some(class) = self.classes_of(&kind.key).next() else {
             return Some(format!("No word has a class of the kind {key}"));
         };
         let (count, [one, many], least) = EvidenceGap::of(&class.queries, policy)?.counted();
@@ -193,13 +194,14 @@ impl ClassesSection {
                 writeln!(out, "{obstacle}: no label was tested.")?;
                 continue;
             }
-            tested += self.of_kind(&kind.key).count();
-            found.extend(self.of_kind(&kind.key).filter_map(|class| Some((class, class.best(policy)?))));
+            tested += self.classes_of(&kind.key).count();
+            found.extend(self.classes_of(&kind.key).filter_map(|class| Some((class, class.clearest_head(policy)?))));
         }
-        let rest = tested - found.len();
+        let left_over = tested - found.len();
         if found.is_empty() {
-            let of = if rest == 1 { "the one class".to_owned() } else { format!("any of the {rest} classes") };
-            return if rest == 0 { Ok(()) } else { writeln!(out, "No head is shown to attend to words of {of}.") };
+            let of =
+                if left_over == 1 { "the one class".to_owned() } else { format!("any of the {left_over} classes") };
+            return if left_over == 0 { Ok(()) } else { writeln!(out, "No head is shown to attend to words of {of}.") };
         }
         writeln!(
             out,
@@ -218,9 +220,9 @@ impl ClassesSection {
             table.column_mut(number).expect("there are six").set_cell_alignment(CellAlignment::Right);
         }
         out.table(table);
-        if rest > 0 {
-            let classes = plural(&rest, "class", "classes");
-            writeln!(out, "\nNo head is shown to attend to words of {rest} other {classes}.")?;
+        if left_over > 0 {
+            let classes = plural(&left_over, "class", "classes");
+            writeln!(out, "\nNo head is shown to attend to words of {left_over} other {classes}.")?;
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ impl KeySums {
     }
 
     /// Drops all sums if the key has more than [`MAX_CLASSES`] classes.
-    fn settle(&mut self) {
+    fn drop_if_crowded(&mut self) {
         if self.is_crowded || self.classes.len() > MAX_CLASSES {
             *self = Self { is_crowded: true, ..Self::new(0) };
         }
@@ -89,7 +89,7 @@ impl Merge for KeySums {
         self.is_crowded |= other.is_crowded;
         Merge::merge(&mut self.blocks, &other.blocks);
         Merge::merge(&mut self.classes, &other.classes);
-        self.settle();
+        self.drop_if_crowded();
     }
 }
 
@@ -169,7 +169,7 @@ impl Sums for ClassesSums {
                 of_class.targets.merge(&targets);
                 of_class.heads.resize(heads, ExactSum::default());
             }
-            sums.settle();
+            sums.drop_if_crowded();
             let names = names.into_iter().map(Box::from).collect();
             state.keys.push(KeyState { key: (**key).into(), names, words });
         }
