@@ -9,7 +9,9 @@ use super::{
     Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
     TokenHeadNames, TransformNames,
 };
-use crate::model::config::{Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, fields, keys, number, yes};
+use crate::model::config::{
+    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys, unfit,
+};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -25,12 +27,11 @@ pub(super) const BERT: Family = Family {
 };
 
 /// Tensor names of BERT's masked-LM head.
-pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")),
-    decoder: "cls.predictions.decoder.weight",
-    bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
-    activation: None,
-};
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames::biased(
+    ["cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"],
+    "cls.predictions.decoder.weight",
+    ["cls.predictions.bias", "cls.predictions.decoder.bias"],
+);
 
 /// Tensor names of a BERT layer, which RoBERTa and ELECTRA share.
 pub(super) const LAYER: LayerNames = LayerNames {
@@ -88,16 +89,14 @@ struct AlibiConfig {
 /// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// `None` for other models. Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
-    /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
-    #[derive(Deserialize)]
-    struct Told {
-        #[serde(default)]
-        position_embedding_type: Value,
-        #[serde(default)]
-        alibi_starting_size: Value,
-        /// Files and classes of the model's own code.
-        #[serde(default)]
-        auto_map: Value,
+    config_struct! {
+        /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
+        struct Told {
+            position_embedding_type: Value = Value::Null,
+            alibi_starting_size: Value = Value::Null,
+            /// Files and classes of the model's own code.
+            auto_map: Value = Value::Null,
+        }
     }
     let told: Told = fields(text)?;
     if told.position_embedding_type != "alibi" && told.alibi_starting_size.is_null() {
@@ -133,23 +132,15 @@ pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
     absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
-/// Keys of transformers' `BigBirdConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct BigBirdConfig {
-    #[serde(default = "block_sparse")]
-    attention_type: String,
-    #[serde(default = "number::<_, 64>")]
-    block_size: usize,
-    #[serde(default = "number::<_, 3>")]
-    num_random_blocks: usize,
-    #[serde(default = "yes")]
-    use_bias: bool,
-    #[serde(default)]
-    rescale_embeddings: bool,
-}
-
-fn block_sparse() -> String {
-    "block_sparse".to_owned()
+config_struct! {
+    /// Keys of transformers' `BigBirdConfig` that [`Config`] lacks, with its defaults.
+    struct BigBirdConfig {
+        attention_type: String = "block_sparse".to_owned(),
+        block_size: usize = 64,
+        num_random_blocks: usize = 3,
+        use_bias: bool = true,
+        rescale_embeddings: bool = false,
+    }
 }
 
 impl BigBirdConfig {
@@ -180,13 +171,12 @@ pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
     absolute(Config { full_attention: found.full_attention()?, ..Config::parse(text)? })
 }
 
-/// Keys of transformers' `ErnieConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct ErnieConfig {
-    #[serde(default)]
-    use_task_id: bool,
-    #[serde(default = "number::<_, 3>")]
-    task_type_vocab_size: usize,
+config_struct! {
+    /// Keys of transformers' `ErnieConfig` that [`Config`] lacks, with its defaults.
+    struct ErnieConfig {
+        use_task_id: bool = false,
+        task_type_vocab_size: usize = 3,
+    }
 }
 
 pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
@@ -196,40 +186,27 @@ pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
 }
 
-/// Key of transformers' `LayoutLMConfig` that [`Config`] lacks, with its default.
-#[derive(Deserialize)]
-struct LayoutLmConfig {
-    #[serde(default = "number::<_, 1024>")]
-    max_2d_position_embeddings: usize,
-}
-
 /// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
 const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
-    let LayoutLmConfig { max_2d_position_embeddings: rows } = fields(text)?;
+    let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
     Ok((config, Names { plain_text: Some(PlainText::Rows(BOX.map(zero).into())), ..names }))
 }
 
-/// Keys of transformers' `MarkupLMConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct MarkupLmConfig {
-    #[serde(default)]
-    pad_token_id: u32,
-    #[serde(default = "number::<_, 50>")]
-    max_depth: usize,
-    #[serde(default = "number::<_, 32>")]
-    xpath_unit_hidden_size: usize,
-    #[serde(default = "number::<_, 256>")]
-    max_xpath_tag_unit_embeddings: usize,
-    #[serde(default = "number::<_, 1024>")]
-    max_xpath_subs_unit_embeddings: usize,
-    #[serde(default = "number::<_, 216>")]
-    tag_pad_id: usize,
-    #[serde(default = "number::<_, 1001>")]
-    subs_pad_id: usize,
+config_struct! {
+    /// Keys of transformers' `MarkupLMConfig` that [`Config`] lacks, with its defaults.
+    struct MarkupLmConfig {
+        pad_token_id: u32 = 0,
+        max_depth: usize = 50,
+        xpath_unit_hidden_size: usize = 32,
+        max_xpath_tag_unit_embeddings: usize = 256,
+        max_xpath_subs_unit_embeddings: usize = 1024,
+        tag_pad_id: usize = 216,
+        subs_pad_id: usize = 1001,
+    }
 }
 
 /// Maximum depth of a tree of markup; the published models have 50 levels.
@@ -240,8 +217,7 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
     let (config, names) = absolute(Config { padding: Some(found.pad_token_id), ..Config::parse(text)? })?;
     let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);
     for (name, size, most) in [("max_depth", depth, DEEPEST), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
-        let other = || anyhow!("{name} is {size}: 1 to {most} are expected").of_value(size);
-        ensure!((1..=most).contains(&size), other());
+        ensure!((1..=most).contains(&size), unfit(name, size, format_args!("1 to {most} are expected")));
     }
     let none = |depth: usize| {
         let tag = ("tag", found.max_xpath_tag_unit_embeddings, found.tag_pad_id);

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, fields, keys, yes};
+use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, config_struct, fields, keys, unfit};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -33,27 +33,21 @@ const LAYER: LayerNames = LayerNames {
 
 const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
 
-/// Keys of transformers' `DebertaConfig` and `DebertaV2Config` that [`Config`] lacks, with their defaults.
-#[derive(Deserialize)]
-struct DebertaConfig {
-    #[serde(default)]
-    relative_attention: bool,
-    #[serde(default = "none")]
-    max_relative_positions: i64,
-    #[serde(default = "none")]
-    position_buckets: i64,
-    pos_att_type: Option<Kinds>,
-    #[serde(default)]
-    share_att_key: bool,
-    norm_rel_ebd: Option<String>,
-    #[serde(default = "yes")]
-    position_biased_input: bool,
-    #[serde(default)]
-    conv_kernel_size: usize,
-    #[serde(default)]
-    talking_head: bool,
-    attention_head_size: Option<usize>,
-    embedding_size: Option<usize>,
+config_struct! {
+    /// Keys of transformers' `DebertaConfig` and `DebertaV2Config` that [`Config`] lacks, with their defaults.
+    struct DebertaConfig {
+        relative_attention: bool = false,
+        max_relative_positions: i64 = -1,
+        position_buckets: i64 = -1,
+        pos_att_type: Option<Kinds> = None,
+        share_att_key: bool = false,
+        norm_rel_ebd: Option<String> = None,
+        position_biased_input: bool = true,
+        conv_kernel_size: usize = 0,
+        talking_head: bool = false,
+        attention_head_size: Option<usize> = None,
+        embedding_size: Option<usize> = None,
+    }
 }
 
 /// Terms of the scores (`c2p`, `p2c`) in `pos_att_type`: a list, or a text with bars between them.
@@ -64,17 +58,10 @@ enum Kinds {
     Text(String),
 }
 
-fn none() -> i64 {
-    -1
-}
-
 fn read(text: &str) -> Result<(Config, Names)> {
     let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    let kernel = found.conv_kernel_size;
-    ensure!(
-        kernel == 0,
-        anyhow!("conv_kernel_size is {kernel}: a convolution beside the first layer is not supported").of_value(kernel)
-    );
+    let (kernel, reason) = (found.conv_kernel_size, "a convolution beside the first layer is not supported");
+    ensure!(kernel == 0, unfit("conv_kernel_size", kernel, reason));
     let kinds = found.kinds();
     let [to_place, to_content] = terms(&kinds);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
@@ -108,11 +95,8 @@ fn read(text: &str) -> Result<(Config, Names)> {
 
 pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
     let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    ensure!(
-        !found.talking_head,
-        anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
-            .of_value(true)
-    );
+    let reason = "it mixes the weights of heads, so that none has weights of its own";
+    ensure!(!found.talking_head, unfit("talking_head", true, reason));
     let kinds = found.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
@@ -163,10 +147,8 @@ impl DebertaConfig {
         terms: usize,
     ) -> Result<(Config, Names)> {
         let width = self.embedding_size.unwrap_or(config.hidden_size);
-        ensure!(
-            width == config.hidden_size,
-            anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
-        );
+        let reason = format_args!("narrower embeddings are not supported for {family}");
+        ensure!(width == config.hidden_size, unfit("embedding_size", width, reason));
         let size = head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
         let config = Config {

@@ -3,11 +3,10 @@
 //! write, and their attention heads share keys and values.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{Config, ConfigKey, EmbeddingScale, fields, keys, number, some};
+use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, fields, keys, unfit};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -30,31 +29,28 @@ const KEYS: &[ConfigKey] = keys! {
     key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true
 };
 
-/// Keys of transformers' `Gemma3TextConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct GemmaConfig {
-    use_bidirectional_attention: Option<bool>,
-    #[serde(default = "number::<_, 256>")]
-    query_pre_attn_scalar: f64,
-    #[serde(default = "number::<_, 4096>")]
-    sliding_window: usize,
-    sliding_window_pattern: Option<usize>,
-    layer_types: Option<Vec<String>>,
-    attn_logit_softcapping: Option<f64>,
-    /// Bound of the logits; null or missing in Gemma 3.
-    final_logit_softcapping: Option<f32>,
-    #[serde(default)]
-    attention_bias: bool,
+config_struct! {
+    /// Keys of transformers' `Gemma3TextConfig` that [`Config`] lacks, with its defaults.
+    struct GemmaConfig {
+        use_bidirectional_attention: Option<bool> = None,
+        query_pre_attn_scalar: f64 = 256.0,
+        sliding_window: usize = 4096,
+        sliding_window_pattern: Option<usize> = None,
+        layer_types: Option<Vec<String>> = None,
+        attn_logit_softcapping: Option<f64> = None,
+        /// Bound of the logits; null or missing in Gemma 3.
+        final_logit_softcapping: Option<f32> = None,
+        attention_bias: bool = false,
+    }
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
-    /// Bounds of attention scores and logits in Gemma 2. A missing key has transformers' default; null is no bound.
-    #[derive(Deserialize)]
-    struct Caps {
-        #[serde(default = "some::<_, 50>")]
-        attn_logit_softcapping: Option<f32>,
-        #[serde(default = "some::<_, 30>")]
-        final_logit_softcapping: Option<f32>,
+    config_struct! {
+        /// Bounds of attention scores and logits in Gemma 2. A missing key has transformers' default; null is no bound.
+        struct Caps {
+            attn_logit_softcapping: Option<f32> = Some(50.0),
+            final_logit_softcapping: Option<f32> = Some(30.0),
+        }
     }
     let (found, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
     let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
@@ -70,7 +66,7 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
 /// Fails if a bound of scores or logits is given and is no finite number above 0.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
-        bail!(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap));
+        bail!(unfit(key, cap, "a number above 0 is expected"));
     }
     Ok(())
 }
@@ -94,10 +90,8 @@ fn with_layers(
     theta: [(&'static str, f64); 2],
 ) -> Result<(Config, Names)> {
     let scalar = found.query_pre_attn_scalar;
-    ensure!(
-        scalar.is_finite() && scalar > 0.0,
-        anyhow!("query_pre_attn_scalar is {scalar}: a number above 0 is expected").of_value(scalar)
-    );
+    let is_positive = scalar.is_finite() && scalar > 0.0;
+    ensure!(is_positive, unfit("query_pre_attn_scalar", scalar, "a number above 0 is expected"));
     check_cap("final_logit_softcapping", found.final_logit_softcapping)?;
     let config = llama::body(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]

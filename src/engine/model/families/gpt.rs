@@ -3,14 +3,15 @@
 //! rotary positions, and its attention and feed-forward blocks read the same input.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::llama::turning;
 use super::{
-    Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, llama,
+    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, ensure_flags, llama,
 };
-use crate::model::config::{BlockPlan, Config, ConfigKey, PositionEmbedding, fields, keys, number, yes};
+use crate::model::config::{
+    BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, config_value, fields, keys,
+};
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -52,7 +53,8 @@ const GPT_NEOX_LAYER: LayerNames = LayerNames {
     ..GPT_2_LAYER
 };
 
-const EMBEDDINGS: EmbeddingNames = EmbeddingNames { words: "wte", positions: "wpe", segments: "" };
+/// Embeddings of `[words, positions]` in GPT-2 and GPT-Neo.
+const EMBEDDINGS: [&str; 2] = ["wte", "wpe"];
 
 /// Default width between the linear layers of a feed-forward block, as a multiple of the hidden size.
 const WIDER: usize = 4;
@@ -63,34 +65,26 @@ const GPT_2_KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = true
 };
 
-/// Keys of transformers' `GPT2Config` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct Gpt2Config {
-    n_inner: Option<usize>,
-    #[serde(default = "yes")]
-    scale_attn_weights: bool,
-    #[serde(default)]
-    scale_attn_by_inverse_layer_idx: bool,
+config_struct! {
+    /// Keys of transformers' `GPT2Config` that [`Config`] lacks, with its defaults.
+    struct Gpt2Config {
+        n_inner: Option<usize> = None,
+        scale_attn_weights: bool = true,
+        scale_attn_by_inverse_layer_idx: bool = false,
+    }
 }
 
 fn gpt2(text: &str) -> Result<(Config, Names)> {
     let (config, found): (_, Gpt2Config) = (body(text, GPT_2_KEYS)?, fields(text)?);
-    ensure!(
-        !found.scale_attn_by_inverse_layer_idx,
-        anyhow!("scale_attn_by_inverse_layer_idx is true, which is not supported for gpt2").of_value(true)
-    );
+    ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", found.scale_attn_by_inverse_layer_idx, false)])?;
     let config = Config {
         score_scale: (!found.scale_attn_weights).then_some(1.0),
         intermediate_size: found.n_inner.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
         ..config
     };
-    let (config, mut names) = Names::checked(config, &GPT_2_LAYER, "h")?;
-    names.embeddings = &EMBEDDINGS;
-    names.embedding_norm = None;
+    let (config, names) = Names::pre_norm(config, (&GPT_2_LAYER, "h"), EMBEDDINGS, "ln_f")?;
     // The module `Conv1D` of GPT-2, whose weights are `[inputs, outputs]`.
-    names.transposed = true;
-    names.final_norm = Some("ln_f");
-    Ok((config, names))
+    Ok((config, Names { transposed: true, ..names }))
 }
 
 const GPT_NEO_KEYS: &[ConfigKey] = keys! {
@@ -98,51 +92,39 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
     hidden_act: activation_function = "gelu_new", layer_norm_eps: layer_norm_epsilon = 1e-5, tie_word_embeddings = true
 };
 
-/// Keys of transformers' `GPTNeoConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct GptNeoConfig {
-    intermediate_size: Option<usize>,
-    /// Types of attention (`global`, `local`) by layer: lists of consecutive types, each with the number of times it is repeated.
-    attention_types: Vec<(Vec<String>, usize)>,
-    #[serde(default = "number::<_, 256>")]
-    window_size: usize,
-}
-
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, GptNeoConfig) = (body(text, GPT_NEO_KEYS)?, fields(text)?);
-    let wide = found.intermediate_size.unwrap_or(config.hidden_size.saturating_mul(WIDER));
+    let config = body(text, GPT_NEO_KEYS)?;
+    let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
+    let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
     let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
-    let (config, mut names) = Names::checked(config, &GPT_NEO_LAYER, "h")?;
-    ensure!(found.window_size > 0, anyhow!("window_size is 0").of_value(0));
+    let (config, names) = Names::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDINGS, "ln_f")?;
+    // Lists of consecutive types, each with the number of times it is repeated.
+    let attention_types = config_value!(text, attention_types: Vec<(Vec<String>, usize)>)?;
+    let window = config_value!(text, window_size: usize = 256)?;
+    ensure!(window > 0, anyhow!("window_size is 0").of_value(0));
     let layers = config.num_hidden_layers;
-    let types = found
-        .attention_types
-        .iter()
-        .flat_map(|(types, times)| types.iter().cycle().take(types.len() * times.min(&layers)));
+    let types =
+        attention_types.iter().flat_map(|(types, times)| types.iter().cycle().take(types.len() * times.min(&layers)));
     let visible = |name: &String| match name.as_str() {
         "global" => Ok(Visibility::CAUSAL),
-        "local" => Ok(Visibility::causal_window(found.window_size)),
+        "local" => Ok(Visibility::causal_window(window)),
         other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).of_value(other)),
     };
     // One more than there may be is enough to tell, however many a file names.
     let visibility = types.take(layers + 1).map(visible).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
-    names.embeddings = &EMBEDDINGS;
-    names.embedding_norm = None;
-    names.biases = Biases { query_key_value: false, ..Biases::ALL };
-    names.final_norm = Some("ln_f");
-    Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
+    let biases = Biases { query_key_value: false, ..Biases::ALL };
+    Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, Names { biases, ..names }))
 }
 
-/// Keys of transformers' `GPTNeoXConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct GptNeoxConfig {
-    #[serde(default = "yes")]
-    use_parallel_residual: bool,
-    #[serde(default = "yes")]
-    attention_bias: bool,
-    /// Share of an attention head's dimensions that rotate, under its name before transformers 5.
-    rotary_pct: Option<f64>,
+config_struct! {
+    /// Keys of transformers' `GPTNeoXConfig` that [`Config`] lacks, with its defaults.
+    struct GptNeoxConfig {
+        use_parallel_residual: bool = true,
+        attention_bias: bool = true,
+        /// Share of an attention head's dimensions that rotate, under its name before transformers 5.
+        rotary_pct: Option<f64> = None,
+    }
 }
 
 pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
@@ -153,14 +135,11 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         position_embedding_type: PositionEmbedding::None,
         ..body(text, KEYS)?
     };
-    let (config, mut names) = Names::checked(config, &GPT_NEOX_LAYER, "layers")?;
+    let (config, names) = Names::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
     let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
-    names.embeddings = &EmbeddingNames { words: "embed_in", positions: "", segments: "" };
-    names.embedding_norm = None;
-    names.biases =
-        Biases { attention_output: found.attention_bias, query_key_value: found.attention_bias, ..Biases::ALL };
-    names.final_norm = Some("final_layer_norm");
-    Ok((config, names))
+    let biased = found.attention_bias;
+    let biases = Biases { attention_output: biased, query_key_value: biased, ..Biases::ALL };
+    Ok((config, Names { biases, ..names }))
 }
 
 /// Reads the config of a pre-norm body with causal attention. Sizes are not checked.
@@ -183,38 +162,35 @@ pub(super) const OPT_LAYER: LayerNames = LayerNames {
 pub(super) const FIRST_POSITION: usize = 2;
 
 const OPT_KEYS: &[ConfigKey] = keys! {
-    intermediate_size: ffn_dim, hidden_act: activation_function = "relu", initializer_range: init_std,
+    intermediate_size: ffn_dim, hidden_act: activation_function = "relu", initializer_range: init_std = 0.02,
     // transformers' `OPTDecoder` has no other.
     layer_norm_eps: _ = 1e-5, tie_word_embeddings = true
 };
 
-/// Keys of transformers' `OPTConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct OptConfig {
-    #[serde(default = "yes")]
-    do_layer_norm_before: bool,
-    #[serde(default = "yes")]
-    enable_bias: bool,
-    #[serde(default = "yes")]
-    layer_norm_elementwise_affine: bool,
-    word_embed_proj_dim: Option<usize>,
-    #[serde(rename = "_remove_final_layer_norm", default)]
-    remove_final_layer_norm: bool,
+config_struct! {
+    /// Keys of transformers' `OPTConfig` that [`Config`] lacks, with its defaults.
+    struct OptConfig {
+        do_layer_norm_before: bool = true,
+        enable_bias: bool = true,
+        layer_norm_elementwise_affine: bool = true,
+        word_embed_proj_dim: Option<usize> = None,
+        #[serde(rename = "_remove_final_layer_norm")]
+        remove_final_layer_norm: bool = false,
+    }
 }
 
 pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     let (config, found): (_, OptConfig) = (body(text, OPT_KEYS)?, fields(text)?);
     // The one of 350 million parameters alone has others.
-    let expected = [
+    let flags = [
         ("do_layer_norm_before", found.do_layer_norm_before, true),
         ("enable_bias", found.enable_bias, true),
         ("layer_norm_elementwise_affine", found.layer_norm_elementwise_affine, true),
         ("_remove_final_layer_norm", found.remove_final_layer_norm, false),
     ];
-    for (key, value, expected) in expected {
-        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for opt").of_value(value));
-    }
-    let (width, hidden) = (found.word_embed_proj_dim.unwrap_or(config.hidden_size), config.hidden_size);
+    ensure_flags("opt", flags)?;
+    let hidden = config.hidden_size;
+    let width = found.word_embed_proj_dim.unwrap_or(hidden);
     ensure!(
         width == hidden,
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
@@ -222,11 +198,7 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     );
     let positions = config.max_position_embeddings.saturating_add(FIRST_POSITION);
     let config = Config { first_position: FIRST_POSITION, max_position_embeddings: positions, ..config };
-    let (config, mut names) = Names::checked(config, &OPT_LAYER, "layers")?;
-    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "embed_positions", segments: "" };
-    names.embedding_norm = None;
-    names.final_norm = Some("final_layer_norm");
-    Ok((config, names))
+    Names::pre_norm(config, (&OPT_LAYER, "layers"), ["embed_tokens", "embed_positions"], "final_layer_norm")
 }
 
 /// CLIP's text encoder (Radford et al. 2021), whose attention is causal.
@@ -260,13 +232,6 @@ pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
 }
 
 fn clip_text(text: &str) -> Result<(Config, Names)> {
-    let (config, mut names) = Names::checked(body(text, CLIP_KEYS)?, &CLIP_LAYER, "encoder.layers")?;
-    names.embeddings = &EmbeddingNames {
-        words: "embeddings.token_embedding",
-        positions: "embeddings.position_embedding",
-        segments: "",
-    };
-    names.embedding_norm = None;
-    names.final_norm = Some("final_layer_norm");
-    Ok((config, names))
+    let embeddings = ["embeddings.token_embedding", "embeddings.position_embedding"];
+    Names::pre_norm(body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
 }

@@ -108,6 +108,14 @@ impl Architecture {
     }
 }
 
+/// Fails if a flag of a `config.json`, `(key, value, supported value)`, has another value than the supported one.
+fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) -> Result<()> {
+    for (key, value, supported) in flags {
+        ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").of_value(value));
+    }
+    Ok(())
+}
+
 /// Architectures that cannot be analysed, by their `model_type`, and why.
 const REFUSED: &[(&[&str], &str)] = &[
     (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),

@@ -2,16 +2,13 @@
 //! granite-embedding. Layers are pre-norm, with gated linear units and rotary positions, and without biases.
 
 use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
 
 use super::llama::{layer_types, with_layer_types};
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
-    TokenHeadNames, TransformNames, bert,
+    Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames,
+    TransformNames, bert, ensure_flags,
 };
-use crate::model::config::{
-    Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, fields, keys, number, some, yes,
-};
+use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, fields, keys};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -49,47 +46,40 @@ const DECODER_LAYER: LayerNames =
 const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
-/// Keys of transformers' `ModernBertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct ModernBertConfig {
-    #[serde(default)]
-    norm_bias: bool,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    #[serde(default)]
-    classifier_bias: bool,
-    #[serde(default = "yes")]
-    decoder_bias: bool,
-    #[serde(default)]
-    classifier_activation: Activation,
-    #[serde(default = "number::<_, 128>")]
-    local_attention: usize,
-    #[serde(default = "number::<_, 3>")]
-    global_attn_every_n_layers: usize,
-    layer_types: Option<Vec<String>>,
-    /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
-    #[serde(default = "some::<_, 2>")]
-    initializer_cutoff_factor: Option<f64>,
+config_struct! {
+    /// Keys of transformers' `ModernBertConfig` that [`Config`] lacks, with its defaults.
+    struct ModernBertConfig {
+        norm_bias: bool = false,
+        attention_bias: bool = false,
+        mlp_bias: bool = false,
+        classifier_bias: bool = false,
+        decoder_bias: bool = true,
+        classifier_activation: Activation = Activation::default(),
+        local_attention: usize = 128,
+        global_attn_every_n_layers: usize = 3,
+        layer_types: Option<Vec<String>> = None,
+        /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
+        initializer_cutoff_factor: Option<f64> = Some(2.0),
+    }
 }
 
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let (config, found): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    for (key, value, expected) in [
+    let flags = [
         ("norm_bias", found.norm_bias, false),
         ("classifier_bias", found.classifier_bias, false),
         ("decoder_bias", found.decoder_bias, true),
-    ] {
-        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for modernbert").of_value(value));
-    }
+    ];
+    ensure_flags("modernbert", flags)?;
     ensure!(
         found.classifier_activation == config.hidden_act,
         "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
     let config =
         Config { blocks: BlockPlan::Pre, gated: true, position_embedding_type: PositionEmbedding::None, ..config };
-    let (config, mut names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
+    let layer = if causal { &DECODER_LAYER } else { &LAYER };
+    let embeddings = ["embeddings.tok_embeddings", ""];
+    let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
     let every = found.global_attn_every_n_layers;
     ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let given = found.layer_types.as_deref();
@@ -108,15 +98,11 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
-    names.fresh = FreshWeights {
+    let fresh = FreshWeights {
         distribution: Distribution::TruncatedNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
         ..FreshWeights::default()
     };
-    names.embeddings = &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
-    names.embedding_norm = Some("embeddings.norm");
-    names.biases = Biases::of(found.attention_bias, found.mlp_bias);
-    names.first_norm = false;
-    names.final_norm = Some("final_norm");
-    Ok((config, names))
+    let biases = Biases::of(found.attention_bias, found.mlp_bias);
+    Ok((config, Names { fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names }))
 }

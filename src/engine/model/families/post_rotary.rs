@@ -2,7 +2,6 @@
 //! 2024). The first two have gated linear units.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::llama::turning;
@@ -10,7 +9,9 @@ use super::{
     Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
     roberta,
 };
-use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, fields, keys};
+use crate::model::config::{
+    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, fields, keys,
+};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -36,12 +37,8 @@ pub(super) const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     ..bert::HEAD
 };
 
-const GTE_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("lm_head.dense", "lm_head.norm")),
-    decoder: "lm_head.decoder.weight",
-    bias: Some(["lm_head.decoder.bias", "lm_head.decoder.bias"]),
-    activation: None,
-};
+const GTE_HEAD: TokenHeadNames =
+    TokenHeadNames::biased(["lm_head.dense", "lm_head.norm"], "lm_head.decoder.weight", ["lm_head.decoder.bias"; 2]);
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
@@ -94,11 +91,6 @@ const NOMIC_KEYS: &[ConfigKey] = keys! {
     hidden_act = "silu", layer_norm_eps: layer_norm_eps | layer_norm_epsilon = 1e-12, type_vocab_size = 2
 };
 
-#[derive(Deserialize)]
-struct NomicBertConfig {
-    max_trained_positions: Option<usize>,
-}
-
 /// Options of nomic-bert's own code, each with its only supported value.
 const NOMIC_SWITCHES: [(&str, &str); 10] = [
     ("prenorm", "false"),
@@ -124,9 +116,10 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
         ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
     }
-    let (config, found): (_, NomicBertConfig) = (with_rotary(text, NOMIC_KEYS)?, fields(text)?);
+    let config = with_rotary(text, NOMIC_KEYS)?;
+    let trained = config_value!(text, max_trained_positions: Option<usize> = None)?;
     // Over longer texts its own code changes the base of the frequencies.
-    let longest = config.max_position_embeddings.min(found.max_trained_positions.unwrap_or(2048).max(1));
+    let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
@@ -136,18 +129,16 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     Ok((config, names))
 }
 
-/// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
-#[derive(Deserialize)]
-struct GteConfig {
-    #[serde(default)]
-    logn_attention_scale: bool,
-    #[serde(default)]
-    logn_attention_clip1: bool,
-    layer_norm_type: Option<String>,
-    position_embedding_type: Option<String>,
-    #[serde(default)]
-    rope_scaling: Value,
-    rope_theta: Option<f64>,
+config_struct! {
+    /// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
+    struct GteConfig {
+        logn_attention_scale: bool = false,
+        logn_attention_clip1: bool = false,
+        layer_norm_type: Option<String> = None,
+        position_embedding_type: Option<String> = None,
+        rope_scaling: Value = Value::Null,
+        rope_theta: Option<f64> = None,
+    }
 }
 
 /// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.

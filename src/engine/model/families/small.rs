@@ -1,11 +1,10 @@
 //! Smaller BERTs: DistilBERT, SqueezeBERT, and ELECTRA, RemBERT and ALBERT, whose narrow embeddings a linear layer widens.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, fields, keys, number};
-use crate::system::errors::Facts;
+use crate::model::config::{Config, ConfigKey, config_struct, config_value, fields, keys, unfit};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
@@ -39,22 +38,17 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
 /// Epsilon of the layer normalisations within SqueezeBERT's layers, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-/// Keys of transformers' `SqueezeBertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct SqueezeBertConfig {
-    embedding_size: Option<usize>,
-    #[serde(default = "number::<_, 4>")]
-    q_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    k_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    v_groups: usize,
-    #[serde(default = "number::<_, 1>")]
-    post_attention_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    intermediate_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    output_groups: usize,
+config_struct! {
+    /// Keys of transformers' `SqueezeBertConfig` that [`Config`] lacks, with its defaults.
+    struct SqueezeBertConfig {
+        embedding_size: Option<usize> = None,
+        q_groups: usize = 4,
+        k_groups: usize = 4,
+        v_groups: usize = 4,
+        post_attention_groups: usize = 1,
+        intermediate_groups: usize = 4,
+        output_groups: usize = 4,
+    }
 }
 
 pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
@@ -72,15 +66,12 @@ pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
         ("v_groups", found.v_groups),
         ("post_attention_groups", found.post_attention_groups),
     ] {
-        let unfit = || anyhow!("{name} is {groups}: it has to divide hidden_size {hidden}").of_value(groups);
-        ensure!(divides(groups, hidden), unfit());
+        let reason = format_args!("it has to divide hidden_size {hidden}");
+        ensure!(divides(groups, hidden), unfit(name, groups, reason));
     }
     for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
-        ensure!(
-            divides(groups, hidden) && divides(groups, wide),
-            anyhow!("{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}")
-                .of_value(groups)
-        );
+        let reason = format_args!("it has to divide hidden_size {hidden} and intermediate_size {wide}");
+        ensure!(divides(groups, hidden) && divides(groups, wide), unfit(name, groups, reason));
     }
     let convolutions = Groups {
         query_key_value: [found.q_groups, found.k_groups, found.v_groups],
@@ -91,13 +82,8 @@ pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { convolutions: Some(convolutions), ..names }))
 }
 
-#[derive(Deserialize)]
-struct Embedding {
-    embedding_size: usize,
-}
-
 pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
-    let Embedding { embedding_size } = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: usize)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
     let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
     // A model with equal widths has no such layer.
@@ -139,18 +125,17 @@ const ALBERT_LAYER: LayerNames = LayerNames {
     ..SQUEEZEBERT_LAYER
 };
 
-/// Keys of transformers' `AlbertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct AlbertConfig {
-    embedding_size: usize,
-    #[serde(default = "number::<_, 1>")]
-    num_hidden_groups: usize,
-    #[serde(default = "number::<_, 1>")]
-    inner_group_num: usize,
+config_struct! {
+    /// Keys of transformers' `AlbertConfig` that [`Config`] lacks, with its defaults.
+    struct AlbertConfig {
+        num_hidden_groups: usize = 1,
+        inner_group_num: usize = 1,
+    }
 }
 
 pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
-    let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: usize)?;
+    let AlbertConfig { num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");

@@ -18,12 +18,11 @@ pub(super) const FAMILIES: &[Family] = &[
         model_type: "distilbert",
         class: "DistilBert",
         prefix: "distilbert.",
-        token_heads: &[TokenHeadNames {
-            transform: Some(TransformNames::biased("vocab_transform", "vocab_layer_norm")),
-            decoder: "vocab_projector.weight",
-            bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
-            activation: None,
-        }],
+        token_heads: &[TokenHeadNames::biased(
+            ["vocab_transform", "vocab_layer_norm"],
+            "vocab_projector.weight",
+            ["vocab_projector.bias"; 2],
+        )],
         read: small::distilbert,
         ..bert::BERT
     },
@@ -51,12 +50,11 @@ pub(super) const FAMILIES: &[Family] = &[
         model_type: "albert",
         class: "Albert",
         prefix: "albert.",
-        token_heads: &[TokenHeadNames {
-            transform: Some(TransformNames::biased("predictions.dense", "predictions.LayerNorm")),
-            decoder: "predictions.decoder.weight",
-            bias: Some(["predictions.bias", "predictions.decoder.bias"]),
-            activation: None,
-        }],
+        token_heads: &[TokenHeadNames::biased(
+            ["predictions.dense", "predictions.LayerNorm"],
+            "predictions.decoder.weight",
+            ["predictions.bias", "predictions.decoder.bias"],
+        )],
         read: small::albert,
         ..bert::BERT
     },

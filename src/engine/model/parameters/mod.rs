@@ -97,7 +97,7 @@ impl Embeddings {
         let width = config.embedding_width();
         let name = |table: &str| format!("{table}.weight");
         let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
-        let EmbeddingNames { words, positions, segments } = *names.embeddings;
+        let EmbeddingNames { words, positions, segments } = names.embeddings;
         let (tied, is_absent) = (config.tie_word_embeddings, !tensors.has_tensor(&name(words)));
         // A checkpoint may store tied embeddings once, under either name.
         let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
