@@ -101,7 +101,7 @@ impl Model {
             (Some(HeadKind::Classifier(of)), _) => {
                 let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?, of);
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
-                parameters = parameters.with_classifier(classifier.head);
+                parameters.prediction = Some(classifier.head);
                 labels = Some(classifier.labels);
                 objective = Some(of.objective());
             }

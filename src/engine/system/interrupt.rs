@@ -2,13 +2,14 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 use std::{fs, thread};
 
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::errors::{ErrorFormat, Facts};
+use super::parallel::locked;
 use super::terminal::say;
 
 /// Time limit of the final message: standard error may be a pipe that nobody reads.
@@ -21,7 +22,7 @@ pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// Sets what an interrupted run reports: that it leaves `what`, and the hint `way_out`.
 pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
-    *INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
+    *locked(&INTERRUPT_MESSAGE) = Some((what.into(), way_out.into()));
 }
 
 pub struct TemporaryFiles {
@@ -76,7 +77,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
 
 /// Makes the error of a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
-    let left = INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let left = locked(&INTERRUPT_MESSAGE).take();
     if are_whole && left.is_none() {
         return anyhow!("ended by {what}: all files that it writes are whole");
     }
@@ -144,7 +145,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
 
 /// Locks the list of temporary files. An interrupt waits until the lock is released.
 pub fn lock() -> MutexGuard<'static, TemporaryFiles> {
-    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&OUTPUTS)
 }
 
 impl TemporaryFiles {

@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use anyhow::{Error, anyhow};
 
 use super::contained::break_off;
 use super::errors::Class;
+use super::parallel::locked;
 use super::{interrupt, terminal};
 
 /// Interval at which the watching thread wakes. It adds the processor time that the process used meanwhile, at most one interval.
@@ -57,10 +58,6 @@ static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
 
 thread_local! {
     static SLOT: OnceCell<Arc<Slot>> = const { OnceCell::new() };
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn own_slot() -> Arc<Slot> {

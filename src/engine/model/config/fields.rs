@@ -29,16 +29,16 @@ pub(in crate::model) fn unfit(key: &str, value: impl Display, reason: impl Displ
 }
 
 /// Default of `type_vocab_size`.
-pub(super) fn two() -> usize {
+pub(super) fn segments() -> usize {
     2
 }
 
 /// Default of `layer_norm_eps`.
-pub(super) fn tiny() -> f64 {
+pub(super) fn epsilon() -> f64 {
     1e-12
 }
 
 /// Default of `tie_word_embeddings`.
-pub(super) fn yes() -> bool {
+pub(super) fn tied() -> bool {
     true
 }

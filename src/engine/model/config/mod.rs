@@ -93,15 +93,15 @@ pub struct Config {
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
-    #[serde(default = "fields::two")]
+    #[serde(default = "fields::segments")]
     pub type_vocab_size: usize,
     /// Epsilon, added to the variance in layer normalisation. Default 1e-12, as in transformers' `BertConfig`.
-    #[serde(default = "fields::tiny")]
+    #[serde(default = "fields::epsilon")]
     pub layer_norm_eps: f64,
     /// Standard deviation of the weights before training. Default 0.02, as in every family of transformers.
     pub initializer_range: f64,
     /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
-    #[serde(default = "fields::yes")]
+    #[serde(default = "fields::tied")]
     pub tie_word_embeddings: bool,
     /// Bound `cap` of the logits, each becoming `cap tanh(logit / cap)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
@@ -199,7 +199,7 @@ impl Config {
         ];
         for (name, size, most) in sizes {
             ensure!(size > 0, anyhow!("{name} is 0").of_value(0));
-            ensure!(size <= most, anyhow!("{name} is {size}: no model has more than {most}").of_value(size));
+            ensure!(size <= most, unfit(name, size, format_args!("no model has more than {most}")));
         }
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
@@ -212,10 +212,8 @@ impl Config {
         let width = size.saturating_mul(heads);
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
-        ensure!(
-            groups > 0 && heads.is_multiple_of(groups),
-            anyhow!("num_key_value_heads is {groups}: it has to divide num_attention_heads {heads}").of_value(groups)
-        );
+        let reason = format_args!("it has to divide num_attention_heads {heads}");
+        ensure!(groups > 0 && heads.is_multiple_of(groups), unfit("num_key_value_heads", groups, reason));
         let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
             all <= MOST_HEADS,
@@ -228,8 +226,8 @@ impl Config {
         // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
-        let implausible = || anyhow!("layer_norm_eps is {epsilon:e}: a small positive number is expected");
-        ensure!(plausible.contains(&epsilon), implausible().of_value(format!("{epsilon:e}")));
+        let implausible = || unfit("layer_norm_eps", format!("{epsilon:e}"), "a small positive number is expected");
+        ensure!(plausible.contains(&epsilon), implausible());
         Ok(self)
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields::fields;
+use super::fields::{fields, unfit};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -159,25 +159,17 @@ pub fn rotary(
         }
     };
     let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(share);
-    let wrong = |key: &str, value: f64, expected: &str| {
-        Err(anyhow!("{key} is {value}: {expected} is expected").of_value(value))
-    };
-    if !(theta.is_finite() && theta > 1.0) {
-        return wrong(key, theta, "a number above 1");
-    }
+    ensure!(theta.is_finite() && theta > 1.0, unfit(key, theta, "a number above 1 is expected"));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
     let dims = (head_dim as f64 * share) as usize;
-    if !(share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2)) {
-        let expected = format!("a share of the {head_dim} dimensions of a head that is an even number");
-        return wrong("partial_rotary_factor", share, &expected);
-    }
+    let is_even_share = share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2);
+    let reason = format_args!("a share of the {head_dim} dimensions of a head that is an even number is expected");
+    ensure!(is_even_share, unfit("partial_rotary_factor", share, reason));
     let rope_type = own.rope_type.as_deref().or(own.old_type.as_deref()).unwrap_or("default");
     let needed = |key: &str, value: Option<f64>| -> Result<f64> {
         let value = value.with_context(|| format!("{name}: rope_type is {rope_type}, and {key} is missing"))?;
-        ensure!(
-            value.is_finite() && value > 0.0,
-            anyhow!("{name}: {key} is {value}: a number above 0 is expected").of_value(value)
-        );
+        let is_positive = value.is_finite() && value > 0.0;
+        ensure!(is_positive, unfit(&format!("{name}: {key}"), value, "a number above 0 is expected"));
         Ok(value)
     };
     let original = || {

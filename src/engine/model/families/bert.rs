@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
-    TokenHeadNames, TransformNames,
+    TokenHeadNames,
 };
 use crate::model::config::{
     Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys, unfit,

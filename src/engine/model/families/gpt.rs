@@ -17,14 +17,11 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 pub(super) const GPT_2: Family = Family {
-    model_type: "gpt2",
-    class: "GPT2",
-    prefix: "transformer.",
     // The mask of attention, which transformers kept as a buffer.
     needless: &["attn.bias", "attention.bias"],
     token_heads: &[TokenHeadNames::PRODUCT],
     read: gpt2,
-    ..bert::BERT
+    ..bert::BERT.renamed("gpt2", "GPT2", "transformer.")
 };
 
 const GPT_2_LAYER: LayerNames = LayerNames {
@@ -202,14 +199,8 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
 }
 
 /// CLIP's text encoder (Radford et al. 2021), whose attention is causal.
-pub(super) const CLIP_TEXT: Family = Family {
-    model_type: "clip_text_model",
-    class: "CLIPText",
-    prefix: "text_model.",
-    token_heads: &[],
-    read: clip_text,
-    ..GPT_2
-};
+pub(super) const CLIP_TEXT: Family =
+    Family { token_heads: &[], read: clip_text, ..GPT_2.renamed("clip_text_model", "CLIPText", "text_model.") };
 
 const CLIP_LAYER: LayerNames = LayerNames {
     attention_norm: "layer_norm1",

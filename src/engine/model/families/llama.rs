@@ -15,12 +15,9 @@ use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 pub(super) const LLAMA: Family = Family {
-    model_type: "llama",
-    class: "Llama",
-    prefix: "model.",
     token_heads: &[TokenHeadNames::PRODUCT],
     read: |text| decoder(text, &AS_LLAMA),
-    ..bert::BERT
+    ..bert::BERT.renamed("llama", "Llama", "model.")
 };
 
 pub(super) const LAYER: LayerNames = LayerNames {

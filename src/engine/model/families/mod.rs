@@ -57,6 +57,13 @@ pub struct Family {
     read: fn(&str) -> Result<(Config, Names)>,
 }
 
+impl Family {
+    /// Makes a family that differs from this one in its three names.
+    const fn renamed(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
+        Self { model_type, class, prefix, ..self }
+    }
+}
+
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.model_type)

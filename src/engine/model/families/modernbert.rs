@@ -13,12 +13,9 @@ use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 pub(super) const MODERN_BERT: Family = Family {
-    model_type: "modernbert",
-    class: "ModernBert",
-    prefix: "model.",
     token_heads: &[HEAD],
     read: |text| read(text, false),
-    ..bert::BERT
+    ..bert::BERT.renamed("modernbert", "ModernBert", "model.")
 };
 
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {

@@ -6,24 +6,17 @@ use serde_json::Value;
 
 use super::llama::turning;
 use super::{
-    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
-    roberta,
+    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, ensure_flags,
+    llama, roberta,
 };
 use crate::model::config::{
-    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, fields, keys,
+    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, fields, keys, unfit,
 };
-use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 /// GTE under the `model_type` of the code that comes with its checkpoints.
-pub(super) const NEW: Family = Family {
-    model_type: "new",
-    class: "New",
-    prefix: "new.",
-    token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
-    read: new,
-    ..bert::BERT
-};
+pub(super) const NEW: Family =
+    Family { token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD], read: new, ..bert::BERT.renamed("new", "New", "new.") };
 
 pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
 
@@ -114,7 +107,7 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
         let shown = shortened(&value.to_string());
         let what =
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
-        ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
+        ensure!(same, unfit(key, shown, format_args!("{what} (expected {expected})")));
     }
     let config = with_rotary(text, NOMIC_KEYS)?;
     let trained = config_value!(text, max_trained_positions: Option<usize> = None)?;
@@ -144,18 +137,17 @@ config_struct! {
 /// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
 fn new(text: &str) -> Result<(Config, Names)> {
     let found: GteConfig = fields(text)?;
-    for (key, value) in
-        [("logn_attention_scale", found.logn_attention_scale), ("logn_attention_clip1", found.logn_attention_clip1)]
-    {
-        ensure!(!value, anyhow!("{key} is true, which is not supported for gte").of_value("true"));
-    }
+    let flags = [
+        ("logn_attention_scale", found.logn_attention_scale, false),
+        ("logn_attention_clip1", found.logn_attention_clip1, false),
+    ];
+    ensure_flags("gte", flags)?;
     for (key, value, expected) in [
         ("layer_norm_type", found.layer_norm_type, "layer_norm"),
         ("position_embedding_type", found.position_embedding_type, "rope"),
     ] {
         if let Some(value) = value.filter(|value| value != expected) {
-            let shown = shortened(&value);
-            bail!(anyhow!("{key} is {shown}: not supported for gte (expected {expected})").of_value(value));
+            bail!(unfit(key, shortened(&value), format_args!("not supported for gte (expected {expected})")));
         }
     }
     gte(text)

@@ -14,14 +14,11 @@ use crate::model::config::{
 
 /// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
-    model_type: "t5",
-    class: "T5",
-    prefix: "transformer.",
     // Copies of the shared embeddings.
     needless: &["embed_tokens"],
     token_heads: &[],
     read: |text| t5(text, "relu", false),
-    ..bert::BERT
+    ..bert::BERT.renamed("t5", "T5", "transformer.")
 };
 
 const PLAIN: LayerNames = LayerNames {
@@ -123,13 +120,8 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
 /// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.
 const FURTHEST: usize = 1 << 12;
 
-pub(super) const BART: Family = Family {
-    model_type: "bart",
-    class: "Bart",
-    prefix: "model.",
-    read: |text| bart(text, BlockPlan::Post, None),
-    ..T5
-};
+pub(super) const BART: Family =
+    Family { read: |text| bart(text, BlockPlan::Post, None), ..T5.renamed("bart", "Bart", "model.") };
 
 /// Keys of transformers' `BartConfig` that are about the encoder.
 const BART_KEYS: &[ConfigKey] = keys! {

@@ -15,22 +15,16 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { model_type: "camembert", class: "Camembert", ..roberta::ROBERTA },
     // DistilBERT (Sanh et al. 2019): BERT without segments, under other names.
     Family {
-        model_type: "distilbert",
-        class: "DistilBert",
-        prefix: "distilbert.",
         token_heads: &[TokenHeadNames::biased(
             ["vocab_transform", "vocab_layer_norm"],
             "vocab_projector.weight",
             ["vocab_projector.bias"; 2],
         )],
         read: small::distilbert,
-        ..bert::BERT
+        ..bert::BERT.renamed("distilbert", "DistilBert", "distilbert.")
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
     Family {
-        model_type: "electra",
-        class: "Electra",
-        prefix: "electra.",
         // The generator's; a discriminator has another one.
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
@@ -43,40 +37,28 @@ pub(super) const FAMILIES: &[Family] = &[
             output: "discriminator_predictions.dense_prediction",
         }),
         read: small::electra,
-        ..bert::BERT
+        ..bert::BERT.renamed("electra", "Electra", "electra.")
     },
     // ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
     Family {
-        model_type: "albert",
-        class: "Albert",
-        prefix: "albert.",
         token_heads: &[TokenHeadNames::biased(
             ["predictions.dense", "predictions.LayerNorm"],
             "predictions.decoder.weight",
             ["predictions.bias", "predictions.decoder.bias"],
         )],
         read: small::albert,
-        ..bert::BERT
+        ..bert::BERT.renamed("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
     Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", read: roberta::mpnet, ..roberta::ROBERTA },
     // DPR's encoders of questions and of passages (Karpukhin et al. 2020).
-    Family {
-        model_type: "dpr",
-        class: "DPR",
-        prefix: "bert_model.",
-        wrappers: &["question_encoder.", "ctx_encoder."],
-        ..bert::BERT
-    },
+    Family { wrappers: &["question_encoder.", "ctx_encoder."], ..bert::BERT.renamed("dpr", "DPR", "bert_model.") },
     // Splinter (Ram et al. 2021), without its selection of spans.
     Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..bert::BERT },
     // VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
     Family {
-        model_type: "visual_bert",
-        class: "VisualBert",
-        prefix: "visual_bert.",
         needless: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
-        ..bert::BERT
+        ..bert::BERT.renamed("visual_bert", "VisualBert", "visual_bert.")
     },
     // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. Its masked-LM head is that of the BERT
     // it was made from, which checkpoints leave out.
@@ -90,50 +72,32 @@ pub(super) const FAMILIES: &[Family] = &[
     // MarkupLM (Li et al. 2022) of text alone: BERT with positions counted from the padding index and an embedding of each
     // word's place in a tree of markup, which is that of no place.
     Family {
-        model_type: "markuplm",
-        class: "MarkupLM",
-        prefix: "markuplm.",
         // A linear layer that transformers' class has and never calls.
         needless: &["xpath_unitseq2_embeddings"],
         read: bert::markuplm,
-        ..bert::BERT
+        ..bert::BERT.renamed("markuplm", "MarkupLM", "markuplm.")
     },
     // RemBERT (Chung et al. 2021): narrow embeddings, and others, wide ones, for prediction.
     Family {
-        model_type: "rembert",
-        class: "RemBert",
-        prefix: "rembert.",
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
             bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
             ..bert::HEAD
         }],
         read: small::rembert,
-        ..bert::BERT
+        ..bert::BERT.renamed("rembert", "RemBert", "rembert.")
     },
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-    Family {
-        model_type: "squeezebert",
-        class: "SqueezeBert",
-        prefix: "transformer.",
-        read: small::squeezebert,
-        ..bert::BERT
-    },
+    Family { read: small::squeezebert, ..bert::BERT.renamed("squeezebert", "SqueezeBert", "transformer.") },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
     // LUKE (Yamada et al. 2020), of words alone: without entities, its attention from word to word is all there is.
     Family {
-        model_type: "luke",
-        class: "Luke",
-        prefix: "luke.",
         needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("luke", "Luke", "luke.")
     },
     // I-BERT (Kim et al. 2021) before its quantisation.
     Family {
-        model_type: "ibert",
-        class: "IBert",
-        prefix: "ibert.",
         // Buffers of I-BERT's integer arithmetic, which is not read: the float weights stand beside them.
         needless: &[
             "act_scaling_factor",
@@ -146,25 +110,19 @@ pub(super) const FAMILIES: &[Family] = &[
             "x_min",
         ],
         read: roberta::ibert,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("ibert", "IBert", "ibert.")
     },
     // Longformer (Beltagy et al. 2020): tokens see those around them.
     Family {
-        model_type: "longformer",
-        class: "Longformer",
-        prefix: "longformer.",
         // Projections of tokens with global attention, which no token of plain text has.
         needless: &["query_global", "key_global", "value_global"],
         read: roberta::longformer,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("longformer", "Longformer", "longformer.")
     },
     // RoBERTa-PreLayerNorm (Ott et al. 2019).
     Family {
-        model_type: "roberta-prelayernorm",
-        class: "RobertaPreLayerNorm",
-        prefix: "roberta_prelayernorm.",
         read: roberta::roberta_pre_layer_norm,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("roberta-prelayernorm", "RobertaPreLayerNorm", "roberta_prelayernorm.")
     },
     // Megatron-BERT (Shoeybi et al. 2019): a BERT that is pre-norm.
     Family { model_type: "megatron-bert", class: "MegatronBert", read: roberta::megatron_bert, ..bert::BERT },
@@ -172,14 +130,11 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { model_type: "xlm-roberta-xl", class: "XLMRobertaXL", read: roberta::xlm_roberta_xl, ..roberta::ROBERTA },
     modernbert::MODERN_BERT,
     Family {
-        model_type: "nomic_bert",
-        class: "NomicBert",
-        prefix: "bert.",
         // As transformers 5 writes it.
         wrappers: &["nomic_bert."],
         token_heads: &[post_rotary::NOMIC_HEAD, post_rotary::NATIVE_NOMIC_HEAD],
         read: post_rotary::nomic_bert,
-        ..bert::BERT
+        ..bert::BERT.renamed("nomic_bert", "NomicBert", "bert.")
     },
     post_rotary::NEW,
     Family { model_type: "gte", class: "Gte", prefix: "gte.", read: post_rotary::gte, ..post_rotary::NEW },
@@ -240,12 +195,9 @@ pub(super) const FAMILIES: &[Family] = &[
     gpt::GPT_2,
     Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt::gpt_neo, ..gpt::GPT_2 },
     Family {
-        model_type: "gpt_neox",
-        class: "GPTNeoX",
-        prefix: "gpt_neox.",
         token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
         read: gpt::gpt_neox,
-        ..gpt::GPT_2
+        ..gpt::GPT_2.renamed("gpt_neox", "GPTNeoX", "gpt_neox.")
     },
     // OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
     Family { model_type: "opt", class: "OPT", prefix: "decoder.", wrappers: &["model."], read: gpt::opt, ..gpt::GPT_2 },

@@ -1,6 +1,8 @@
 //! Selects and fetches the files that a model needs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::DirEntry;
+use std::io;
 use std::path::{Component, Path};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -31,6 +33,21 @@ pub(in crate::model) fn gather(
     };
     // The error is kept and not raised, because few runs need the pooling.
     Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
+}
+
+/// Lists the names of the regular files in a folder, and of the links that lead to one.
+pub(in crate::model) fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let name = |entry: io::Result<DirEntry>| match entry {
+        Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
+        Err(error) => Some(Err(error)),
+    };
+    folder.read_dir()?.filter_map(name).collect()
+}
+
+/// Lists the files in a subfolder of `folder`, as paths relative to `folder`; none if it cannot be read.
+pub(in crate::model) fn files_within(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
+    let names = files_in(&folder.join(&subfolder)).unwrap_or_default();
+    names.into_iter().map(move |name| format!("{subfolder}/{name}"))
 }
 
 /// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder (`0_...`).

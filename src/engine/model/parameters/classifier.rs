@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
 
 use super::parts::{Linear, Norm};
 use super::prediction::{Objective, PredictionHead, Transform};
-use crate::model::config::{Activation, fields};
+use crate::model::config::{Activation, config_struct, fields};
 use crate::model::families::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
@@ -75,20 +74,18 @@ pub struct Labels {
     pub at_end: bool,
 }
 
-/// The keys of `config.json` that describe a classification head.
-#[derive(Deserialize)]
-struct ClassifierConfig {
-    #[serde(default)]
-    architectures: Vec<String>,
-    #[serde(default)]
-    id2label: BTreeMap<usize, String>,
-    problem_type: Option<String>,
-    /// Activation of DeBERTa's layer before the class scores.
-    pooler_hidden_act: Option<Activation>,
-    /// Activation of ModernBERT's layer before the class scores of tokens.
-    classifier_activation: Option<Activation>,
-    #[serde(default)]
-    classifier_bias: bool,
+config_struct! {
+    /// The keys of `config.json` that describe a classification head.
+    struct ClassifierConfig {
+        architectures: Vec<String> = Vec::new(),
+        id2label: BTreeMap<usize, String> = BTreeMap::new(),
+        problem_type: Option<String> = None,
+        /// Activation of DeBERTa's layer before the class scores.
+        pooler_hidden_act: Option<Activation> = None,
+        /// Activation of ModernBERT's layer before the class scores of tokens.
+        classifier_activation: Option<Activation> = None,
+        classifier_bias: bool = false,
+    }
 }
 
 impl Classifier {

@@ -335,11 +335,6 @@ impl Parameters {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
     }
 
-    /// Sets a classification head as the prediction head.
-    pub fn with_classifier(self, head: PredictionHead) -> Self {
-        Self { prediction: Some(head), ..self }
-    }
-
     /// Yields every linear layer once, without the class vectors of the prediction head.
     pub fn linear_layers(&mut self) -> impl Iterator<Item = &mut Linear> {
         let layers = self.layers.iter_mut().flat_map(Layer::linear_layers);

@@ -1,13 +1,14 @@
 //! The source of a model: a folder, the Hub, or the binary itself.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use crate::model::files::{AdapterFiles, FileStore, ModelFile, ModelFiles, Place, first_modules, gather};
+use crate::model::files::{
+    AdapterFiles, FileStore, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+};
 use crate::system::boxed;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
@@ -232,12 +233,8 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     }
     let mut names = files_in(path).cannot("read model folder", &shown)?;
     // ONNX files are listed only for messages.
-    let within = |folder: String| {
-        let files = files_in(&path.join(&folder)).unwrap_or_default();
-        files.into_iter().map(move |name| format!("{folder}/{name}"))
-    };
-    names.extend(within(ONNX.to_owned()));
-    names.extend(first_modules(path).into_iter().flat_map(within));
+    let subfolders = first_modules(path).into_iter().chain([ONNX.to_owned()]);
+    names.extend(subfolders.flat_map(|folder| files_within(path, folder)));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
@@ -248,15 +245,6 @@ fn folder(path: &Path) -> Result<ModelFiles> {
 
 /// Name of the folder of exported ONNX graphs.
 const ONNX: &str = "onnx";
-
-/// Lists the names of the regular files in a folder, and of the links that lead to one.
-fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
-    let name = |entry: io::Result<std::fs::DirEntry>| match entry {
-        Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
-        Err(error) => Some(Err(error)),
-    };
-    folder.read_dir()?.filter_map(name).collect()
-}
 
 #[cfg(test)]
 mod tests;

@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::keep_moving;
+use crate::system::parallel::locked;
 use crate::system::printable::one_line;
 use crate::system::terminal::say;
 
@@ -158,13 +159,9 @@ impl RunProgress {
         Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Replaces the planned passes. If none were planned, a new run begins.
     pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.planned.is_empty() {
             *state = State::default();
             self.bar.reset();
@@ -176,17 +173,17 @@ impl RunProgress {
 
     /// Increments the number of the current pass. Other passes that it needs first are not counted.
     pub fn next_pass(&self) {
-        self.state().number += 1;
+        locked(&self.state).number += 1;
     }
 
     /// Removes the current pass from the plan when its own sequences begin.
     pub fn take_planned(&self) {
-        self.state().planned.pop_front();
+        locked(&self.state).planned.pop_front();
     }
 
     /// Begins counting the sequences of a pass, or of another pass that it needs first.
     pub fn begin(&self, work: PassWork, measure: Measure) {
-        self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
+        locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
     pub fn note(&self, text: &str) {
@@ -194,7 +191,7 @@ impl RunProgress {
     }
 
     pub fn advance(&self, sentences: usize, tokens: usize) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.tokens += tokens as f64;
         if let Some(current) = &mut state.current {
             current.sentences += sentences as f64;
@@ -210,7 +207,7 @@ impl RunProgress {
 
     /// Ends the count that [`RunProgress::begin`] began. The bar disappears if no further pass is planned.
     pub fn finish_pass(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.finish_pass();
         if state.planned.is_empty() {
             self.bar.finish_and_clear();

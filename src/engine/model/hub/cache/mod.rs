@@ -7,7 +7,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,9 @@ use anyhow::{Context, Error, Result};
 
 use super::digest::Digest;
 use super::environment::Environment;
-use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, first_modules, gather};
+use crate::model::files::{
+    FileStore, MissingFile, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+};
 use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output, shared};
 use crate::system::progress::DownloadProgress;
@@ -60,18 +62,11 @@ impl Cache {
         let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
         let folder = self.snapshot(&commit);
-        let files_in = |folder: &Path| {
-            let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
-            let files = entries.filter(|entry| entry.path().is_file());
-            files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
-        };
         if !folder.is_dir() {
             return Err(absent());
         }
-        let mut names: BTreeSet<String> = files_in(&folder).into_iter().collect();
-        for module in first_modules(&folder) {
-            names.extend(files_in(&folder.join(&module)).into_iter().map(|name| format!("{module}/{name}")));
-        }
+        let mut names = files_in(&folder).unwrap_or_default();
+        names.extend(first_modules(&folder).into_iter().flat_map(|module| files_within(&folder, module)));
         let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
