@@ -20,10 +20,10 @@ pub fn in_parallel<T: Send, R: Send>(
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let queue = Mutex::new(items.into_iter().enumerate());
-    let take = || locked(&queue).next();
+    let next_item = || locked(&queue).next();
     let worker = || {
         let mut done = Vec::new();
-        while let Some((place, item)) = take() {
+        while let Some((place, item)) = next_item() {
             done.push((place, work(item)));
         }
         done

@@ -24,7 +24,7 @@ pub(super) fn wrong_field(field: &str, problem: String, line: usize) -> Error {
 }
 
 /// Makes the error that `key` has an unusable value, which `reason` explains.
-pub(in crate::model) fn unfit(key: &str, value: impl Display, reason: impl Display) -> Error {
+pub(in crate::model) fn wrong_value(key: &str, value: impl Display, reason: impl Display) -> Error {
     anyhow!("{key} is {value}: {reason}").of_value(value)
 }
 

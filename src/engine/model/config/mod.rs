@@ -13,7 +13,7 @@ use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::{fields, unfit};
+pub(super) use fields::{fields, wrong_value};
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, rotary};
@@ -199,7 +199,7 @@ impl Config {
         ];
         for (name, size, most) in sizes {
             ensure!(size > 0, anyhow!("{name} is 0").of_value(0));
-            ensure!(size <= most, unfit(name, size, format_args!("no model has more than {most}")));
+            ensure!(size <= most, wrong_value(name, size, format_args!("no model has more than {most}")));
         }
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
@@ -213,7 +213,7 @@ impl Config {
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
         let reason = format_args!("it has to divide num_attention_heads {heads}");
-        ensure!(groups > 0 && heads.is_multiple_of(groups), unfit("num_key_value_heads", groups, reason));
+        ensure!(groups > 0 && heads.is_multiple_of(groups), wrong_value("num_key_value_heads", groups, reason));
         let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
             all <= MOST_HEADS,
@@ -226,7 +226,8 @@ impl Config {
         // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
-        let implausible = || unfit("layer_norm_eps", format!("{epsilon:e}"), "a small positive number is expected");
+        let implausible =
+            || wrong_value("layer_norm_eps", format!("{epsilon:e}"), "a small positive number is expected");
         ensure!(plausible.contains(&epsilon), implausible());
         Ok(self)
     }

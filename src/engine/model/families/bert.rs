@@ -10,7 +10,8 @@ use super::{
     TokenHeadNames,
 };
 use crate::model::config::{
-    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys, unfit,
+    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys,
+    wrong_value,
 };
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
@@ -56,7 +57,7 @@ pub(super) fn absolute(config: Config) -> Result<(Config, Names)> {
 
 fn read(text: &str) -> Result<(Config, Names)> {
     match alibi(text)? {
-        Some(found) => Ok(found),
+        Some(alibi) => Ok(alibi),
         None => Names::checked(Config::parse(text)?, &LAYER, "encoder.layer"),
     }
 }
@@ -91,30 +92,30 @@ struct AlibiConfig {
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     config_struct! {
         /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
-        struct Told {
+        struct AlibiSigns {
             position_embedding_type: Value = Value::Null,
             alibi_starting_size: Value = Value::Null,
             /// Files and classes of the model's own code.
             auto_map: Value = Value::Null,
         }
     }
-    let told: Told = fields(text)?;
-    if told.position_embedding_type != "alibi" && told.alibi_starting_size.is_null() {
+    let signs: AlibiSigns = fields(text)?;
+    if signs.position_embedding_type != "alibi" && signs.alibi_starting_size.is_null() {
         return Ok(None);
     }
-    let code = told.auto_map.to_string();
+    let code = signs.auto_map.to_string();
     let variant = || {
         let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
         anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
-    let (config, found): (_, AlibiConfig) = (Config::read(text, &[ALIBI_KEYS])?, fields(text)?);
-    let of_jina = found.alibi_starting_size.is_none() && found.position_embedding_type.is_some();
-    let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
+    let (config, options): (_, AlibiConfig) = (Config::read(text, &[ALIBI_KEYS])?, fields(text)?);
+    let is_jina = options.alibi_starting_size.is_none() && options.position_embedding_type.is_some();
+    let (gated, hidden_act, parts) = match options.feed_forward_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
         Some("original") => (false, config.hidden_act, &ABSOLUTE),
-        None if of_jina => (false, config.hidden_act, &ABSOLUTE),
+        None if is_jina => (false, config.hidden_act, &ABSOLUTE),
         None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);
@@ -165,10 +166,10 @@ impl BigBirdConfig {
 }
 
 pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
-    let found: BigBirdConfig = fields(text)?;
-    ensure!(found.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
-    ensure!(!found.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
-    absolute(Config { full_attention: found.full_attention()?, ..Config::parse(text)? })
+    let options: BigBirdConfig = fields(text)?;
+    ensure!(options.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
+    ensure!(!options.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
+    absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
 }
 
 config_struct! {
@@ -187,13 +188,13 @@ pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
 }
 
 /// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
-const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
+const BOX_SIDES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
-    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX.map(zero).into())), ..names }))
+    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
 config_struct! {
@@ -210,18 +211,18 @@ config_struct! {
 }
 
 /// Maximum depth of a tree of markup; the published models have 50 levels.
-const DEEPEST: usize = 1 << 10;
+const MAX_DEPTH: usize = 1 << 10;
 
 pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
-    let found: MarkupLmConfig = fields(text)?;
-    let (config, names) = absolute(Config { padding: Some(found.pad_token_id), ..Config::parse(text)? })?;
-    let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);
-    for (name, size, most) in [("max_depth", depth, DEEPEST), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
-        ensure!((1..=most).contains(&size), unfit(name, size, format_args!("1 to {most} are expected")));
+    let options: MarkupLmConfig = fields(text)?;
+    let (config, names) = absolute(Config { padding: Some(options.pad_token_id), ..Config::parse(text)? })?;
+    let (depth, width) = (options.max_depth, options.xpath_unit_hidden_size);
+    for (name, size, most) in [("max_depth", depth, MAX_DEPTH), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
+        ensure!((1..=most).contains(&size), wrong_value(name, size, format_args!("1 to {most} are expected")));
     }
     let none = |depth: usize| {
-        let tag = ("tag", found.max_xpath_tag_unit_embeddings, found.tag_pad_id);
-        let subscript = ("subs", found.max_xpath_subs_unit_embeddings, found.subs_pad_id);
+        let tag = ("tag", options.max_xpath_tag_unit_embeddings, options.tag_pad_id);
+        let subscript = ("subs", options.max_xpath_subs_unit_embeddings, options.subs_pad_id);
         [tag, subscript].map(|(kind, rows, row)| {
             let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
             TableRow { table, rows, row }

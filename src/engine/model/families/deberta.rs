@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, config_struct, fields, keys, unfit};
+use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, config_struct, fields, keys, wrong_value};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -59,29 +59,29 @@ enum Kinds {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    let (kernel, reason) = (found.conv_kernel_size, "a convolution beside the first layer is not supported");
-    ensure!(kernel == 0, unfit("conv_kernel_size", kernel, reason));
-    let kinds = found.kinds();
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let (kernel, reason) = (options.conv_kernel_size, "a convolution beside the first layer is not supported");
+    ensure!(kernel == 0, wrong_value("conv_kernel_size", kernel, reason));
+    let kinds = options.kinds();
     let [to_place, to_content] = terms(&kinds);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let (config, names) = found.layout(config, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
-    let furthest = found.furthest(&config);
-    let buckets = positive(found.position_buckets);
+    let (config, names) = options.layout(config, ("deberta-v2", &LAYER), options.attention_head_size, count)?;
+    let furthest = options.furthest(&config);
+    let buckets = positive(options.position_buckets);
     ensure!(
-        !found.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
+        !options.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
         "position_buckets is {} and max_relative_positions {}: 4 or more buckets are expected, and longer distances than \
          half of them",
-        found.position_buckets,
-        found.max_relative_positions
+        options.position_buckets,
+        options.max_relative_positions
     );
-    let [keys, queries] = if found.share_att_key {
+    let [keys, queries] = if options.share_att_key {
         ["attention.self.key_proj", "attention.self.query_proj"]
     } else {
         ["attention.self.pos_key_proj", "attention.self.pos_query_proj"]
     };
     let normalised =
-        found.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
+        options.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: normalised.then_some("encoder.LayerNorm"),
@@ -90,22 +90,22 @@ fn read(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some(queries),
         places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
     };
-    found.with_terms(config, names, disentangled)
+    options.with_terms(config, names, disentangled)
 }
 
 pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
     let reason = "it mixes the weights of heads, so that none has weights of its own";
-    ensure!(!found.talking_head, unfit("talking_head", true, reason));
-    let kinds = found.kinds();
+    ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
+    let kinds = options.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
         return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
     }
     let [to_place, to_content] = terms(&kinds);
     // Every kind counts, also where positions are absolute and there are no terms.
-    let (config, names) = found.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
-    let furthest = found.furthest(&config);
+    let (config, names) = options.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
+    let furthest = options.furthest(&config);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: None,
@@ -114,7 +114,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some("attention.self.pos_q_proj"),
         places: Places { span: furthest, buckets: None, furthest },
     };
-    found.with_terms(config, names, disentangled)
+    options.with_terms(config, names, disentangled)
 }
 
 /// Whether scores have a term of queries and distances (`c2p`), and one of keys and distances (`p2c`), as `[c2p, p2c]`.
@@ -148,7 +148,7 @@ impl DebertaConfig {
     ) -> Result<(Config, Names)> {
         let width = self.embedding_size.unwrap_or(config.hidden_size);
         let reason = format_args!("narrower embeddings are not supported for {family}");
-        ensure!(width == config.hidden_size, unfit("embedding_size", width, reason));
+        ensure!(width == config.hidden_size, wrong_value("embedding_size", width, reason));
         let size = head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
         let config = Config {

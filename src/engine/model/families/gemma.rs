@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, fields, keys, unfit};
+use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, fields, keys, wrong_value};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -52,62 +52,62 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
             final_logit_softcapping: Option<f32> = Some(30.0),
         }
     }
-    let (found, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
-    let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
+    let (options, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
+    let bidirectional = options.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
     let cap = caps.attn_logit_softcapping;
     check_cap("attn_logit_softcapping", cap)?;
-    let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
+    let options = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..options };
     // Every second layer has a window, and all turn alike.
-    let (config, names) = with_layers(text, &found, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
+    let (config, names) = with_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
 /// Fails if a bound of scores or logits is given and is no finite number above 0.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
-        bail!(unfit(key, cap, "a number above 0 is expected"));
+        bail!(wrong_value(key, cap, "a number above 0 is expected"));
     }
     Ok(())
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
-    let found: GemmaConfig = fields(text)?;
-    if let Some(cap) = found.attn_logit_softcapping {
+    let options: GemmaConfig = fields(text)?;
+    if let Some(cap) = options.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
-    let every = found.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, &found, every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
+    let full_every = options.sliding_window_pattern.unwrap_or(6);
+    with_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
-/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `every` has no window. `theta`
+/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `full_every` has no window. `theta`
 /// has, for layers without and with a window, the key and default of the base of the rotary frequencies.
 fn with_layers(
     text: &str,
-    found: &GemmaConfig,
-    every: usize,
+    options: &GemmaConfig,
+    full_every: usize,
     layer: &'static LayerNames,
     theta: [(&'static str, f64); 2],
 ) -> Result<(Config, Names)> {
-    let scalar = found.query_pre_attn_scalar;
-    let is_positive = scalar.is_finite() && scalar > 0.0;
-    ensure!(is_positive, unfit("query_pre_attn_scalar", scalar, "a number above 0 is expected"));
-    check_cap("final_logit_softcapping", found.final_logit_softcapping)?;
+    let score_scalar = options.query_pre_attn_scalar;
+    let is_positive = score_scalar.is_finite() && score_scalar > 0.0;
+    ensure!(is_positive, wrong_value("query_pre_attn_scalar", score_scalar, "a number above 0 is expected"));
+    check_cap("final_logit_softcapping", options.final_logit_softcapping)?;
     let config = llama::body(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
-        score_scale: Some(1.0 / scalar.sqrt()),
+        score_scale: Some(1.0 / score_scalar.sqrt()),
         embedding_scale: EmbeddingScale::Constant(scale),
-        logit_cap: found.final_logit_softcapping,
+        logit_cap: options.final_logit_softcapping,
         ..config
     };
-    let (config, names) = llama::named(config, layer, Biases::of(found.attention_bias, false))?;
-    let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));
-    let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let window = found.sliding_window;
+    let (config, names) = llama::named(config, layer, Biases::of(options.attention_bias, false))?;
+    let is_full = |layer: usize| (layer + 1).is_multiple_of(full_every.max(1));
+    let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
+    let window = options.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
-    let visible = if found.use_bidirectional_attention.unwrap_or(false) {
+    let visible = if options.use_bidirectional_attention.unwrap_or(false) {
         // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
         // and `_bidirectional_window_overlay`).
         [Visibility::ALL, Visibility::window(window / 2)]

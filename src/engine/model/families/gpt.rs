@@ -72,11 +72,11 @@ config_struct! {
 }
 
 fn gpt2(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, Gpt2Config) = (body(text, GPT_2_KEYS)?, fields(text)?);
-    ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", found.scale_attn_by_inverse_layer_idx, false)])?;
+    let (config, options): (_, Gpt2Config) = (read_body(text, GPT_2_KEYS)?, fields(text)?);
+    ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", options.scale_attn_by_inverse_layer_idx, false)])?;
     let config = Config {
-        score_scale: (!found.scale_attn_weights).then_some(1.0),
-        intermediate_size: found.n_inner.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
+        score_scale: (!options.scale_attn_weights).then_some(1.0),
+        intermediate_size: options.n_inner.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
         ..config
     };
     let (config, names) = Names::pre_norm(config, (&GPT_2_LAYER, "h"), EMBEDDINGS, "ln_f")?;
@@ -90,7 +90,7 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
 };
 
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
-    let config = body(text, GPT_NEO_KEYS)?;
+    let config = read_body(text, GPT_NEO_KEYS)?;
     let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
     let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
     let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
@@ -102,13 +102,13 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let layers = config.num_hidden_layers;
     let types =
         attention_types.iter().flat_map(|(types, times)| types.iter().cycle().take(types.len() * times.min(&layers)));
-    let visible = |name: &String| match name.as_str() {
+    let visibility_of = |name: &String| match name.as_str() {
         "global" => Ok(Visibility::CAUSAL),
         "local" => Ok(Visibility::causal_window(window)),
         other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).of_value(other)),
     };
     // One more than there may be is enough to tell, however many a file names.
-    let visibility = types.take(layers + 1).map(visible).collect::<Result<Vec<_>>>()?;
+    let visibility = types.take(layers + 1).map(visibility_of).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
     let biases = Biases { query_key_value: false, ..Biases::ALL };
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, Names { biases, ..names }))
@@ -126,21 +126,21 @@ config_struct! {
 
 pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, tie_word_embeddings = false };
-    let found: GptNeoxConfig = fields(text)?;
+    let options: GptNeoxConfig = fields(text)?;
     let config = Config {
-        blocks: if found.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
+        blocks: if options.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
-        ..body(text, KEYS)?
+        ..read_body(text, KEYS)?
     };
     let (config, names) = Names::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
-    let config = turning(config, text, ("rotary_emb_base", 10_000.0), found.rotary_pct.unwrap_or(0.25))?;
-    let biased = found.attention_bias;
+    let config = turning(config, text, ("rotary_emb_base", 10_000.0), options.rotary_pct.unwrap_or(0.25))?;
+    let biased = options.attention_bias;
     let biases = Biases { attention_output: biased, query_key_value: biased, ..Biases::ALL };
     Ok((config, Names { biases, ..names }))
 }
 
 /// Reads the config of a pre-norm body with causal attention. Sizes are not checked.
-fn body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
+fn read_body(text: &str, keys: &[ConfigKey]) -> Result<Config> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     Ok(Config { blocks: BlockPlan::Pre, visibility, ..Config::read(text, &[keys])? })
 }
@@ -177,17 +177,17 @@ config_struct! {
 }
 
 pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, OptConfig) = (body(text, OPT_KEYS)?, fields(text)?);
+    let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, fields(text)?);
     // The one of 350 million parameters alone has others.
     let flags = [
-        ("do_layer_norm_before", found.do_layer_norm_before, true),
-        ("enable_bias", found.enable_bias, true),
-        ("layer_norm_elementwise_affine", found.layer_norm_elementwise_affine, true),
-        ("_remove_final_layer_norm", found.remove_final_layer_norm, false),
+        ("do_layer_norm_before", options.do_layer_norm_before, true),
+        ("enable_bias", options.enable_bias, true),
+        ("layer_norm_elementwise_affine", options.layer_norm_elementwise_affine, true),
+        ("_remove_final_layer_norm", options.remove_final_layer_norm, false),
     ];
     ensure_flags("opt", flags)?;
     let hidden = config.hidden_size;
-    let width = found.word_embed_proj_dim.unwrap_or(hidden);
+    let width = options.word_embed_proj_dim.unwrap_or(hidden);
     ensure!(
         width == hidden,
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
@@ -218,11 +218,11 @@ const CLIP_KEYS: &[ConfigKey] = keys! {
 
 pub(super) fn clip(text: &str) -> Result<(Config, Names)> {
     let json: Value = serde_json::from_str(text)?;
-    let of_texts = json.get("text_config").filter(|config| config.is_object());
-    clip_text(&of_texts.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string())
+    let text_config = json.get("text_config").filter(|config| config.is_object());
+    clip_text(&text_config.context("text_config is missing: it has the sizes of the encoder of texts")?.to_string())
 }
 
 fn clip_text(text: &str) -> Result<(Config, Names)> {
     let embeddings = ["embeddings.token_embedding", "embeddings.position_embedding"];
-    Names::pre_norm(body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
+    Names::pre_norm(read_body(text, CLIP_KEYS)?, (&CLIP_LAYER, "encoder.layers"), embeddings, "final_layer_norm")
 }

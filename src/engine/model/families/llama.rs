@@ -112,28 +112,28 @@ pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
 pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true };
     let (mut config, names) = decoder(text, &Defaults { keys: KEYS, theta: 2_000_000.0, ..AS_LLAMA })?;
-    let found: LayerConfig = fields(text)?;
-    let every = found.no_rope_layer_interval;
+    let options: LayerConfig = fields(text)?;
+    let unrotated_every = options.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
-    ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
-    let given = found.no_rope_layers.as_deref();
-    if let Some(given) = given {
-        ensure!(given.len() == layers, "no_rope_layers has {} entries, and num_hidden_layers is {layers}", given.len());
+    ensure!(unrotated_every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
+    let rotates = options.no_rope_layers.as_deref();
+    if let Some(count) = rotates.map(<[u8]>::len) {
+        ensure!(count == layers, "no_rope_layers has {count} entries, and num_hidden_layers is {layers}");
     }
     for (layer, rotary) in config.rotary.iter_mut().enumerate() {
-        if !given.map_or_else(|| !(layer + 1).is_multiple_of(every), |given| given[layer] != 0) {
+        if !rotates.map_or_else(|| !(layer + 1).is_multiple_of(unrotated_every), |rotates| rotates[layer] != 0) {
             *rotary = None;
         }
     }
-    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..found })?, names))
+    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..options })?, names))
 }
 
 fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     let config = Config { visibility, ..body(text, &[defaults.keys, KEYS])? };
-    let found: BiasConfig = fields(text)?;
-    let biases = Biases::of(found.attention_bias, found.mlp_bias);
-    let biases = Biases { query_key_value: found.attention_bias || defaults.biased, ..biases };
+    let options: BiasConfig = fields(text)?;
+    let biases = Biases::of(options.attention_bias, options.mlp_bias);
+    let biases = Biases { query_key_value: options.attention_bias || defaults.biased, ..biases };
     let (config, names) = named(config, defaults.layer, biases)?;
     Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
@@ -162,18 +162,18 @@ fn causal_window(window: usize) -> Result<Visibility> {
 }
 
 /// Adds windows to the layers that `layer_types` names, or else from `max_window_layers` on, if the config uses windows.
-fn with_windows(config: Config, found: &LayerConfig) -> Result<Config> {
-    let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
-    let is_full = |layer: usize| layer < found.max_window_layers;
-    let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
+fn with_windows(config: Config, options: &LayerConfig) -> Result<Config> {
+    let Some(window) = options.sliding_window.filter(|_| options.use_sliding_window) else { return Ok(config) };
+    let is_full = |layer: usize| layer < options.max_window_layers;
+    let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let visibility = visible(&types, [Visibility::CAUSAL, causal_window(window)?]);
     Ok(Config { visibility, ..config })
 }
 
 pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
-    let found: BiasConfig = fields(text)?;
+    let options: BiasConfig = fields(text)?;
     let config = body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
-    let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
+    let (config, names) = named(config, &LAYER, Biases::of(options.attention_bias, options.mlp_bias))?;
     Ok((turning(config, text, THETA, 1.0)?, names))
 }
 

@@ -61,15 +61,15 @@ config_struct! {
 }
 
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
-    let (config, found): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let (config, options): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
     let flags = [
-        ("norm_bias", found.norm_bias, false),
-        ("classifier_bias", found.classifier_bias, false),
-        ("decoder_bias", found.decoder_bias, true),
+        ("norm_bias", options.norm_bias, false),
+        ("classifier_bias", options.classifier_bias, false),
+        ("decoder_bias", options.decoder_bias, true),
     ];
     ensure_flags("modernbert", flags)?;
     ensure!(
-        found.classifier_activation == config.hidden_act,
+        options.classifier_activation == config.hidden_act,
         "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
     let config =
@@ -77,13 +77,14 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let layer = if causal { &DECODER_LAYER } else { &LAYER };
     let embeddings = ["embeddings.tok_embeddings", ""];
     let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
-    let every = found.global_attn_every_n_layers;
-    ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
-    let given = found.layer_types.as_deref();
-    let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
+    let global_every = options.global_attn_every_n_layers;
+    ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
+    let layer_types_given = options.layer_types.as_deref();
+    let types = layer_types(layer_types_given, config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
     // In a layer with a window a token sees those that are at most half of it away.
-    let reach = found.local_attention / 2;
-    ensure!(reach > 0, anyhow!("local_attention is {}: at least 2 is expected", found.local_attention).of_value(reach));
+    let window = options.local_attention;
+    let reach = window / 2;
+    ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").of_value(reach));
     let visible = if causal {
         // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
         [Visibility::CAUSAL, Visibility::causal_window(reach)]
@@ -94,12 +95,12 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let config = with_layer_types(config, text, (&types, visible), theta)?;
     // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
-    let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
+    let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let fresh = FreshWeights {
-        distribution: Distribution::TruncatedNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
-        scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
+        distribution: Distribution::TruncatedNormal(options.initializer_cutoff_factor.unwrap_or(3.0)),
+        scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, output_scale)).into(),
         ..FreshWeights::default()
     };
-    let biases = Biases::of(found.attention_bias, found.mlp_bias);
+    let biases = Biases::of(options.attention_bias, options.mlp_bias);
     Ok((config, Names { fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names }))
 }

@@ -7,11 +7,10 @@ use serde::Deserialize;
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
     Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling,
-    config_struct, config_value, fields, keys, unfit,
+    config_struct, config_value, fields, keys, named, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
-use crate::system::printable::shortened;
 
 pub(super) const ROBERTA: Family =
     Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
@@ -66,7 +65,7 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     let rows = config_value!(text, relative_attention_num_buckets: usize = 32)?;
     let reason = format_args!("distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each has a row");
     let fits = (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows);
-    ensure!(fits, unfit("relative_attention_num_buckets", rows, reason));
+    ensure!(fits, wrong_value("relative_attention_num_buckets", rows, reason));
     let bias = PositionBiasNames::Buckets {
         table: "encoder.relative_attention_bias",
         in_each_layer: false,
@@ -99,7 +98,7 @@ pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     ensure!(given == layers, other().of_value(given));
     for window in &windows {
         let fits = *window >= 2 && window.is_multiple_of(2);
-        ensure!(fits, unfit("attention_window", window, "an even number of 2 or more is expected"));
+        ensure!(fits, wrong_value("attention_window", window, "an even number of 2 or more is expected"));
     }
     // Nothing is global, as in transformers unless a task says so.
     let visibility: Vec<Visibility> = windows.into_iter().map(|window| Visibility::window(window / 2)).collect();
@@ -155,23 +154,18 @@ config_struct! {
 }
 
 pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
-    let found: EsmConfig = fields(text)?;
+    let options: EsmConfig = fields(text)?;
     ensure!(
-        !found.is_folding_model,
+        !options.is_folding_model,
         "is_folding_model is true: only the language model of a folding model is supported"
     );
-    let (position_embedding_type, padding, turns) = match found.position_embedding_type.as_str() {
-        "rotary" => (PositionEmbedding::None, None, true),
-        "absolute" => (PositionEmbedding::Absolute, Some(found.pad_token_id), false),
-        other => {
-            let shown = shortened(other);
-            let error = anyhow!("position_embedding_type {shown:?} is not supported (supported: rotary, absolute)");
-            bail!(error.of_value(other))
-        }
-    };
-    let embedding_scale = match found.mask_token_id.filter(|_| found.token_dropout) {
+    let is_rotary =
+        named("position_embedding_type", &options.position_embedding_type, &[("rotary", true), ("absolute", false)])?;
+    let position_embedding_type = if is_rotary { PositionEmbedding::None } else { PositionEmbedding::Absolute };
+    let padding = (!is_rotary).then_some(options.pad_token_id);
+    let embedding_scale = match options.mask_token_id.filter(|_| options.token_dropout) {
         Some(mask) => EmbeddingScale::WithoutMasks { mask },
-        None if found.token_dropout => bail!("token_dropout is true, and mask_token_id is missing"),
+        None if options.token_dropout => bail!("token_dropout is true, and mask_token_id is missing"),
         None => EmbeddingScale::One,
     };
     let config = Config {
@@ -184,9 +178,10 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
     };
     let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
-    ensure!(!turns || rotary.dims == config.head_dim(), "heads of {} values do not turn: it is odd", config.head_dim());
-    let config = Config { rotary: vec![turns.then_some(rotary); config.num_hidden_layers], ..config };
-    names.embedding_norm = found.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
+    let size = config.head_dim();
+    ensure!(!is_rotary || rotary.dims == size, "heads of {size} values do not turn: it is odd");
+    let config = Config { rotary: vec![is_rotary.then_some(rotary); config.num_hidden_layers], ..config };
+    names.embedding_norm = options.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
     names.frequencies = FREQUENCIES;
     names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_struct,
-    config_value, fields, keys, named, unfit,
+    config_value, fields, keys, named, wrong_value,
 };
 
 /// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
@@ -21,7 +21,7 @@ pub(super) const T5: Family = Family {
     ..bert::BERT.renamed("t5", "T5", "transformer.")
 };
 
-const PLAIN: LayerNames = LayerNames {
+const UNGATED_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart([
         "layer.0.SelfAttention.q",
         "layer.0.SelfAttention.k",
@@ -35,9 +35,9 @@ const PLAIN: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-const GATED: LayerNames = LayerNames {
+const GATED_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Gated(["layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"]),
-    ..PLAIN
+    ..UNGATED_LAYER
 };
 
 const T5_KEYS: &[ConfigKey] = keys! {
@@ -61,16 +61,16 @@ config_struct! {
 /// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
 /// variance of its inputs (transformers' `T5PreTrainedModel`).
 fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
-    let root = |size: usize| factor / (size as f64).sqrt();
-    let of_model = root(config.hidden_size);
+    let scale_for_inputs = |size: usize| factor / (size as f64).sqrt();
+    let model_scale = scale_for_inputs(config.hidden_size);
     let scales = vec![
-        ("SelfAttention.q.", root(config.hidden_size.saturating_mul(config.head_dim()))),
-        ("SelfAttention.k.", of_model),
-        ("SelfAttention.v.", of_model),
-        ("SelfAttention.o.", root(config.heads_width())),
-        ("relative_attention_bias", of_model),
-        ("DenseReluDense.wi", of_model),
-        ("DenseReluDense.wo", root(config.intermediate_size)),
+        ("SelfAttention.q.", scale_for_inputs(config.hidden_size.saturating_mul(config.head_dim()))),
+        ("SelfAttention.k.", model_scale),
+        ("SelfAttention.v.", model_scale),
+        ("SelfAttention.o.", scale_for_inputs(config.heads_width())),
+        ("relative_attention_bias", model_scale),
+        ("DenseReluDense.wi", model_scale),
+        ("DenseReluDense.wo", scale_for_inputs(config.intermediate_size)),
         ("shared", factor),
         ("embed_tokens", factor),
     ];
@@ -78,8 +78,8 @@ fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
 }
 
 pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
-    let (head_size, found): (_, T5Config) = (config_value!(text, d_kv: usize)?, fields(text)?);
-    let function = found.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
+    let (head_size, options): (_, T5Config) = (config_value!(text, d_kv: usize)?, fields(text)?);
+    let function = options.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
     let (gated, hidden_act) = match function {
         // The tanh approximation, "for backwards compatibility" (transformers' `T5Config`).
         "gated-gelu" => (true, Activation::GeluTanh),
@@ -88,12 +88,12 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
             None => (false, named("feed_forward_proj", function, Activation::ALL)?),
         },
     };
-    let (buckets, furthest) = (found.relative_attention_num_buckets, found.relative_attention_max_distance);
+    let (buckets, furthest) = (options.relative_attention_num_buckets, options.relative_attention_max_distance);
     let fits = buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets);
-    ensure!(fits, unfit("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
-    let expected = format!("{} to {FURTHEST} are expected", buckets / 4 + 1);
-    let fits = furthest > buckets / 4 && furthest <= FURTHEST;
-    ensure!(fits, unfit("relative_attention_max_distance", furthest, expected));
+    ensure!(fits, wrong_value("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
+    let expected = format!("{} to {MAX_DISTANCE} are expected", buckets / 4 + 1);
+    let fits = furthest > buckets / 4 && furthest <= MAX_DISTANCE;
+    ensure!(fits, wrong_value("relative_attention_max_distance", furthest, expected));
     let config = Config {
         head_size: Some(head_size),
         score_scale: Some(1.0),
@@ -105,20 +105,20 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         hidden_act,
         ..Config::read(text, &[T5_KEYS])?
     };
-    let layer = (if gated { &GATED } else { &PLAIN }, "encoder.block");
+    let layer = (if gated { &GATED_LAYER } else { &UNGATED_LAYER }, "encoder.block");
     let (config, names) = Names::pre_norm(config, layer, ["shared", ""], "encoder.final_layer_norm")?;
     let table = if in_each_layer {
         "layer.0.SelfAttention.relative_attention_bias"
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let fresh = fresh_weights(&config, found.initializer_factor);
+    let fresh = fresh_weights(&config, options.initializer_factor);
     let position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
     Ok((config, Names { fresh, biases: Biases::NONE, position_bias, ..names }))
 }
 
 /// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.
-const FURTHEST: usize = 1 << 12;
+const MAX_DISTANCE: usize = 1 << 12;
 
 pub(super) const BART: Family =
     Family { read: |text| bart(text, BlockPlan::Post, None), ..T5.renamed("bart", "Bart", "model.") };

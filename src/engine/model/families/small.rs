@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, config_struct, config_value, fields, keys, unfit};
+use crate::model::config::{Config, ConfigKey, config_struct, config_value, fields, keys, wrong_value};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
@@ -52,32 +52,34 @@ config_struct! {
 }
 
 pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
-    let found: SqueezeBertConfig = fields(text)?;
+    let options: SqueezeBertConfig = fields(text)?;
     let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-    let width = found.embedding_size.unwrap_or(hidden);
+    let width = options.embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
-    let same = config.layer_norm_eps == EPSILON;
-    ensure!(same, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
+    let is_equal = config.layer_norm_eps == EPSILON;
+    ensure!(is_equal, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
     let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
     for (name, groups) in [
-        ("q_groups", found.q_groups),
-        ("k_groups", found.k_groups),
-        ("v_groups", found.v_groups),
-        ("post_attention_groups", found.post_attention_groups),
+        ("q_groups", options.q_groups),
+        ("k_groups", options.k_groups),
+        ("v_groups", options.v_groups),
+        ("post_attention_groups", options.post_attention_groups),
     ] {
         let reason = format_args!("it has to divide hidden_size {hidden}");
-        ensure!(divides(groups, hidden), unfit(name, groups, reason));
+        ensure!(divides(groups, hidden), wrong_value(name, groups, reason));
     }
-    for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
+    for (name, groups) in
+        [("intermediate_groups", options.intermediate_groups), ("output_groups", options.output_groups)]
+    {
         let reason = format_args!("it has to divide hidden_size {hidden} and intermediate_size {wide}");
-        ensure!(divides(groups, hidden) && divides(groups, wide), unfit(name, groups, reason));
+        ensure!(divides(groups, hidden) && divides(groups, wide), wrong_value(name, groups, reason));
     }
     let convolutions = Groups {
-        query_key_value: [found.q_groups, found.k_groups, found.v_groups],
-        attention_output: found.post_attention_groups,
-        intermediate: found.intermediate_groups,
-        output: found.output_groups,
+        query_key_value: [options.q_groups, options.k_groups, options.v_groups],
+        attention_output: options.post_attention_groups,
+        intermediate: options.intermediate_groups,
+        output: options.output_groups,
     };
     Ok((config, Names { convolutions: Some(convolutions), ..names }))
 }
@@ -104,11 +106,12 @@ struct RemBertConfig {
 }
 
 pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
-    let found: RemBertConfig = fields(text)?;
-    ensure!(!found.tie_word_embeddings, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
+    let options: RemBertConfig = fields(text)?;
+    let is_tied = options.tie_word_embeddings;
+    ensure!(!is_tied, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
     let config = Config {
-        embedding_size: Some(found.input_embedding_size),
-        output_embedding_size: Some(found.output_embedding_size),
+        embedding_size: Some(options.input_embedding_size),
+        output_embedding_size: Some(options.output_embedding_size),
         tie_word_embeddings: false,
         ..Config::parse(text)?
     };

@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn share(progress: &RunProgress) -> f64 {
-        progress.state().share().unwrap()
+        locked(&progress.state).share().unwrap()
     }
 
     /// A corpus of 100 sentences and 1,000 tokens: once as it is, 50 sentences eleven times, 500 other tokens twice.
@@ -240,11 +240,11 @@ mod tests {
         progress.next_pass();
         progress.take_planned();
         progress.begin(first, Measure::Bytes(4000, Arc::clone(&read)));
-        assert_eq!(progress.state().share(), None);
+        assert_eq!(locked(&progress.state).share(), None);
         read.store(1000, Ordering::Relaxed);
         progress.advance(25, 250);
         assert!((share(&progress) - 250.0 / all).abs() < 1e-9);
-        let words = progress.state().words(Duration::from_secs(5));
+        let words = locked(&progress.state).words(Duration::from_secs(5));
         // 29 times what took five seconds.
         assert_eq!(words, "3 %, 2m left: pass 1 of 3 (words), 25 sentences, 50 tokens/s");
         progress.advance(75, 750);
@@ -284,7 +284,7 @@ mod tests {
         progress.take_planned();
         // Nothing is expected: another run begins.
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
-        assert_eq!(progress.state().share(), None);
+        assert_eq!(locked(&progress.state).share(), None);
     }
 
     /// Text from standard input has no end that is known.
@@ -296,6 +296,9 @@ mod tests {
         progress.take_planned();
         progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Unknown);
         progress.advance(3, 30);
-        assert_eq!(progress.state().words(Duration::from_secs(1)), "pass 1 of 1 (words), 3 sentences, 30 tokens/s");
+        assert_eq!(
+            locked(&progress.state).words(Duration::from_secs(1)),
+            "pass 1 of 1 (words), 3 sentences, 30 tokens/s"
+        );
     }
 }

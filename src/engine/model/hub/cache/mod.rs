@@ -102,22 +102,23 @@ impl Cache {
     /// Returns the id of the cached model that is most similar to `id`; `None` if none is similar enough.
     pub(super) fn closest(&self, id: &str) -> Option<String> {
         // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
-        const ALIKE: f64 = 0.85;
+        const MIN_SIMILARITY: f64 = 0.85;
         // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
         let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_lowercase();
-        let likeness = |other: &str| {
+        let similarity = |other: &str| {
             let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
-            if name(id) == name(other) { whole.max(ALIKE) } else { whole }
+            if name(id) == name(other) { whole.max(MIN_SIMILARITY) } else { whole }
         };
         let entries = self.all.read_dir().ok()?.filter_map(Result::ok);
         let others = entries.filter_map(|entry| {
             let id = entry.file_name().to_str()?.strip_prefix(MODELS)?.replacen("--", "/", 1);
             entry.path().join("snapshots").is_dir().then_some(id)
         });
-        let alike = others.filter(|other| other != id).map(|other| (likeness(&other), other));
-        let best =
-            alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-        best.map(|(_, other)| other)
+        let similar = others.filter(|other| other != id).map(|other| (similarity(&other), other));
+        let most_similar = similar
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        most_similar.map(|(_, other)| other)
     }
 
     /// Locks a blob against simultaneous downloads by other processes, Python's included. Dropping the returned file releases the
