@@ -8,8 +8,7 @@ pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
     DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
 }
 
-/// The least number of values, taken from the largest down, whose sum reaches `share` of the total. Values are 0 or more, except
-/// for rounding.
+/// The minimum number of the largest values whose sum reaches `share` of the total. Values are 0 or more, except for rounding.
 pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     values.sort_by(|a, b| b.total_cmp(a));
     let total: f64 = values.iter().sum();
@@ -25,7 +24,7 @@ pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
 /// The share of positive eigenvalues, `Re(sum of eigenvalues) / sum of their moduli`, of a square matrix. `None` if all are 0, or
 /// the algorithm does not converge.
 pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
-    /// Most steps of the algorithm per row. A matrix of n rows takes about two for each eigenvalue, so more means no convergence.
+    /// Maximum number of steps per row. A matrix takes about two steps per eigenvalue, so more means no convergence.
     const MOST_STEPS: usize = 100;
     let steps = MOST_STEPS * matrix.nrows();
     let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();

@@ -18,8 +18,8 @@ pub struct Initial {
 }
 
 impl Initial {
-    /// Makes parameters drawn from `seed`. The scale of matrices is `range` (`initializer_range`), unless the family has another
-    /// one.
+    /// Prepares parameters that `seed` determines. The scale of matrices is `range` (`initializer_range`), unless the family has
+    /// another one.
     /// Fails if a scale is not positive, or a normal distribution is cut within one standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {

@@ -47,7 +47,7 @@ impl CategoryAgreement {
             category_counts.entry(a).or_default()[0] += 1;
             category_counts.entry(b).or_default()[1] += 1;
         }
-        // Integers as long as possible, so that the share of a single category is exactly 1.
+        // A sum of integers, so that the share of a single category is exactly 1.
         let products: usize = category_counts.values().map(|[a, b]| a * b).sum();
         let (share, expected, ci95) =
             (agreements as f64 / count, products as f64 / (count * count), wilson_interval(agreements, things));

@@ -10,10 +10,10 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// The fewest blocks with a nonzero denominator that a test takes: with fewer, Student's distribution says little of the data.
+/// Minimum number of blocks with a nonzero denominator for a test: with fewer, Student's distribution fits poorly.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// The fewest effective blocks that a test takes. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
+/// Minimum number of effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
 /// 12.7: below, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
@@ -155,7 +155,7 @@ fn clamp_freedom(freedom: f64) -> f64 {
 ///
 /// Each thread remembers percentiles: the search for one takes 20 microseconds, and all heads of a metric share its freedom.
 pub(super) fn critical(freedom: f64) -> f64 {
-    /// Most percentiles that a thread remembers: more than a report has metrics and relations.
+    /// Maximum number of percentiles in the cache of a thread: more than a report has metrics and relations.
     const MAX_CACHED: usize = 4096;
     thread_local! {
         static CACHE: RefCell<HashMap<u64, f64>> = RefCell::default();

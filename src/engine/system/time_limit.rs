@@ -51,7 +51,7 @@ struct Slot {
 
 /// Slots for the time-limited work of each thread. The watching thread starts with the first slot.
 static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
-    // Without a thread to watch, the library takes as long as it takes.
+    // If no thread can be started, there is no time limit.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
     Mutex::default()
 });

@@ -223,7 +223,7 @@ impl Config {
         let none =
             || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
         ensure!(self.positions() > 0, none().of_value(positions));
-        // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
+        // A smaller epsilon is 0 in f32, and a larger one exceeds the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
         let implausible =

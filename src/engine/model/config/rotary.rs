@@ -86,14 +86,14 @@ impl Rotary {
     fn yarn_bounds(&self) -> [f64; 2] {
         let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
         let dims = self.dims as f64;
-        // The pair that turns so often within the original length.
+        // Index of the pair that makes this number of rotations within the original length.
         let pair = |turns: f64| dims * (original / (turns * 2.0 * PI)).ln() / (2.0 * self.theta.ln());
         let (mut first, mut last) = (pair(fast), pair(slow));
         if truncate {
             (first, last) = (first.floor(), last.ceil());
         }
         (first, last) = (first.max(0.0), last.min(dims - 1.0));
-        // transformers' own way out of a division by zero (`modeling_rope_utils.py`, `linear_ramp_factor`).
+        // transformers avoids a division by zero in this way (`modeling_rope_utils.py`, `linear_ramp_factor`).
         [first, if first == last { last + 0.001 } else { last }]
     }
 }

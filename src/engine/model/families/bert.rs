@@ -76,7 +76,7 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
     hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
 };
 
-/// Config keys by which JinaBERT is told from MosaicBERT.
+/// Config keys that distinguish JinaBERT from MosaicBERT.
 #[derive(Deserialize)]
 struct AlibiConfig {
     position_embedding_type: Option<String>,
@@ -91,7 +91,7 @@ struct AlibiConfig {
 /// `None` for other models. Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     config_struct! {
-        /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
+        /// Keys that show whether a BERT has ALiBi, of any type.
         struct AlibiSigns {
             position_embedding_type: Value = Value::Null,
             alibi_starting_size: Value = Value::Null,
@@ -232,7 +232,7 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
         none: (0..depth).map(none).collect(),
         width,
         inner: "embeddings.xpath_embeddings.xpath_unitseq2_inner",
-        // `XPathEmbeddings` has no other.
+        // `XPathEmbeddings` always has this width.
         inner_width: 4 * config.hidden_size,
         output: "embeddings.xpath_embeddings.inner2emb",
     };

@@ -103,7 +103,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
     }
     let [to_place, to_content] = terms(&kinds);
-    // Every kind counts, also where positions are absolute and there are no terms.
+    // The scale counts every kind, even if positions are absolute and no term is added.
     let (config, names) = options.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
     let furthest = options.furthest(&config);
     let disentangled = DisentangledNames {

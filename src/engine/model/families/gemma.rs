@@ -58,7 +58,7 @@ pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
     let cap = caps.attn_logit_softcapping;
     check_cap("attn_logit_softcapping", cap)?;
     let options = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..options };
-    // Every second layer has a window, and all turn alike.
+    // Every second layer has a window. All layers have one rotary base.
     let (config, names) = with_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
@@ -108,8 +108,8 @@ fn with_layers(
     let window = options.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
     let visible = if options.use_bidirectional_attention.unwrap_or(false) {
-        // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
-        // and `_bidirectional_window_overlay`).
+        // The window reaches half of the configured number in either direction (transformers' `Gemma3TextConfig`, which halves
+        // it, and `_bidirectional_window_overlay`).
         [Visibility::ALL, Visibility::window(window / 2)]
     } else {
         [Visibility::CAUSAL, Visibility::causal_window(window)]

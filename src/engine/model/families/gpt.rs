@@ -53,7 +53,7 @@ const GPT_NEOX_LAYER: LayerNames = LayerNames {
 /// Embeddings of `[words, positions]` in GPT-2 and GPT-Neo.
 const EMBEDDINGS: [&str; 2] = ["wte", "wpe"];
 
-/// Default width between the linear layers of a feed-forward block, as a multiple of the hidden size.
+/// Default of the ratio of feed-forward width to hidden size.
 const WIDER: usize = 4;
 
 const GPT_2_KEYS: &[ConfigKey] = keys! {
@@ -107,7 +107,7 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
         "local" => Ok(Visibility::causal_window(window)),
         other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).of_value(other)),
     };
-    // One more than there may be is enough to tell, however many a file names.
+    // One type beyond the number of layers is enough to detect a surplus.
     let visibility = types.take(layers + 1).map(visibility_of).collect::<Result<Vec<_>>>()?;
     ensure!(visibility.len() == layers, "attention_types are not of {layers} layers, the num_layers");
     let biases = Biases { query_key_value: false, ..Biases::ALL };
@@ -160,7 +160,7 @@ pub(super) const FIRST_POSITION: usize = 2;
 
 const OPT_KEYS: &[ConfigKey] = keys! {
     intermediate_size: ffn_dim, hidden_act: activation_function = "relu", initializer_range: init_std = 0.02,
-    // transformers' `OPTDecoder` has no other.
+    // `OPTDecoder` of transformers always has this one.
     layer_norm_eps: _ = 1e-5, tie_word_embeddings = true
 };
 
@@ -178,7 +178,7 @@ config_struct! {
 
 pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, fields(text)?);
-    // The one of 350 million parameters alone has others.
+    // Only OPT-350m has other values.
     let flags = [
         ("do_layer_norm_before", options.do_layer_norm_before, true),
         ("enable_bias", options.enable_bias, true),

@@ -186,7 +186,7 @@ const NEO_BERT_KEYS: &[ConfigKey] = keys! {
 pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
     let mut config = body(text, &[NEO_BERT_KEYS])?;
     let embedding_range = config_value!(text, embedding_init_range: Option<f64> = None)?;
-    // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
+    // Two thirds, because a gated linear unit has three matrices, rounded up to a multiple of eight.
     config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
     let layer = (&NEO_BERT_LAYER, "transformer_encoder");
     let (config, names) = Names::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;

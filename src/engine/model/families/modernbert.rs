@@ -81,19 +81,19 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
     let layer_types_given = options.layer_types.as_deref();
     let types = layer_types(layer_types_given, config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
-    // In a layer with a window a token sees those that are at most half of it away.
+    // The window reaches half of `local_attention` in either direction.
     let window = options.local_attention;
     let reach = window / 2;
     ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").of_value(reach));
     let visible = if causal {
-        // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
+        // This number of keys includes the query's own (transformers' `ModernBertDecoderConfig`).
         [Visibility::CAUSAL, Visibility::causal_window(reach)]
     } else {
         [Visibility::ALL, Visibility::window(reach)]
     };
     let theta = [("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)];
     let config = with_layer_types(config, text, (&types, visible), theta)?;
-    // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
+    // Output matrices of blocks and of the masked-LM head have a smaller scale, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let fresh = FreshWeights {

@@ -112,7 +112,7 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     }
     let config = with_rotary(text, NOMIC_KEYS)?;
     let trained = config_value!(text, max_trained_positions: Option<usize> = None)?;
-    // Over longer texts its own code changes the base of the frequencies.
+    // On longer texts nomic-bert's own code changes the base of the frequencies.
     let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
@@ -163,8 +163,8 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     let config = match ntk_factor(&options)? {
         None => turning(config, text, THETA, 1.0)?,
         Some(factor) => {
-            // The base times the factor, and all frequencies divided by its power of 2/d: the frequency of the last pair
-            // of dimensions is then divided by the factor, that of the first hardly.
+            // The base is multiplied by the factor, and all frequencies are divided by `factor^(2/d)`. This divides the
+            // frequency of the last pair of dimensions by the factor, and hardly changes that of the first.
             let mut plain: Value = fields(text)?;
             plain["rope_scaling"] = Value::Null;
             plain["rope_theta"] = (options.rope_theta.unwrap_or(10_000.0) * factor).into();

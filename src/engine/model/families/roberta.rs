@@ -54,7 +54,7 @@ const DISTANCE_BUCKETS: usize = 32;
 
 pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     let config = Config {
-        // `MPNetEmbeddings` has no other, whatever the config says.
+        // `MPNetEmbeddings` always has this padding index and these positions, whatever the config says.
         padding: Some(1),
         type_vocab_size: 0,
         position_embedding_type: PositionEmbedding::Absolute,
@@ -100,7 +100,7 @@ pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
         let fits = *window >= 2 && window.is_multiple_of(2);
         ensure!(fits, wrong_value("attention_window", window, "an even number of 2 or more is expected"));
     }
-    // Nothing is global, as in transformers unless a task says so.
+    // No token has global attention, as in transformers unless a task asks for it.
     let visibility: Vec<Visibility> = windows.into_iter().map(|window| Visibility::window(window / 2)).collect();
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
@@ -173,7 +173,7 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
         position_embedding_type,
         padding,
         embedding_scale,
-        // The head has the activation written out, whatever `hidden_act` says.
+        // ESM's head always uses GELU, whatever `hidden_act` says.
         ..Config::read(text, &[keys! { hidden_act: _ = "gelu", layer_norm_eps }])?
     };
     let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;

@@ -42,7 +42,7 @@ const GATED_LAYER: LayerNames = LayerNames {
 
 const T5_KEYS: &[ConfigKey] = keys! {
     hidden_size: d_model, num_hidden_layers: num_layers, num_attention_heads: num_heads, intermediate_size: d_ff,
-    // The length of text that it was trained on; nothing in the model depends on it.
+    // Length of the training texts; nothing in the model depends on it.
     max_position_embeddings: n_positions = 512,
     layer_norm_eps: layer_norm_epsilon = 1e-6,
     hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true

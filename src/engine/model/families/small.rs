@@ -19,7 +19,7 @@ const DISTILBERT_LAYER: LayerNames = LayerNames {
 pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! {
         hidden_size: dim, num_hidden_layers: n_layers, num_attention_heads: n_heads, intermediate_size: hidden_dim,
-        // `DistilBertModel` has no other.
+        // `DistilBertModel` always has this one.
         hidden_act: activation, layer_norm_eps: _ = 1e-12
     };
     Names::checked(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
@@ -88,7 +88,7 @@ pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
     let embedding_size = config_value!(text, embedding_size: usize)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
     let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
-    // A model with equal widths has no such layer.
+    // A model whose widths are equal has no projection.
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
     Ok((config, Names { projection, ..names }))
 }
@@ -142,7 +142,7 @@ pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");
-    // A pass runs all layers of its group.
+    // One pass runs all layers of its group.
     let layers = passes.saturating_mul(inner);
     let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.checked()?;
     let name = |layer: usize| {

@@ -25,7 +25,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
     Family {
-        // The generator's; a discriminator has another one.
+        // Head of the generator; a discriminator has another head.
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
             decoder: "generator_lm_head.weight",
@@ -55,29 +55,29 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { wrappers: &["question_encoder.", "ctx_encoder."], ..bert::BERT.renamed("dpr", "DPR", "bert_model.") },
     // Splinter (Ram et al. 2021), without its selection of spans.
     Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..bert::BERT },
-    // VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
+    // VisualBERT (Li et al. 2019) on text alone, without its inputs for regions of images.
     Family {
         needless: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
         ..bert::BERT.renamed("visual_bert", "VisualBert", "visual_bert.")
     },
-    // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. Its masked-LM head is that of the BERT
-    // it was made from, which checkpoints leave out.
+    // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. It was made from a BERT, whose
+    // masked-LM head checkpoints leave out.
     Family { model_type: "bert-generation", class: "BertGeneration", read: bert::bert_generation, ..bert::BERT },
-    // BigBird (Zaheer et al. 2020): BERT, up to the length from which on its attention is sparse.
+    // BigBird (Zaheer et al. 2020): BERT, up to the length beyond which its attention is sparse.
     Family { model_type: "big_bird", class: "BigBird", read: bert::big_bird, ..bert::BERT },
-    // ERNIE (Sun et al. 2020): BERT, whose later versions have an embedding of the task; that of plain text is the first.
+    // ERNIE (Sun et al. 2020): BERT, whose later versions embed the task. Plain text has the first task.
     Family { model_type: "ernie", class: "Ernie", prefix: "ernie.", read: bert::ernie, ..bert::BERT },
-    // LayoutLM (Xu et al. 2020) of text alone: BERT with embeddings of each word's box on the page, all of them at 0.
+    // LayoutLM (Xu et al. 2020) on text alone: BERT with embeddings of each word's box on the page, whose coordinates are all 0.
     Family { model_type: "layoutlm", class: "LayoutLM", prefix: "layoutlm.", read: bert::layoutlm, ..bert::BERT },
-    // MarkupLM (Li et al. 2022) of text alone: BERT with positions counted from the padding index and an embedding of each
-    // word's place in a tree of markup, which is that of no place.
+    // MarkupLM (Li et al. 2022) on text alone: BERT with positions counted from the padding index, and an embedding of each
+    // word's place in a tree of markup. Plain text has the embedding of an empty path.
     Family {
         // A linear layer that transformers' class has and never calls.
         needless: &["xpath_unitseq2_embeddings"],
         read: bert::markuplm,
         ..bert::BERT.renamed("markuplm", "MarkupLM", "markuplm.")
     },
-    // RemBERT (Chung et al. 2021): narrow embeddings, and others, wide ones, for prediction.
+    // RemBERT (Chung et al. 2021): narrow input embeddings, and separate wide ones for prediction.
     Family {
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
@@ -91,14 +91,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { read: small::squeezebert, ..bert::BERT.renamed("squeezebert", "SqueezeBert", "transformer.") },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
-    // LUKE (Yamada et al. 2020), of words alone: without entities, its attention from word to word is all there is.
+    // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.
     Family {
         needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
         ..roberta::ROBERTA.renamed("luke", "Luke", "luke.")
     },
     // I-BERT (Kim et al. 2021) before its quantisation.
     Family {
-        // Buffers of I-BERT's integer arithmetic, which is not read: the float weights stand beside them.
+        // Buffers of I-BERT's integer arithmetic; only the float weights beside them are read.
         needless: &[
             "act_scaling_factor",
             "bias_integer",
@@ -171,15 +171,15 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |text| seq2seq::bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
         ..seq2seq::BART
     },
-    // The first version of DeBERTa: queries, keys and values of each head together, a place for each distance, and heads as wide
-    // as the hidden states have room for.
+    // The first version of DeBERTa: one matrix for the queries, keys and values of each head, a row for each distance, and heads
+    // of `hidden_size / num_attention_heads` dimensions.
     Family { model_type: "deberta", class: "Deberta", read: deberta::read_first, ..deberta::DEBERTA_V2 },
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
     // Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
     Family { model_type: "gemma2", class: "Gemma2", read: gemma::gemma2, ..gemma::GEMMA_3_TEXT },
     gpt::CLIP_TEXT,
-    // CLIP of texts and images, whose `config.json` has that of the texts under `text_config`.
+    // CLIP of texts and images: `text_config` in its `config.json` describes the text encoder.
     Family { model_type: "clip", class: "CLIP", read: gpt::clip, ..gpt::CLIP_TEXT },
     // The decoders among Ettin's models (Weller et al. 2025).
     Family {

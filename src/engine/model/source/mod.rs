@@ -173,7 +173,7 @@ fn similar_folder(path: &Path) -> Option<PathBuf> {
         folder.extend(rest.clone());
         (similarity >= MIN_SIMILARITY && folder.join(CONFIG).is_file()).then_some((similarity, folder))
     });
-    // Among equally similar ones, the first by name.
+    // On a tie, the first by name.
     let best = folders.max_by(|(a, first), (b, second)| a.total_cmp(b).then_with(|| second.cmp(first)));
     best.map(|(_, folder)| folder)
 }
