@@ -172,19 +172,12 @@ pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
     absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
 }
 
-config_struct! {
-    /// Keys of transformers' `ErnieConfig` that [`Config`] lacks, with its defaults.
-    struct ErnieConfig {
-        use_task_id: bool = false,
-        task_type_vocab_size: usize = 3,
-    }
-}
-
 pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
-    let ErnieConfig { use_task_id, task_type_vocab_size: rows } = fields(text)?;
+    let has_task = config_value!(text, use_task_id: bool = false)?;
+    let rows = config_value!(text, task_type_vocab_size: usize = 3)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
-    Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
+    Ok((config, Names { plain_text: has_task.then(|| PlainText::Rows(vec![task])), ..names }))
 }
 
 /// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.

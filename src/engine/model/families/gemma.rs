@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, fields, keys, wrong_value};
+use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, config_value, fields, keys, wrong_value};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -45,19 +45,14 @@ config_struct! {
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
-    config_struct! {
-        /// Bounds of attention scores and logits in Gemma 2. A missing key has transformers' default; null is no bound.
-        struct Caps {
-            attn_logit_softcapping: Option<f32> = Some(50.0),
-            final_logit_softcapping: Option<f32> = Some(30.0),
-        }
-    }
-    let (options, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
+    let options: GemmaConfig = fields(text)?;
     let bidirectional = options.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
-    let cap = caps.attn_logit_softcapping;
+    // A missing bound has transformers' default; null is no bound.
+    let cap = config_value!(text, attn_logit_softcapping: Option<f32> = Some(50.0))?;
     check_cap("attn_logit_softcapping", cap)?;
-    let options = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..options };
+    let final_logit_softcapping = config_value!(text, final_logit_softcapping: Option<f32> = Some(30.0))?;
+    let options = GemmaConfig { final_logit_softcapping, ..options };
     // Every second layer has a window. All layers have one rotary base.
     let (config, names) = with_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))

@@ -62,21 +62,15 @@ const GPT_2_KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = true
 };
 
-config_struct! {
-    /// Keys of transformers' `GPT2Config` that [`Config`] lacks, with its defaults.
-    struct Gpt2Config {
-        n_inner: Option<usize> = None,
-        scale_attn_weights: bool = true,
-        scale_attn_by_inverse_layer_idx: bool = false,
-    }
-}
-
 fn gpt2(text: &str) -> Result<(Config, Names)> {
-    let (config, options): (_, Gpt2Config) = (read_body(text, GPT_2_KEYS)?, fields(text)?);
-    ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", options.scale_attn_by_inverse_layer_idx, false)])?;
+    let config = read_body(text, GPT_2_KEYS)?;
+    let is_scaled = config_value!(text, scale_attn_weights: bool = true)?;
+    let is_scaled_by_layer = config_value!(text, scale_attn_by_inverse_layer_idx: bool = false)?;
+    let inner_width = config_value!(text, n_inner: Option<usize> = None)?;
+    ensure_flags("gpt2", [("scale_attn_by_inverse_layer_idx", is_scaled_by_layer, false)])?;
     let config = Config {
-        score_scale: (!options.scale_attn_weights).then_some(1.0),
-        intermediate_size: options.n_inner.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
+        score_scale: (!is_scaled).then_some(1.0),
+        intermediate_size: inner_width.unwrap_or(config.hidden_size.saturating_mul(WIDER)),
         ..config
     };
     let (config, names) = Names::pre_norm(config, (&GPT_2_LAYER, "h"), EMBEDDINGS, "ln_f")?;
@@ -114,27 +108,19 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, Names { biases, ..names }))
 }
 
-config_struct! {
-    /// Keys of transformers' `GPTNeoXConfig` that [`Config`] lacks, with its defaults.
-    struct GptNeoxConfig {
-        use_parallel_residual: bool = true,
-        attention_bias: bool = true,
-        /// Share of an attention head's dimensions that rotate, under its name before transformers 5.
-        rotary_pct: Option<f64> = None,
-    }
-}
-
 pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, tie_word_embeddings = false };
-    let options: GptNeoxConfig = fields(text)?;
+    let is_parallel = config_value!(text, use_parallel_residual: bool = true)?;
+    let biased = config_value!(text, attention_bias: bool = true)?;
+    // Share of an attention head's dimensions that rotate, under its name before transformers 5.
+    let share = config_value!(text, rotary_pct: Option<f64> = None)?;
     let config = Config {
-        blocks: if options.use_parallel_residual { BlockPlan::Parallel } else { BlockPlan::Pre },
+        blocks: if is_parallel { BlockPlan::Parallel } else { BlockPlan::Pre },
         position_embedding_type: PositionEmbedding::None,
         ..read_body(text, KEYS)?
     };
     let (config, names) = Names::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
-    let config = turning(config, text, ("rotary_emb_base", 10_000.0), options.rotary_pct.unwrap_or(0.25))?;
-    let biased = options.attention_bias;
+    let config = turning(config, text, ("rotary_emb_base", 10_000.0), share.unwrap_or(0.25))?;
     let biases = Biases { attention_output: biased, query_key_value: biased, ..Biases::ALL };
     Ok((config, Names { biases, ..names }))
 }

@@ -1,7 +1,6 @@
 //! Smaller BERTs: DistilBERT, SqueezeBERT, and ELECTRA, RemBERT and ALBERT, whose narrow embeddings a linear layer widens.
 
 use anyhow::{Result, ensure};
-use serde::Deserialize;
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{Config, ConfigKey, config_struct, config_value, fields, keys, wrong_value};
@@ -96,22 +95,13 @@ pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
 /// Name of the linear layer that widens embeddings in RemBERT and ALBERT.
 const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
 
-#[derive(Deserialize)]
-struct RemBertConfig {
-    input_embedding_size: usize,
-    output_embedding_size: usize,
-    /// Whether input and output embeddings are tied; unlike in [`Config`], false by default.
-    #[serde(default)]
-    tie_word_embeddings: bool,
-}
-
 pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
-    let options: RemBertConfig = fields(text)?;
-    let is_tied = options.tie_word_embeddings;
+    // Unlike in `Config`, the default is false.
+    let is_tied = config_value!(text, tie_word_embeddings: bool = false)?;
     ensure!(!is_tied, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
     let config = Config {
-        embedding_size: Some(options.input_embedding_size),
-        output_embedding_size: Some(options.output_embedding_size),
+        embedding_size: Some(config_value!(text, input_embedding_size: usize)?),
+        output_embedding_size: Some(config_value!(text, output_embedding_size: usize)?),
         tie_word_embeddings: false,
         ..Config::parse(text)?
     };
@@ -128,17 +118,10 @@ const ALBERT_LAYER: LayerNames = LayerNames {
     ..SQUEEZEBERT_LAYER
 };
 
-config_struct! {
-    /// Keys of transformers' `AlbertConfig` that [`Config`] lacks, with its defaults.
-    struct AlbertConfig {
-        num_hidden_groups: usize = 1,
-        inner_group_num: usize = 1,
-    }
-}
-
 pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
     let embedding_size = config_value!(text, embedding_size: usize)?;
-    let AlbertConfig { num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
+    let groups = config_value!(text, num_hidden_groups: usize = 1)?;
+    let inner = config_value!(text, inner_group_num: usize = 1)?;
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");
