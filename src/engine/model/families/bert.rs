@@ -2,7 +2,6 @@
 //! or add embeddings to it.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -76,16 +75,6 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
     hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
 };
 
-/// Config keys that distinguish JinaBERT from MosaicBERT.
-#[derive(Deserialize)]
-struct AlibiConfig {
-    position_embedding_type: Option<String>,
-    /// Length of a table in MosaicBERT's code; JinaBERT has no such key.
-    alibi_starting_size: Option<usize>,
-    /// Type of JinaBERT's feed-forward block: `original`, `geglu` or `reglu`.
-    feed_forward_type: Option<String>,
-}
-
 /// Reads the config of a BERT whose attention heads subtract a multiple of the distance from their scores (ALiBi, Press et al.
 /// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// `None` for other models. Fails if a field has a value that is not supported.
@@ -109,9 +98,14 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
         anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
-    let (config, options): (_, AlibiConfig) = (Config::read(text, &[ALIBI_KEYS])?, fields(text)?);
-    let is_jina = options.alibi_starting_size.is_none() && options.position_embedding_type.is_some();
-    let (gated, hidden_act, parts) = match options.feed_forward_type.as_deref() {
+    let config = Config::read(text, &[ALIBI_KEYS])?;
+    let position_type = config_value!(text, position_embedding_type: Option<String> = None)?;
+    // Length of a table in MosaicBERT's code; JinaBERT has no such key.
+    let starting_size = config_value!(text, alibi_starting_size: Option<usize> = None)?;
+    // Type of JinaBERT's feed-forward block: `original`, `geglu` or `reglu`.
+    let block_type = config_value!(text, feed_forward_type: Option<String> = None)?;
+    let is_jina = starting_size.is_none() && position_type.is_some();
+    let (gated, hidden_act, parts) = match block_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
         Some("original") => (false, config.hidden_act, &ABSOLUTE),
@@ -190,32 +184,24 @@ pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { plain_text: Some(PlainText::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
-config_struct! {
-    /// Keys of transformers' `MarkupLMConfig` that [`Config`] lacks, with its defaults.
-    struct MarkupLmConfig {
-        pad_token_id: u32 = 0,
-        max_depth: usize = 50,
-        xpath_unit_hidden_size: usize = 32,
-        max_xpath_tag_unit_embeddings: usize = 256,
-        max_xpath_subs_unit_embeddings: usize = 1024,
-        tag_pad_id: usize = 216,
-        subs_pad_id: usize = 1001,
-    }
-}
-
 /// Maximum depth of a tree of markup; the published models have 50 levels.
 const MAX_DEPTH: usize = 1 << 10;
 
 pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
-    let options: MarkupLmConfig = fields(text)?;
-    let (config, names) = absolute(Config { padding: Some(options.pad_token_id), ..Config::parse(text)? })?;
-    let (depth, width) = (options.max_depth, options.xpath_unit_hidden_size);
+    let padding = config_value!(text, pad_token_id: u32 = 0)?;
+    let depth = config_value!(text, max_depth: usize = 50)?;
+    let width = config_value!(text, xpath_unit_hidden_size: usize = 32)?;
+    let tag_rows = config_value!(text, max_xpath_tag_unit_embeddings: usize = 256)?;
+    let subscript_rows = config_value!(text, max_xpath_subs_unit_embeddings: usize = 1024)?;
+    let empty_tag = config_value!(text, tag_pad_id: usize = 216)?;
+    let empty_subscript = config_value!(text, subs_pad_id: usize = 1001)?;
+    let (config, names) = absolute(Config { padding: Some(padding), ..Config::parse(text)? })?;
     for (name, size, most) in [("max_depth", depth, MAX_DEPTH), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
         ensure!((1..=most).contains(&size), wrong_value(name, size, format_args!("1 to {most} are expected")));
     }
     let none = |depth: usize| {
-        let tag = ("tag", options.max_xpath_tag_unit_embeddings, options.tag_pad_id);
-        let subscript = ("subs", options.max_xpath_subs_unit_embeddings, options.subs_pad_id);
+        let tag = ("tag", tag_rows, empty_tag);
+        let subscript = ("subs", subscript_rows, empty_subscript);
         [tag, subscript].map(|(kind, rows, row)| {
             let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
             TableRow { table, rows, row }

@@ -86,12 +86,12 @@ const GPT_NEO_KEYS: &[ConfigKey] = keys! {
 pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let config = read_body(text, GPT_NEO_KEYS)?;
     let wide = config_value!(text, intermediate_size: Option<usize> = None)?;
-    let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
-    let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
-    let (config, names) = Names::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDINGS, "ln_f")?;
     // Lists of consecutive types, each with the number of times it is repeated.
     let attention_types = config_value!(text, attention_types: Vec<(Vec<String>, usize)>)?;
     let window = config_value!(text, window_size: usize = 256)?;
+    let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
+    let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
+    let (config, names) = Names::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDINGS, "ln_f")?;
     ensure!(window > 0, anyhow!("window_size is 0").of_value(0));
     let layers = config.num_hidden_layers;
     let types =

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
     Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling,
-    config_struct, config_value, fields, keys, named, wrong_value,
+    config_value, keys, named, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -141,31 +141,20 @@ const FREQUENCIES: &[&str] = &[
     "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
 ];
 
-config_struct! {
-    /// Keys of transformers' `EsmConfig` that [`Config`] lacks or has other defaults for.
-    struct EsmConfig {
-        position_embedding_type: String = "absolute".to_owned(),
-        emb_layer_norm_before: Option<bool> = None,
-        token_dropout: bool = false,
-        is_folding_model: bool = false,
-        mask_token_id: Option<u32> = None,
-        pad_token_id: u32 = 1,
-    }
-}
-
 pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
-    let options: EsmConfig = fields(text)?;
-    ensure!(
-        !options.is_folding_model,
-        "is_folding_model is true: only the language model of a folding model is supported"
-    );
-    let is_rotary =
-        named("position_embedding_type", &options.position_embedding_type, &[("rotary", true), ("absolute", false)])?;
+    let positions = config_value!(text, position_embedding_type: String = "absolute".to_owned())?;
+    let has_embedding_norm = config_value!(text, emb_layer_norm_before: Option<bool> = None)?;
+    let drops_tokens = config_value!(text, token_dropout: bool = false)?;
+    let is_folding = config_value!(text, is_folding_model: bool = false)?;
+    let mask = config_value!(text, mask_token_id: Option<u32> = None)?;
+    let padding = config_value!(text, pad_token_id: u32 = 1)?;
+    ensure!(!is_folding, "is_folding_model is true: only the language model of a folding model is supported");
+    let is_rotary = named("position_embedding_type", &positions, &[("rotary", true), ("absolute", false)])?;
     let position_embedding_type = if is_rotary { PositionEmbedding::None } else { PositionEmbedding::Absolute };
-    let padding = (!is_rotary).then_some(options.pad_token_id);
-    let embedding_scale = match options.mask_token_id.filter(|_| options.token_dropout) {
+    let padding = (!is_rotary).then_some(padding);
+    let embedding_scale = match mask.filter(|_| drops_tokens) {
         Some(mask) => EmbeddingScale::WithoutMasks { mask },
-        None if options.token_dropout => bail!("token_dropout is true, and mask_token_id is missing"),
+        None if drops_tokens => bail!("token_dropout is true, and mask_token_id is missing"),
         None => EmbeddingScale::One,
     };
     let config = Config {
@@ -181,7 +170,7 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
     let size = config.head_dim();
     ensure!(!is_rotary || rotary.dims == size, "heads of {size} values do not turn: it is odd");
     let config = Config { rotary: vec![is_rotary.then_some(rotary); config.num_hidden_layers], ..config };
-    names.embedding_norm = options.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
+    names.embedding_norm = has_embedding_norm.unwrap_or(false).then_some("embeddings.layer_norm");
     names.frequencies = FREQUENCIES;
     names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))

@@ -8,8 +8,8 @@ use super::{
     bert, gpt,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_struct,
-    config_value, fields, keys, named, wrong_value,
+    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_value,
+    keys, named, wrong_value,
 };
 
 /// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
@@ -48,16 +48,6 @@ const T5_KEYS: &[ConfigKey] = keys! {
     hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true
 };
 
-config_struct! {
-    /// Keys of transformers' `T5Config` that [`Config`] lacks, with its defaults.
-    struct T5Config {
-        relative_attention_num_buckets: usize = 32,
-        relative_attention_max_distance: usize = 128,
-        feed_forward_proj: Option<String> = None,
-        initializer_factor: f64 = 1.0,
-    }
-}
-
 /// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
 /// variance of its inputs (transformers' `T5PreTrainedModel`).
 fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
@@ -78,8 +68,12 @@ fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
 }
 
 pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
-    let (head_size, options): (_, T5Config) = (config_value!(text, d_kv: usize)?, fields(text)?);
-    let function = options.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
+    let head_size = config_value!(text, d_kv: usize)?;
+    let buckets = config_value!(text, relative_attention_num_buckets: usize = 32)?;
+    let furthest = config_value!(text, relative_attention_max_distance: usize = 128)?;
+    let block_type = config_value!(text, feed_forward_proj: Option<String> = None)?;
+    let factor = config_value!(text, initializer_factor: f64 = 1.0)?;
+    let function = block_type.as_deref().unwrap_or(feed_forward_proj);
     let (gated, hidden_act) = match function {
         // The tanh approximation, "for backwards compatibility" (transformers' `T5Config`).
         "gated-gelu" => (true, Activation::GeluTanh),
@@ -88,7 +82,6 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
             None => (false, named("feed_forward_proj", function, Activation::ALL)?),
         },
     };
-    let (buckets, furthest) = (options.relative_attention_num_buckets, options.relative_attention_max_distance);
     let fits = buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets);
     ensure!(fits, wrong_value("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
     let expected = format!("{} to {MAX_DISTANCE} are expected", buckets / 4 + 1);
@@ -112,7 +105,7 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    let fresh = fresh_weights(&config, options.initializer_factor);
+    let fresh = fresh_weights(&config, factor);
     let position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
     Ok((config, Names { fresh, biases: Biases::NONE, position_bias, ..names }))
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, config_struct, config_value, fields, keys, wrong_value};
+use crate::model::config::{Config, ConfigKey, config_value, keys, wrong_value};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
@@ -37,48 +37,39 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
 /// Epsilon of the layer normalisations within SqueezeBERT's layers, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-config_struct! {
-    /// Keys of transformers' `SqueezeBertConfig` that [`Config`] lacks, with its defaults.
-    struct SqueezeBertConfig {
-        embedding_size: Option<usize> = None,
-        q_groups: usize = 4,
-        k_groups: usize = 4,
-        v_groups: usize = 4,
-        post_attention_groups: usize = 1,
-        intermediate_groups: usize = 4,
-        output_groups: usize = 4,
-    }
-}
-
 pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
-    let options: SqueezeBertConfig = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: Option<usize> = None)?;
+    let q_groups = config_value!(text, q_groups: usize = 4)?;
+    let k_groups = config_value!(text, k_groups: usize = 4)?;
+    let v_groups = config_value!(text, v_groups: usize = 4)?;
+    let post_attention_groups = config_value!(text, post_attention_groups: usize = 1)?;
+    let intermediate_groups = config_value!(text, intermediate_groups: usize = 4)?;
+    let output_groups = config_value!(text, output_groups: usize = 4)?;
     let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-    let width = options.embedding_size.unwrap_or(hidden);
+    let width = embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
     let is_equal = config.layer_norm_eps == EPSILON;
     ensure!(is_equal, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
     let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
     for (name, groups) in [
-        ("q_groups", options.q_groups),
-        ("k_groups", options.k_groups),
-        ("v_groups", options.v_groups),
-        ("post_attention_groups", options.post_attention_groups),
+        ("q_groups", q_groups),
+        ("k_groups", k_groups),
+        ("v_groups", v_groups),
+        ("post_attention_groups", post_attention_groups),
     ] {
         let reason = format_args!("it has to divide hidden_size {hidden}");
         ensure!(divides(groups, hidden), wrong_value(name, groups, reason));
     }
-    for (name, groups) in
-        [("intermediate_groups", options.intermediate_groups), ("output_groups", options.output_groups)]
-    {
+    for (name, groups) in [("intermediate_groups", intermediate_groups), ("output_groups", output_groups)] {
         let reason = format_args!("it has to divide hidden_size {hidden} and intermediate_size {wide}");
         ensure!(divides(groups, hidden) && divides(groups, wide), wrong_value(name, groups, reason));
     }
     let convolutions = Groups {
-        query_key_value: [options.q_groups, options.k_groups, options.v_groups],
-        attention_output: options.post_attention_groups,
-        intermediate: options.intermediate_groups,
-        output: options.output_groups,
+        query_key_value: [q_groups, k_groups, v_groups],
+        attention_output: post_attention_groups,
+        intermediate: intermediate_groups,
+        output: output_groups,
     };
     Ok((config, Names { convolutions: Some(convolutions), ..names }))
 }
