@@ -79,20 +79,14 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
 /// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// `None` for other models. Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
-    config_struct! {
-        /// Keys that show whether a BERT has ALiBi, of any type.
-        struct AlibiSigns {
-            position_embedding_type: Value = Value::Null,
-            alibi_starting_size: Value = Value::Null,
-            /// Files and classes of the model's own code.
-            auto_map: Value = Value::Null,
-        }
-    }
-    let signs: AlibiSigns = fields(text)?;
-    if signs.position_embedding_type != "alibi" && signs.alibi_starting_size.is_null() {
+    // These two keys may have a value of any type in a BERT without ALiBi.
+    let position_type = config_value!(text, position_embedding_type: Value = Value::Null)?;
+    let starting_size = config_value!(text, alibi_starting_size: Value = Value::Null)?;
+    if position_type != "alibi" && starting_size.is_null() {
         return Ok(None);
     }
-    let code = signs.auto_map.to_string();
+    // Files and classes of the model's own code.
+    let code = config_value!(text, auto_map: Value = Value::Null)?.to_string();
     let variant = || {
         let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
         anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))

@@ -8,7 +8,7 @@ use super::{
     Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames,
     TransformNames, bert, ensure_flags,
 };
-use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, fields, keys};
+use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -43,33 +43,27 @@ const DECODER_LAYER: LayerNames =
 const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
-config_struct! {
-    /// Keys of transformers' `ModernBertConfig` that [`Config`] lacks, with its defaults.
-    struct ModernBertConfig {
-        norm_bias: bool = false,
-        attention_bias: bool = false,
-        mlp_bias: bool = false,
-        classifier_bias: bool = false,
-        decoder_bias: bool = true,
-        classifier_activation: Activation = Activation::default(),
-        local_attention: usize = 128,
-        global_attn_every_n_layers: usize = 3,
-        layer_types: Option<Vec<String>> = None,
-        /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
-        initializer_cutoff_factor: Option<f64> = Some(2.0),
-    }
-}
-
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
-    let (config, options): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let config = Config::read(text, &[KEYS])?;
+    let norm_bias = config_value!(text, norm_bias: bool = false)?;
+    let attention_bias = config_value!(text, attention_bias: bool = false)?;
+    let mlp_bias = config_value!(text, mlp_bias: bool = false)?;
+    let classifier_bias = config_value!(text, classifier_bias: bool = false)?;
+    let decoder_bias = config_value!(text, decoder_bias: bool = true)?;
+    let classifier_activation = config_value!(text, classifier_activation: Activation = Activation::default())?;
+    let window = config_value!(text, local_attention: usize = 128)?;
+    let global_every = config_value!(text, global_attn_every_n_layers: usize = 3)?;
+    let given_types = config_value!(text, layer_types: Option<Vec<String>> = None)?;
+    // Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
+    let cutoff = config_value!(text, initializer_cutoff_factor: Option<f64> = Some(2.0))?;
     let flags = [
-        ("norm_bias", options.norm_bias, false),
-        ("classifier_bias", options.classifier_bias, false),
-        ("decoder_bias", options.decoder_bias, true),
+        ("norm_bias", norm_bias, false),
+        ("classifier_bias", classifier_bias, false),
+        ("decoder_bias", decoder_bias, true),
     ];
     ensure_flags("modernbert", flags)?;
     ensure!(
-        options.classifier_activation == config.hidden_act,
+        classifier_activation == config.hidden_act,
         "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
     let config =
@@ -77,12 +71,10 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let layer = if causal { &DECODER_LAYER } else { &LAYER };
     let embeddings = ["embeddings.tok_embeddings", ""];
     let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
-    let global_every = options.global_attn_every_n_layers;
     ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
-    let layer_types_given = options.layer_types.as_deref();
-    let types = layer_types(layer_types_given, config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
+    let types =
+        layer_types(given_types.as_deref(), config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
     // The window reaches half of `local_attention` in either direction.
-    let window = options.local_attention;
     let reach = window / 2;
     ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").of_value(reach));
     let visible = if causal {
@@ -97,10 +89,10 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     // `ModernBertPreTrainedModel`).
     let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
     let fresh = FreshWeights {
-        distribution: Distribution::TruncatedNormal(options.initializer_cutoff_factor.unwrap_or(3.0)),
+        distribution: Distribution::TruncatedNormal(cutoff.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, output_scale)).into(),
         ..FreshWeights::default()
     };
-    let biases = Biases::of(options.attention_bias, options.mlp_bias);
+    let biases = Biases::of(attention_bias, mlp_bias);
     Ok((config, Names { fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names }))
 }
