@@ -36,7 +36,8 @@ fn against_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequ
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     // Something to differentiate, whatever head the model has.
-    let parameters = parameters.with_classifier(gradients::head(architecture.config.hidden_size));
+    let head = gradients::head(architecture.config.hidden_size);
+    let parameters = Parameters { prediction: Some(head), ..parameters };
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
     let sentences: Vec<_> =
         (0..).zip(&golden.expected).map(|(index, sentence)| of_ids(index, &sentence.ids, &sentence.segments)).collect();

@@ -297,7 +297,8 @@ fn classifiers_are_those_of_transformers() {
             (3, "past present future".to_owned(), name == "gpt2")
         );
         assert_eq!([labels.number("present"), labels.number("2"), labels.number("3")], [Some(1), Some(2), None]);
-        let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(head);
+        let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+        let parameters = Parameters { prediction: Some(head), ..parameters };
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
         let fast = PackedEncoder::new(parameters);
         for index in 0..2 {
@@ -330,7 +331,8 @@ fn taggers_are_those_of_transformers() {
         let config = fs::read_to_string(folder.join("config.json")).unwrap();
         let loaded = Classifier::load(&checkpoint, &architecture, &config, Classified::Tokens).unwrap();
         assert_eq!((loaded.labels.count, loaded.labels.number("future")), (3, Some(2)));
-        let parameters = Parameters::load(&checkpoint, &architecture).unwrap().with_classifier(loaded.head);
+        let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
+        let parameters = Parameters { prediction: Some(loaded.head), ..parameters };
         let encoder = PackedEncoder::new(parameters);
         for index in 0..2 {
             let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));

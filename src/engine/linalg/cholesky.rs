@@ -15,15 +15,15 @@ impl Cholesky {
         assert_eq!(matrix.len(), size * size, "a square matrix");
         for row in 0..size {
             let (done, rest) = matrix.split_at_mut((row + 1) * size);
-            let own = &mut done[row * size..];
-            let pivot = own[row];
+            let pivot_row = &mut done[row * size..];
+            let pivot = pivot_row[row];
             // The negation also rejects NaN.
             if !(pivot > 0.0 && pivot.is_finite()) {
                 return None;
             }
-            own[row..].iter_mut().for_each(|value| *value /= pivot.sqrt());
+            pivot_row[row..].iter_mut().for_each(|value| *value /= pivot.sqrt());
             for (below, values) in (row + 1..size).zip(rest.chunks_exact_mut(size)) {
-                add_scaled(&mut values[below..], &own[below..], -own[below]);
+                add_scaled(&mut values[below..], &pivot_row[below..], -pivot_row[below]);
             }
         }
         Some(Self { size, upper: matrix })
@@ -39,11 +39,11 @@ impl Cholesky {
         assert_eq!(b.len(), self.size * columns, "as many rows as the matrix has");
         for row in 0..self.size {
             let (done, rest) = b.split_at_mut((row + 1) * columns);
-            let own = &mut done[row * columns..];
+            let solved_row = &mut done[row * columns..];
             let factors = self.row(row);
-            own.iter_mut().for_each(|value| *value /= factors[row]);
+            solved_row.iter_mut().for_each(|value| *value /= factors[row]);
             for (factor, values) in factors[row + 1..].iter().zip(rest.chunks_exact_mut(columns.max(1))) {
-                add_scaled(values, own, -factor);
+                add_scaled(values, solved_row, -factor);
             }
         }
     }
@@ -54,12 +54,12 @@ impl Cholesky {
         assert_eq!(y.len(), self.size * columns, "as many rows as the matrix has");
         for row in (0..self.size).rev() {
             let (before, after) = y.split_at_mut((row + 1) * columns);
-            let own = &mut before[row * columns..];
+            let current_row = &mut before[row * columns..];
             let factors = self.row(row);
             for (factor, values) in factors[row + 1..].iter().zip(after.chunks_exact(columns.max(1))) {
-                add_scaled(own, values, -factor);
+                add_scaled(current_row, values, -factor);
             }
-            own.iter_mut().for_each(|value| *value /= factors[row]);
+            current_row.iter_mut().for_each(|value| *value /= factors[row]);
         }
     }
 }

@@ -30,7 +30,8 @@ impl<'a, T: Number> Matrix<'a, T> {
     /// A matrix whose rows begin `row_stride` values apart.
     /// Panics if `values` does not reach to the end of the last row.
     pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
-        let fits = reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
+        let fits =
+            required_length(rows, columns, row_stride).is_some_and(|required_length| values.len() >= required_length);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
         Self { values, rows, columns, row_stride, column_stride: 1 }
     }
@@ -90,23 +91,25 @@ impl<'a, T: Number> MatrixMut<'a, T> {
     /// A matrix whose rows begin `row_stride` values apart.
     /// Panics if `values` does not reach to the end of the last row, or rows overlap.
     pub fn strided(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
-        let fits = row_stride >= columns && reach(rows, columns, row_stride).is_some_and(|reach| values.len() >= reach);
+        let fits = row_stride >= columns
+            && required_length(rows, columns, row_stride)
+                .is_some_and(|required_length| values.len() >= required_length);
         assert!(fits, "a matrix of {rows} x {columns}, stride {row_stride}");
         Self { values, rows, columns, row_stride }
     }
 }
 
 /// The number of values up to the end of the last row; `None` if that overflows.
-fn reach(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
+fn required_length(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns))
 }
 
 /// Columns of the right factor per call of gemm, so that its packed part stays in the second-level cache. The best of 128 to 768
 /// for the shapes of small and base models (docs/PERFORMANCE.md).
-const COLUMNS: usize = 256;
+const COLUMNS_PER_CALL: usize = 256;
 
-/// Rows of the right factor per call of gemm, measured as for [`COLUMNS`].
-const INNER: usize = 512;
+/// Rows of the right factor per call of gemm, measured as for [`COLUMNS_PER_CALL`].
+const INNER_PER_CALL: usize = 512;
 
 /// Multiplies two matrices, `into = a b`, on this thread. Panics if the shapes do not fit.
 pub fn multiply<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>) {
@@ -122,9 +125,9 @@ pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matr
 fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");
     let stride = |stride: usize| isize::try_from(stride).expect("a slice is shorter than isize::MAX");
-    for column in (0..b.columns).step_by(COLUMNS) {
-        let columns = COLUMNS.min(b.columns - column);
-        for inner in (0..b.rows).step_by(INNER) {
+    for column in (0..b.columns).step_by(COLUMNS_PER_CALL) {
+        let columns = COLUMNS_PER_CALL.min(b.columns - column);
+        for inner in (0..b.rows).step_by(INNER_PER_CALL) {
             let add = add || inner > 0;
             // SAFETY: the constructors checked that every index of each matrix is inside its slice, the shapes fit, the
             // block lies within them, and `into` is borrowed mutably, so it overlaps neither `a` nor `b`.
@@ -133,7 +136,7 @@ fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>
                 gemm(
                     into.rows,
                     columns,
-                    INNER.min(b.rows - inner),
+                    INNER_PER_CALL.min(b.rows - inner),
                     into.values[column..].as_mut_ptr(),
                     1,
                     stride(into.row_stride),
@@ -181,7 +184,7 @@ mod tests {
             turned: bool,
             seed in 0..1000_usize,
         ) {
-            let (inner, columns) = (inner.0 * INNER + inner.1, columns.0 * COLUMNS + columns.1);
+            let (inner, columns) = (inner.0 * INNER_PER_CALL + inner.1, columns.0 * COLUMNS_PER_CALL + columns.1);
             let value = |place: usize| ((place * 31 + seed) % 17) as f32 - 8.0;
             let a: Vec<f32> = (0..rows * (inner + room)).map(value).collect();
             let b: Vec<f32> = (0..(inner + room) * (columns + room)).map(|place| value(place + 5)).collect();

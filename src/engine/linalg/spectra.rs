@@ -8,30 +8,29 @@ pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
     DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
 }
 
-/// The least number of values, taken from the largest down, whose sum reaches `share` of the total. Values are 0 or more, except
-/// for rounding.
+/// The minimum number of the largest values whose sum reaches `share` of the total. Values are 0 or more, except for rounding.
 pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     values.sort_by(|a, b| b.total_cmp(a));
-    let all: f64 = values.iter().sum();
+    let total: f64 = values.iter().sum();
     let mut sum = 0.0;
-    let before = values.iter().take_while(|&&value| {
-        let short = sum < share * all;
+    let counted = values.iter().take_while(|&&value| {
+        let is_below = sum < share * total;
         sum += value;
-        short
+        is_below
     });
-    before.count()
+    counted.count()
 }
 
 /// The share of positive eigenvalues, `Re(sum of eigenvalues) / sum of their moduli`, of a square matrix. `None` if all are 0, or
 /// the algorithm does not converge.
 pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
-    /// Most steps of the algorithm per row. A matrix of n rows takes about two for each eigenvalue, so more means no convergence.
+    /// Maximum number of steps per row. A matrix takes about two steps per eigenvalue, so more means no convergence.
     const MOST_STEPS: usize = 100;
     let steps = MOST_STEPS * matrix.nrows();
     let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();
-    let sizes: f64 = eigenvalues.iter().map(|value: &Complex<f64>| value.re.hypot(value.im)).sum();
+    let moduli: f64 = eigenvalues.iter().map(|value: &Complex<f64>| value.re.hypot(value.im)).sum();
     let real: f64 = eigenvalues.iter().map(|value| value.re).sum();
-    (sizes > 0.0).then_some(real / sizes)
+    (moduli > 0.0).then_some(real / moduli)
 }
 
 #[cfg(test)]

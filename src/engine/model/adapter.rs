@@ -37,7 +37,7 @@ struct AdapterConfig {
 }
 
 /// Keys of peft's `LoraConfig` that, when set, change the weight updates in ways that this module cannot merge.
-const OTHER_UPDATES: [&str; 8] = [
+const UNSUPPORTED_KEYS: [&str; 8] = [
     "layer_replication",
     "trainable_token_indices",
     "target_parameters",
@@ -49,7 +49,7 @@ const OTHER_UPDATES: [&str; 8] = [
 ];
 
 /// Prefixes of `init_lora_weights` for initialisations that change the base weights, so that the adapter fits only those.
-const RESIDUAL_STARTS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
+const RESIDUAL_INITIALISATIONS: [&str; 5] = ["pissa", "olora", "corda", "loftq", "lora_ga"];
 
 impl AdapterConfig {
     fn read(file: &ModelFile) -> Result<Self> {
@@ -60,11 +60,11 @@ impl AdapterConfig {
     }
 
     fn check_supported(&self) -> Result<()> {
-        let start = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
-        let is_residual = RESIDUAL_STARTS.iter().any(|known| start.starts_with(known));
+        let initialisation = self.init_lora_weights.as_str().unwrap_or_default().to_lowercase();
+        let is_residual = RESIDUAL_INITIALISATIONS.iter().any(|known| initialisation.starts_with(known));
         let is_set = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
-        let other = OTHER_UPDATES.iter().find(|key| self.others.get(**key).is_some_and(is_set));
-        let what = match other {
+        let unsupported_key = UNSUPPORTED_KEYS.iter().find(|key| self.others.get(**key).is_some_and(is_set));
+        let what = match unsupported_key {
             _ if self.peft_type != "LORA" => format!("an adapter of the kind {}", self.peft_type.escape_debug()),
             _ if self.use_dora => "DoRA (use_dora)".to_owned(),
             _ if self.lora_bias => "LoRA with a bias (lora_bias)".to_owned(),
@@ -72,8 +72,8 @@ impl AdapterConfig {
             Some(key) => format!("LoRA with {key}"),
             None => return Ok(()),
         };
-        let merged = "merge it with merge_and_unload() in Python and save the model";
-        Err(anyhow!("{what} cannot be merged here").hint(merged))
+        let way_out = "merge it with merge_and_unload() in Python and save the model";
+        Err(anyhow!("{what} cannot be merged here").hint(way_out))
     }
 
     /// Returns the LoRA alpha of a module: from the first entry of `alpha_pattern` whose pattern matches the module's name or its
@@ -181,8 +181,8 @@ impl Overlay for Adapter {
                 row.iter_mut().zip(a).for_each(|(sum, a)| *sum += factor * a);
             }
             for (input, update) in row.iter().enumerate() {
-                let place = if is_transposed { input * outputs + output } else { output * inputs + input };
-                values[place] += scale * update;
+                let index = if is_transposed { input * outputs + output } else { output * inputs + input };
+                values[index] += scale * update;
             }
         }
         Ok(values)
@@ -191,10 +191,10 @@ impl Overlay for Adapter {
     fn ensure_applied(&self, is_needed: &dyn Fn(&str) -> bool) -> Result<()> {
         let applied = self.applied.lock().expect("nobody panics while reading");
         // Updates of a task head may stay unused; if all updates are unused, the adapter belongs to another model.
-        let is_lost = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));
+        let is_unapplied = |bare: &&String| !applied.contains(*bare) && (applied.is_empty() || is_needed(bare));
         let updates = self.updates.iter().map(|(bare, update)| (bare, &update.a));
-        let lost = updates.chain(&self.replaced).find(|(bare, _)| is_lost(bare));
-        lost.map_or(Ok(()), |(_, name)| {
+        let unapplied = updates.chain(&self.replaced).find(|(bare, _)| is_unapplied(bare));
+        unapplied.map_or(Ok(()), |(_, name)| {
             let name = name.escape_debug();
             Err(anyhow!("`{name}` of the adapter is for a tensor that the model lacks, or shares with another one")
                 .hint("is this the model that the adapter was trained on?"))

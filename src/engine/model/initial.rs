@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
-use super::families::{Distribution as Drawn, FreshWeights};
+use super::families::{Distribution as WeightDistribution, FreshWeights};
 use super::weights::Tensors;
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): random matrices, biases of 0, and norm weights
@@ -18,14 +18,14 @@ pub struct Initial {
 }
 
 impl Initial {
-    /// Makes parameters drawn from `seed`. The scale of matrices is `range` (`initializer_range`), unless the family has another
-    /// one.
+    /// Prepares parameters that `seed` determines. The scale of matrices is `range` (`initializer_range`), unless the family has
+    /// another one.
     /// Fails if a scale is not positive, or a normal distribution is cut within one standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
         ensure!(positive(range), "initializer_range is {range}: a small positive number is expected");
-        if let Drawn::TruncatedNormal(cutoff) = fresh.distribution {
+        if let WeightDistribution::TruncatedNormal(cutoff) = fresh.distribution {
             ensure!(cutoff >= 1.0, "initializer_cutoff_factor is {cutoff}: a number of 1 or more is expected");
         }
         if let Some((part, scale)) = fresh.scales.iter().find(|(_, scale)| !positive(*scale)) {
@@ -39,17 +39,17 @@ impl Initial {
 
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn matrix(&self, name: &str, count: usize, random: ChaCha8Rng) -> Result<Vec<f32>> {
-        let of_name = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
-        let scale = of_name.map_or(self.range, |(_, scale)| *scale as f32);
-        let farthest = match self.fresh.distribution {
-            Drawn::Uniform => {
+        let override_scale = self.fresh.scales.iter().find(|(part, _)| name.contains(part));
+        let scale = override_scale.map_or(self.range, |(_, scale)| *scale as f32);
+        let largest = match self.fresh.distribution {
+            WeightDistribution::Uniform => {
                 return Ok(Uniform::new_inclusive(-scale, scale)?.sample_iter(random).take(count).collect());
             }
-            Drawn::TruncatedNormal(cutoff) => cutoff as f32 * scale,
-            Drawn::Normal => f32::INFINITY,
+            WeightDistribution::TruncatedNormal(cutoff) => cutoff as f32 * scale,
+            WeightDistribution::Normal => f32::INFINITY,
         };
-        let drawn = Normal::new(0.0, scale)?.sample_iter(random);
-        Ok(drawn.filter(|value| value.abs() <= farthest).take(count).collect())
+        let samples = Normal::new(0.0, scale)?.sample_iter(random);
+        Ok(samples.filter(|value| value.abs() <= largest).take(count).collect())
     }
 }
 
@@ -101,12 +101,12 @@ mod tests {
         };
         let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
         // A normal distribution that is cut at two standard deviations has 0.8796 of its deviation left.
-        let distribution = Drawn::TruncatedNormal(2.0);
+        let distribution = WeightDistribution::TruncatedNormal(2.0);
         let cut = FreshWeights { distribution, scales: vec![("Wo", 0.005)], ..FreshWeights::default() };
         let (deviation, largest) = of(&cut, "layers.0.attn.Wo.weight");
         assert!(near(deviation, 0.8796 * 0.005) && largest <= 0.01, "{deviation} {largest}");
         assert!(near(of(&cut, "layers.0.attn.Wqkv.weight").0, 0.8796 * 0.02));
-        let uniform = FreshWeights { distribution: Drawn::Uniform, ..FreshWeights::default() };
+        let uniform = FreshWeights { distribution: WeightDistribution::Uniform, ..FreshWeights::default() };
         let (deviation, largest) = of(&uniform, "a.weight");
         assert!(near(deviation, 0.02 / 3.0_f64.sqrt()) && largest <= 0.02, "{deviation} {largest}");
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn numbers_that_no_distribution_has() {
         let error = |fresh| Initial::new(0.02, 1, fresh, false).err().unwrap().to_string();
-        let cut = FreshWeights { distribution: Drawn::TruncatedNormal(0.5), ..FreshWeights::default() };
+        let cut = FreshWeights { distribution: WeightDistribution::TruncatedNormal(0.5), ..FreshWeights::default() };
         assert_eq!(error(cut), "initializer_cutoff_factor is 0.5: a number of 1 or more is expected");
         let none = FreshWeights { scales: vec![("shared", 0.0)], ..FreshWeights::default() };
         assert_eq!(error(none), "shared: config.json gives fresh weights the scale 0, a positive number is expected");

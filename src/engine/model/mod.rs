@@ -76,8 +76,8 @@ impl Model {
     }
 
     /// Loads a model with its classification head. Fails as [`Model::load`], and if the model has no such head.
-    pub fn load_with_classifier(files: ModelFiles, of: Classified) -> Result<Self> {
-        Self::loaded(files, Some(HeadKind::Classifier(of))).class(Class::Model)
+    pub fn load_with_classifier(files: ModelFiles, classified: Classified) -> Result<Self> {
+        Self::loaded(files, Some(HeadKind::Classifier(classified))).class(Class::Model)
     }
 
     fn loaded(files: ModelFiles, head: Option<HeadKind>) -> Result<Self> {
@@ -101,7 +101,7 @@ impl Model {
             (Some(HeadKind::Classifier(of)), _) => {
                 let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?, of);
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
-                parameters = parameters.with_classifier(classifier.head);
+                parameters.prediction = Some(classifier.head);
                 labels = Some(classifier.labels);
                 objective = Some(of.objective());
             }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::interval::Interval;
 
 /// The 97.5th percentile of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
+const Z_975: f64 = 1.959_963_984_540_054;
 
 /// Agreement of two raters, such as two reports, on the category of each of `things` things.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -41,36 +41,37 @@ impl CategoryAgreement {
             return Self { things, share: None, share_ci95: None, expected: None, kappa: None, kappa_ci95: None };
         }
         let count = things as f64;
-        let same = pairs.iter().filter(|(a, b)| a == b).count();
-        let mut sizes: BTreeMap<&C, [usize; 2]> = BTreeMap::new();
+        let agreements = pairs.iter().filter(|(a, b)| a == b).count();
+        let mut category_counts: BTreeMap<&C, [usize; 2]> = BTreeMap::new();
         for (a, b) in pairs {
-            sizes.entry(a).or_default()[0] += 1;
-            sizes.entry(b).or_default()[1] += 1;
+            category_counts.entry(a).or_default()[0] += 1;
+            category_counts.entry(b).or_default()[1] += 1;
         }
-        // Integers as long as possible, so that the share of a single category is exactly 1.
-        let products: usize = sizes.values().map(|[a, b]| a * b).sum();
-        let (share, expected, ci95) = (same as f64 / count, products as f64 / (count * count), wilson(same, things));
-        let beyond = |share: f64| (share - expected) / (1.0 - expected);
-        let has_both = |side: usize| sizes.values().filter(|of| of[side] > 0).count() > 1;
+        // A sum of integers, so that the share of a single category is exactly 1.
+        let products: usize = category_counts.values().map(|[a, b]| a * b).sum();
+        let (share, expected, ci95) =
+            (agreements as f64 / count, products as f64 / (count * count), wilson_interval(agreements, things));
+        let kappa_of = |share: f64| (share - expected) / (1.0 - expected);
+        let has_both = |side: usize| category_counts.values().filter(|of| of[side] > 0).count() > 1;
         let is_defined = has_both(0) && has_both(1);
         // The least possible number of agreements, given how often each side uses each category.
-        let fewest: usize = sizes.values().map(|[a, b]| (a + b).saturating_sub(things)).sum();
-        let lowest = beyond(fewest as f64 / count);
+        let fewest: usize = category_counts.values().map(|[a, b]| (a + b).saturating_sub(things)).sum();
+        let lowest = kappa_of(fewest as f64 / count);
         Self {
             things,
             share: Some(share),
             share_ci95: Some(ci95),
             expected: Some(expected),
-            kappa: is_defined.then(|| beyond(share)),
-            kappa_ci95: is_defined.then(|| Interval(beyond(ci95.low()).max(lowest), beyond(ci95.high()))),
+            kappa: is_defined.then(|| kappa_of(share)),
+            kappa_ci95: is_defined.then(|| Interval(kappa_of(ci95.low()).max(lowest), kappa_of(ci95.high()))),
         }
     }
 }
 
-const ORDERS: usize = 1000;
+const SHUFFLES: usize = 1000;
 
 /// The seed of the random orders: the year of the Hungarian method (Kuhn 1955).
-const ORDERS_SEED: u64 = 1955;
+const SHUFFLES_SEED: u64 = 1955;
 
 /// Share of things that two raters put into the same category if the categories of one rater are put in random order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
@@ -84,26 +85,26 @@ pub struct ShareByChance {
 impl ShareByChance {
     /// Shuffles one rater's categories within groups of `size` consecutive things. The shares are 0 without things.
     pub fn new<C: PartialEq>(pairs: &[(C, C)], size: usize) -> Self {
-        let mut random = ChaCha8Rng::seed_from_u64(ORDERS_SEED);
+        let mut random = ChaCha8Rng::seed_from_u64(SHUFFLES_SEED);
         let mut order: Vec<usize> = (0..pairs.len()).collect();
         let share = |_| {
             order.chunks_mut(size).for_each(|group| group.shuffle(&mut random));
-            let same = order.iter().zip(pairs).filter(|&(&other, (a, _))| *a == pairs[other].1).count();
-            same as f64 / pairs.len().max(1) as f64
+            let agreements = order.iter().zip(pairs).filter(|&(&other, (a, _))| *a == pairs[other].1).count();
+            agreements as f64 / pairs.len().max(1) as f64
         };
-        let mut shares: Vec<f64> = (0..ORDERS).map(share).collect();
+        let mut shares: Vec<f64> = (0..SHUFFLES).map(share).collect();
         shares.sort_by(f64::total_cmp);
-        let beyond = ORDERS / 40;
-        let range95 = Interval(shares[beyond], shares[ORDERS - 1 - beyond]);
-        Self { mean: shares.iter().sum::<f64>() / ORDERS as f64, range95 }
+        let tail_count = SHUFFLES / 40;
+        let range95 = Interval(shares[tail_count], shares[SHUFFLES - 1 - tail_count]);
+        Self { mean: shares.iter().sum::<f64>() / SHUFFLES as f64, range95 }
     }
 }
 
 /// The 95 % interval of the share `count / all` of independent things (Wilson 1927); it has a width even at 0 and 1.
-fn wilson(count: usize, all: usize) -> Interval {
-    let (share, all, z2) = (count as f64 / all as f64, all as f64, Z * Z);
+fn wilson_interval(count: usize, all: usize) -> Interval {
+    let (share, all, z2) = (count as f64 / all as f64, all as f64, Z_975 * Z_975);
     let centre = share + z2 / (2.0 * all);
-    let half = Z * (share * (1.0 - share) / all + z2 / (4.0 * all * all)).sqrt();
+    let half = Z_975 * (share * (1.0 - share) / all + z2 / (4.0 * all * all)).sqrt();
     let [low, high] = [centre - half, centre + half].map(|end| end / (1.0 + z2 / all));
     // Except for rounding, the ends are 0 and 1 at the shares 0 and 1.
     Interval(low.max(0.0).min(share), high.min(1.0).max(share))
@@ -142,7 +143,7 @@ mod tests {
         let all = CategoryAgreement::of(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
         assert_eq!((all.share, all.kappa), (Some(1.0), Some(1.0)));
         // 12 of 12: 1 / (1 + z^2/12) = 0.7575.
-        close(all.share_ci95.unwrap().low(), 1.0 / (1.0 + Z * Z / 12.0));
+        close(all.share_ci95.unwrap().low(), 1.0 / (1.0 + Z_975 * Z_975 / 12.0));
         assert_eq!(all.share_ci95.unwrap().high(), 1.0);
         let one = CategoryAgreement::of(&[('x', 'x'); 3]);
         assert_eq!((one.share, one.kappa, one.kappa_ci95), (Some(1.0), None, None));

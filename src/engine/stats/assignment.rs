@@ -8,17 +8,17 @@ pub fn least_cost(costs: &[f64], n: usize) -> Vec<usize> {
     let (mut row_price, mut column_price, mut row_of) = (vec![0.0; n + 1], vec![0.0; n + 1], vec![0; n + 1]);
     for row in 1..=n {
         row_of[0] = row;
-        let (mut cheapest, mut before) = (vec![f64::INFINITY; n + 1], vec![0; n + 1]);
+        let (mut cheapest, mut previous_column) = (vec![f64::INFINITY; n + 1], vec![0; n + 1]);
         let mut is_reached = vec![false; n + 1];
         let mut column = 0;
         while row_of[column] != 0 {
             is_reached[column] = true;
-            let own = row_of[column];
+            let current_row = row_of[column];
             let (mut step, mut next) = (f64::INFINITY, 0);
             for other in (1..=n).filter(|&other| !is_reached[other]) {
-                let reduced = costs[(own - 1) * n + other - 1] - row_price[own] - column_price[other];
+                let reduced = costs[(current_row - 1) * n + other - 1] - row_price[current_row] - column_price[other];
                 if reduced < cheapest[other] {
-                    (cheapest[other], before[other]) = (reduced, column);
+                    (cheapest[other], previous_column[other]) = (reduced, column);
                 }
                 if cheapest[other] < step {
                     (step, next) = (cheapest[other], other);
@@ -35,8 +35,8 @@ pub fn least_cost(costs: &[f64], n: usize) -> Vec<usize> {
             column = next;
         }
         while column != 0 {
-            row_of[column] = row_of[before[column]];
-            column = before[column];
+            row_of[column] = row_of[previous_column[column]];
+            column = previous_column[column];
         }
     }
     let mut column_of = vec![0; n];

@@ -10,10 +10,10 @@ use statrs::function::beta::beta_reg;
 
 use super::interval::Interval;
 
-/// The fewest blocks with a nonzero denominator that a test takes: with fewer, Student's distribution says little of the data.
+/// Minimum number of blocks with a nonzero denominator for a test: with fewer, Student's distribution fits poorly.
 pub const FEWEST_BLOCKS: usize = 10;
 
-/// The fewest effective blocks that a test takes. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
+/// Minimum number of effective blocks for a test. With four degrees of freedom Student's 97.5th percentile is 2.8, with one it is
 /// 12.7: below, one large document decides both the number and its standard error.
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
@@ -21,7 +21,7 @@ pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 pub(super) const ROUNDING: f64 = 1e-12;
 
 /// The distance from 1 below which a share counts as 1: it is a ratio of sums of f32, whose last digit is 6e-8.
-const SINGLE: f64 = 1e-6;
+const F32_TOLERANCE: f64 = 1e-6;
 
 /// The share of a distribution below a 95 % interval, and above it.
 pub const TAIL: f64 = 0.025;
@@ -61,7 +61,7 @@ impl Estimate {
 
     /// The scale of the t statistic. An estimate of a share may lie beyond 0 or 1, where there is no logit.
     fn scale(&self) -> Scale {
-        let within = (-ROUNDING..=1.0 + SINGLE).contains(&self.value);
+        let within = (-ROUNDING..=1.0 + F32_TOLERANCE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
@@ -75,7 +75,7 @@ impl Estimate {
 
     /// Whether the number does not vary between blocks, as at a share of 0 or 1.
     fn is_constant(&self) -> bool {
-        let at_end = self.value <= ROUNDING || 1.0 - self.value <= SINGLE;
+        let at_end = self.value <= ROUNDING || 1.0 - self.value <= F32_TOLERANCE;
         (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING
     }
 
@@ -143,29 +143,29 @@ fn logistic(logit: f64) -> f64 {
 
 /// The degrees of freedom that Student's distribution is computed for. With fewer its 97.5th percentile is beyond 10^15, so that
 /// nothing is significant. No analysis has more than 64 blocks, and above 10^4 it is the normal distribution to four digits.
-const FREEDOM: RangeInclusive<f64> = 0.1..=1e4;
+const FREEDOM_RANGE: RangeInclusive<f64> = 0.1..=1e4;
 
-/// Clamps degrees of freedom to [`FREEDOM`]: a saved report may have any.
-fn within_freedom(freedom: f64) -> f64 {
+/// Clamps degrees of freedom to [`FREEDOM_RANGE`]: a saved report may have any.
+fn clamp_freedom(freedom: f64) -> f64 {
     // `max` and `min` ignore NaN, `clamp` does not.
-    freedom.max(*FREEDOM.start()).min(*FREEDOM.end())
+    freedom.max(*FREEDOM_RANGE.start()).min(*FREEDOM_RANGE.end())
 }
 
 /// The 97.5th percentile of Student's distribution with this many degrees of freedom.
 ///
 /// Each thread remembers percentiles: the search for one takes 20 microseconds, and all heads of a metric share its freedom.
 pub(super) fn critical(freedom: f64) -> f64 {
-    /// Most percentiles that a thread remembers: more than a report has metrics and relations.
-    const REMEMBERED: usize = 4096;
+    /// Maximum number of percentiles in the cache of a thread: more than a report has metrics and relations.
+    const MAX_CACHED: usize = 4096;
     thread_local! {
-        static KNOWN: RefCell<HashMap<u64, f64>> = RefCell::default();
+        static CACHE: RefCell<HashMap<u64, f64>> = RefCell::default();
     }
-    let freedom = within_freedom(freedom);
-    KNOWN.with_borrow_mut(|known| {
-        if known.len() >= REMEMBERED {
-            known.clear();
+    let freedom = clamp_freedom(freedom);
+    CACHE.with_borrow_mut(|cache| {
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
         }
-        *known.entry(freedom.to_bits()).or_insert_with(|| {
+        *cache.entry(freedom.to_bits()).or_insert_with(|| {
             let student = StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom above 0");
             student.inverse_cdf(1.0 - TAIL)
         })
@@ -273,7 +273,7 @@ pub fn effective_blocks(denominators: &[f64]) -> f64 {
 
 /// The two-sided p-value `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
 pub fn student(t: f64, freedom: f64) -> f64 {
-    let freedom = within_freedom(freedom);
+    let freedom = clamp_freedom(freedom);
     // An incomplete beta function keeps small chances exact where 1 - cdf would not.
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 }

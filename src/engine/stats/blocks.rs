@@ -94,12 +94,12 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     pub fn total(&self) -> B {
-        self.every(0, 1)
+        self.sum_of_every(0, 1)
     }
 
     /// `[even, odd]`: the sums over the even-numbered blocks, and over the odd-numbered blocks.
     pub fn folds(&self) -> [B; 2] {
-        [0, 1].map(|fold| self.every(fold, 2))
+        [0, 1].map(|fold| self.sum_of_every(fold, 2))
     }
 
     /// One number for each block, computed by `part` from the block's sums.
@@ -107,7 +107,7 @@ impl<B: Merge + Clone> Blocks<B> {
         std::array::from_fn(|block| part(&self.0[block]))
     }
 
-    fn every(&self, first: usize, step: usize) -> B {
+    fn sum_of_every(&self, first: usize, step: usize) -> B {
         let mut total = self[first].clone();
         self[first..].iter().step_by(step).skip(1).for_each(|block| total.merge(block));
         total

@@ -7,16 +7,16 @@
 const REMEMBERED: usize = 10;
 
 /// The share of the predicted decrease that a step must reach (Birgin et al. 2000, section 3).
-const SUFFICIENT: f64 = 1e-4;
+const SUFFICIENT_DECREASE: f64 = 1e-4;
 
 /// Bounds of the factor that shortens a rejected step (Birgin et al. 2000, section 3).
 const STEP_SHRINK_RANGE: [f64; 2] = [0.1, 0.9];
 
 /// The least and the greatest length of a step, as a multiple of the gradient (Birgin et al. 2000, section 3).
-const LENGTHS: [f64; 2] = [1e-10, 1e10];
+const STEP_LENGTH_RANGE: [f64; 2] = [1e-10, 1e10];
 
 /// The farthest that a coordinate moves in one step. A first step of full length would take most starts to the same corner.
-const FARTHEST: f64 = 0.25;
+const MAX_MOVE: f64 = 0.25;
 
 /// A value of a function with its derivatives by all coordinates.
 pub type ValueAndGradient = (f64, Vec<f64>);
@@ -42,17 +42,17 @@ pub fn box_minimum<E>(
     let (mut value, mut gradient) = function(&point)?;
     let mut best = BoxMinimum { point: point.clone(), value, evaluations: 1, converged: false };
     let mut remembered = vec![value];
-    let mut length = 1.0 / largest(&direction(&point, &gradient, 1.0)).max(LENGTHS[0]);
+    let mut length = 1.0 / max_abs(&direction(&point, &gradient, 1.0)).max(STEP_LENGTH_RANGE[0]);
     loop {
-        best.converged = largest(&direction(&point, &gradient, 1.0)) <= tolerance;
+        best.converged = max_abs(&direction(&point, &gradient, 1.0)) <= tolerance;
         if best.converged || best.evaluations >= most {
             return Ok(best);
         }
         let mut direction = direction(&point, &gradient, length);
-        let shorter = (FARTHEST / largest(&direction)).min(1.0);
-        direction.iter_mut().for_each(|along| *along *= shorter);
+        let shrinkage = (MAX_MOVE / max_abs(&direction)).min(1.0);
+        direction.iter_mut().for_each(|along| *along *= shrinkage);
         let slope = dot(&gradient, &direction);
-        let highest = remembered.iter().rev().take(REMEMBERED).copied().fold(f64::NEG_INFINITY, f64::max);
+        let bound = remembered.iter().rev().take(REMEMBERED).copied().fold(f64::NEG_INFINITY, f64::max);
         let mut share = 1.0;
         let (next, next_value, next_gradient) = loop {
             let next = moved(&point, &direction, share);
@@ -62,7 +62,7 @@ pub fn box_minimum<E>(
                 best.point.clone_from(&next);
                 best.value = next_value;
             }
-            if next_value <= highest + SUFFICIENT * share * slope || best.evaluations >= most {
+            if next_value <= bound + SUFFICIENT_DECREASE * share * slope || best.evaluations >= most {
                 break (next, next_value, next_gradient);
             }
             // The minimum of the parabola through both values and the slope.
@@ -70,12 +70,12 @@ pub fn box_minimum<E>(
             let [low, high] = STEP_SHRINK_RANGE.map(|part| part * share);
             share = if (low..=high).contains(&least) { least } else { share / 2.0 };
         };
-        let less = |to: &[f64], from: &[f64]| to.iter().zip(from).map(|(to, from)| to - from).collect::<Vec<f64>>();
-        let (step, bend) = (less(&next, &point), less(&next_gradient, &gradient));
-        let curvature = dot(&step, &bend);
-        let [least, greatest] = LENGTHS;
-        let wanted = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest };
-        length = wanted.clamp(least, greatest);
+        let minus = |to: &[f64], from: &[f64]| to.iter().zip(from).map(|(to, from)| to - from).collect::<Vec<f64>>();
+        let (step, gradient_change) = (minus(&next, &point), minus(&next_gradient, &gradient));
+        let curvature = dot(&step, &gradient_change);
+        let [least, greatest] = STEP_LENGTH_RANGE;
+        let spectral_length = if curvature > 0.0 { dot(&step, &step) / curvature } else { greatest };
+        length = spectral_length.clamp(least, greatest);
         (point, value, gradient) = (next, next_value, next_gradient);
         remembered.push(value);
     }
@@ -91,7 +91,7 @@ fn moved(point: &[f64], direction: &[f64], share: f64) -> Vec<f64> {
     point.iter().zip(direction).map(|(at, along)| (at + share * along).clamp(0.0, 1.0)).collect()
 }
 
-fn largest(values: &[f64]) -> f64 {
+fn max_abs(values: &[f64]) -> f64 {
     values.iter().map(|value| value.abs()).fold(0.0, f64::max)
 }
 

@@ -46,25 +46,25 @@ pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> O
         return None;
     }
     let (low, high) = if a.value <= b.value { (a, b) } else { (b, a) };
-    let arms = [low.standard_error(low.ci95.high() - low.value), high.standard_error(high.value - high.ci95.low())];
-    let [of_low, of_high] = arms.map(|arm| arm * arm);
-    let variance = of_low + of_high;
+    let errors = [low.standard_error(low.ci95.high() - low.value), high.standard_error(high.value - high.ci95.low())];
+    let [low_variance, high_variance] = errors.map(|arm| arm * arm);
+    let variance = low_variance + high_variance;
     // Welch 1938; Satterthwaite 1946.
-    let squares = of_low.powi(2) / low.freedom() + of_high.powi(2) / high.freedom();
-    let constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
-    Some(student_test([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, constant))
+    let squares = low_variance.powi(2) / low.freedom() + high_variance.powi(2) / high.freedom();
+    let p_if_constant = || 2.0 * (-ln_binomial((a.blocks + b.blocks) as u64, a.blocks as u64)).exp();
+    Some(student_test([b.value - a.value, variance.sqrt()], variance * variance / squares, tolerance, p_if_constant))
 }
 
-/// Student's test of a difference against the tolerance; `constant` gives the p-value if nothing varies.
+/// Student's test of a difference against the tolerance; `p_if_constant` gives the p-value if nothing varies.
 fn student_test(
     [difference, standard_error]: [f64; 2],
     freedom: f64,
     tolerance: f64,
-    constant: impl FnOnce() -> f64,
+    p_if_constant: impl FnOnce() -> f64,
 ) -> DifferenceTest {
     let p = match difference.abs() - tolerance {
         excess if excess <= ROUNDING => 1.0,
-        _ if standard_error <= ROUNDING => constant(),
+        _ if standard_error <= ROUNDING => p_if_constant(),
         excess => student(excess / standard_error, freedom),
     };
     DifferenceTest { difference, standard_error, p }
@@ -74,9 +74,9 @@ impl ReportedNumber {
     /// The standard error implied by half of the number's interval. A share has at least the variance of independent trials:
     /// dependence between the words of a sentence adds to it, so a smaller value is luck.
     fn standard_error(&self, half: f64) -> f64 {
-        let of_trials = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
-        let least = self.trials.map_or(0.0, of_trials).max(0.0).sqrt();
-        error_of_half(half, self.freedom()).max(least)
+        let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
+        let min_error = self.trials.map_or(0.0, trial_variance).max(0.0).sqrt();
+        error_of_half(half, self.freedom()).max(min_error)
     }
 
     fn freedom(&self) -> f64 {

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct ExactSum(i128);
 
 /// 2^64, the fixed-point unit.
-const ONE: f64 = 18_446_744_073_709_551_616.0;
+const FIXED_POINT_UNIT: f64 = 18_446_744_073_709_551_616.0;
 
 impl ExactSum {
     pub fn value(self) -> f64 {
-        self.0 as f64 / ONE
+        self.0 as f64 / FIXED_POINT_UNIT
     }
 }
 
@@ -26,14 +26,14 @@ impl AddAssign<f64> for ExactSum {
         debug_assert!(value.is_finite(), "a sum of attention weights is finite");
         // Many addends are 0, since a sentence often has nothing to add.
         if value != 0.0 {
-            self.0 += fixed(value);
+            self.0 += to_fixed_point(value);
         }
     }
 }
 
 /// `value` in units of 2^-64, rounded half away from 0. Working on its bits is several times as fast as the conversion from f64
 /// to i128.
-fn fixed(value: f64) -> i128 {
+fn to_fixed_point(value: f64) -> i128 {
     const MANTISSA: u64 = 1 << (f64::MANTISSA_DIGITS - 1);
     /// The stored exponent of a number whose last binary digit is 2^-64.
     const UNIT: i64 = 1023 + 52 - 64;
@@ -71,32 +71,32 @@ impl AddAssign for ExactSum {
 pub struct Component(i64);
 
 /// 2^32, the fixed-point unit of [`Component`].
-const COMPONENT_ONE: f64 = 4_294_967_296.0;
+const COMPONENT_UNIT: f64 = 4_294_967_296.0;
 
 impl Component {
     pub fn value(self) -> f64 {
-        self.0 as f64 / COMPONENT_ONE
+        self.0 as f64 / COMPONENT_UNIT
     }
 }
 
-/// 1.5 * 2^52: adding it to a number below [`LARGEST`] rounds to a whole number, which stands in the lowest bits.
-const WHOLE: f64 = 6_755_399_441_055_744.0;
+/// 1.5 * 2^52: adding it to a number below [`MAX_SHIFTED`] rounds to a whole number, which stands in the lowest bits.
+const ROUNDING_SHIFT: f64 = 6_755_399_441_055_744.0;
 
-/// 2^51, up to which adding [`WHOLE`] rounds.
-const LARGEST: f64 = 2_251_799_813_685_248.0;
+/// 2^51, up to which adding [`ROUNDING_SHIFT`] rounds.
+const MAX_SHIFTED: f64 = 2_251_799_813_685_248.0;
 
 /// The nearest whole number, ties to even, without a function call on any processor; `value` is below 2^51 in magnitude.
 #[inline]
 pub fn nearest(value: f64) -> i64 {
-    debug_assert!(value.abs() < LARGEST, "{value} is too large");
-    (value + WHOLE).to_bits().wrapping_sub(WHOLE.to_bits()).cast_signed()
+    debug_assert!(value.abs() < MAX_SHIFTED, "{value} is too large");
+    (value + ROUNDING_SHIFT).to_bits().wrapping_sub(ROUNDING_SHIFT.to_bits()).cast_signed()
 }
 
 impl AddAssign<f64> for Component {
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of contexts is finite");
-        let scaled = value * COMPONENT_ONE;
-        let whole = if scaled.abs() < LARGEST { nearest(scaled) } else { rounded(scaled) };
+        let scaled = value * COMPONENT_UNIT;
+        let whole = if scaled.abs() < MAX_SHIFTED { nearest(scaled) } else { rounded(scaled) };
         self.0 = self.0.wrapping_add(whole);
     }
 }
@@ -131,7 +131,10 @@ mod tests {
 
     #[test]
     fn small_numbers_beside_large_ones_are_not_lost() {
-        assert_eq!(sum(&[1e15, 1e-15, -1e15]).value(), 1e-15_f64.mul_add(ONE, 0.0).round() / ONE);
+        assert_eq!(
+            sum(&[1e15, 1e-15, -1e15]).value(),
+            1e-15_f64.mul_add(FIXED_POINT_UNIT, 0.0).round() / FIXED_POINT_UNIT
+        );
     }
 
     #[test]
@@ -148,8 +151,9 @@ mod tests {
     #[test]
     #[expect(clippy::cast_possible_truncation, reason = "that is how it is converted")]
     fn sums_round_as_products_do() {
-        let rounds = |value: f64| assert_eq!(fixed(value), (value * ONE).round() as i128, "{value:e}");
-        let resolution = ONE.recip();
+        let rounds =
+            |value: f64| assert_eq!(to_fixed_point(value), (value * FIXED_POINT_UNIT).round() as i128, "{value:e}");
+        let resolution = FIXED_POINT_UNIT.recip();
         for halves in [0.4, 0.5, 0.6, 1.0, 1.4, 1.5, 2.5, 3.75, 1e15 + 0.5] {
             [-1.0, 1.0].into_iter().for_each(|sign| rounds(sign * halves * resolution));
         }
@@ -179,8 +183,8 @@ mod tests {
         fn any_sum_rounds_as_a_product_does(value in -1e6..1e6_f64, power in -80..4_i32) {
             let value = value * 2.0_f64.powi(power);
             #[expect(clippy::cast_possible_truncation, reason = "that is how it is converted")]
-            let expected = (value * ONE).round() as i128;
-            prop_assert_eq!(fixed(value), expected);
+            let expected = (value * FIXED_POINT_UNIT).round() as i128;
+            prop_assert_eq!(to_fixed_point(value), expected);
         }
 
         #[test]

@@ -4,10 +4,10 @@
 use super::block_test::critical;
 use super::interval::Interval;
 
-/// The fewest corpora that a prediction interval takes: with less than three degrees of freedom it says next to nothing.
+/// Minimum number of corpora for a prediction interval: below three degrees of freedom it is too wide to be informative.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// The least standard error of a number in a corpus: a number that does not vary in its corpus still has an error beyond it.
+/// Minimum standard error of an estimate in one corpus, for numbers that do not vary within it.
 const LEAST_ERROR: f64 = 1e-6;
 
 /// The mean of a number that differs between corpora (DerSimonian & Laird 1986).

@@ -47,7 +47,7 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
     let found = MODELS.iter().find(|(known, _)| *known == name);
     found.map(|(_, files)| *files).ok_or_else(|| {
         let all: Vec<&str> = MODELS.iter().map(|(known, _)| *known).collect();
-        unknown("model", name, &all)
+        unknown_name_error("model", name, &all)
     })
 }
 
@@ -55,7 +55,7 @@ pub fn model(name: &str) -> Result<BoxedFiles> {
 /// corpus; the error lists all names.
 pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
     let name = path.to_str().filter(|text| text.starts_with(PREFIX))?;
-    Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown("corpus", name, &[CORPUS])) })
+    Some(if name == CORPUS { Ok((CORPUS, GOLD)) } else { Err(unknown_name_error("corpus", name, &[CORPUS])) })
 }
 
 /// Embedded model whose name equals `name` except for letter case or a missing [`PREFIX`].
@@ -67,20 +67,21 @@ pub fn suggestion(name: &str) -> Option<&'static str> {
     MODELS.iter().map(|(known, _)| *known).find(is_meant)
 }
 
-fn listed(names: &[&str]) -> String {
+fn join_with_and(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
         _ => names.concat(),
     }
 }
 
-fn unknown(what: &str, name: &str, all: &[&str]) -> Error {
+fn unknown_name_error(what: &str, name: &str, all: &[&str]) -> Error {
     let bare = |name| str::strip_prefix(name, PREFIX).unwrap_or(name);
     let closest = similar::closest(bare(name), all.iter().map(|known| bare(known)));
     let closest = closest.map(|known| format!("{PREFIX}{known}"));
     let shown = name.escape_debug();
-    let error =
-        anyhow!("there is no {what} `{shown}` in the box: it has {}", listed(all)).of_value(name).did_you_mean(closest);
+    let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", join_with_and(all))
+        .of_value(name)
+        .did_you_mean(closest);
     match Path::new(name).symlink_metadata() {
         Ok(_) => error.hint_after(" ", format!("What is on disk under that name is `./{shown}`.")),
         Err(_) => error,

@@ -9,32 +9,32 @@ use anyhow::{Error, anyhow};
 use super::printable::{ellipsis, one_line};
 
 thread_local! {
-    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+    static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Maximum number of characters shown of a panic message, whose text may come from the file.
-const LONGEST_REASON: usize = 200;
+const MAX_REASON: usize = 200;
 
 /// Runs `work` and returns its result. Fails if it panics. The values that `work` was changing must not be used after a panic.
 pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let print = panic::take_hook();
+        let default_hook = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if !CONTAINED.get() {
-                print(panic);
+            if !IS_CONTAINED.get() {
+                default_hook(panic);
             }
         }));
     });
-    let before = CONTAINED.replace(true);
+    let was_contained = IS_CONTAINED.replace(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
-    CONTAINED.set(before);
+    IS_CONTAINED.set(was_contained);
     outcome.map_err(|panic| match panic.downcast::<Error>() {
         Ok(error) => *error,
         Err(panic) => {
             let text =
                 panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-            let reason = ellipsis(&one_line(text.unwrap_or("without a reason")), LONGEST_REASON, 0);
+            let reason = ellipsis(&one_line(text.unwrap_or("without a reason")), MAX_REASON, 0);
             anyhow!("the library that reads it gives up: {reason}")
         }
     })
@@ -55,7 +55,7 @@ mod tests {
         let error = contained(|| panic!("a\u{1b}[31m\nerror: {}", "x".repeat(300))).unwrap_err().to_string();
         assert!(error.starts_with("the library that reads it gives up: a\\u{1b}[31m\\nerror: xxx"), "{error}");
         assert!(error.len() < 250 && error.ends_with("..."), "{error}");
-        assert!(!CONTAINED.get());
+        assert!(!IS_CONTAINED.get());
     }
 
     #[test]

@@ -2,17 +2,18 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 use std::{fs, thread};
 
 use anyhow::{Context, Error, Result, anyhow};
 
 use super::errors::{ErrorFormat, Facts};
+use super::parallel::locked;
 use super::terminal::say;
 
 /// Time limit of the final message: standard error may be a pipe that nobody reads.
-const LAST_WORD: Duration = Duration::from_millis(500);
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Message of an interrupted run, as `(what it leaves, hint)`, if the command says more than [`OUTPUTS_ARE_REMOVED`].
 static INTERRUPT_MESSAGE: Mutex<Option<(String, String)>> = Mutex::new(None);
@@ -21,7 +22,7 @@ pub const OUTPUTS_ARE_REMOVED: &str = "outputs that were not whole are removed";
 
 /// Sets what an interrupted run reports: that it leaves `what`, and the hint `way_out`.
 pub fn set_interrupt_message(what: impl Into<String>, way_out: impl Into<String>) {
-    *INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner) = Some((what.into(), way_out.into()));
+    *locked(&INTERRUPT_MESSAGE) = Some((what.into(), way_out.into()));
 }
 
 pub struct TemporaryFiles {
@@ -58,7 +59,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
     let status = 128 + signal;
     clean_up_and_exit(status, |are_whole| {
         let error = interrupted_by(name, are_whole);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let last_word = move || {
             // A progress bar may stand in the line.
             if io::stderr().is_terminal() {
@@ -66,17 +67,17 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
             }
             format.say_interrupted(&error, status);
             // The send fails only if the process is ending.
-            let _ = tell.send(());
+            let _ = sender.send(());
         };
         if thread::Builder::new().spawn(last_word).is_ok() {
-            let _ = told.recv_timeout(LAST_WORD);
+            let _ = receiver.recv_timeout(MESSAGE_TIMEOUT);
         }
     })
 }
 
 /// Makes the error of a run that `what` ended; `are_whole` says whether its outputs were complete.
 fn interrupted_by(what: &str, are_whole: bool) -> Error {
-    let left = INTERRUPT_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let left = locked(&INTERRUPT_MESSAGE).take();
     if are_whole && left.is_none() {
         return anyhow!("ended by {what}: all files that it writes are whole");
     }
@@ -87,7 +88,7 @@ fn interrupted_by(what: &str, are_whole: bool) -> Error {
 /// Catchable signals that end a program by default (POSIX.1-2024, signal.h), without program faults and `SIGPIPE`, which is a
 /// write error. Job schedulers send `SIGUSR1` before a job's time is over, and the limit of processor time sends `SIGXCPU`.
 #[cfg(unix)]
-const ENDING: [i32; 10] = {
+const ENDING_SIGNALS: [i32; 10] = {
     use signal_hook::consts::{
         SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
     };
@@ -104,7 +105,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
     let ignored = ignored_signals();
     // A handler of any kind: the write then fails with EFBIG (POSIX.1-2024, write).
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    let watched: Vec<i32> = ENDING.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
+    let watched: Vec<i32> = ENDING_SIGNALS.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect();
     let (tell, told) = mpsc::channel();
     let watch = move || match Signals::new(watched) {
         Ok(mut signals) => {
@@ -144,7 +145,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
 
 /// Locks the list of temporary files. An interrupt waits until the lock is released.
 pub fn lock() -> MutexGuard<'static, TemporaryFiles> {
-    OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&OUTPUTS)
 }
 
 impl TemporaryFiles {

@@ -13,7 +13,7 @@ use super::printable::shortened;
 /// object lacks the key, or is malformed before it.
 pub fn value_of<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
     let mut found = None;
-    // Ending before the object does is an error to serde_json, so the result does not say whether there was a value.
+    // serde_json reports an error if reading stops before the end of the object, so the result is ignored.
     let _ = serde_json::Deserializer::from_str(json).deserialize_map(ValueOf { key, found: &mut found });
     found
 }

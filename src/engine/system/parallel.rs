@@ -1,11 +1,16 @@
 //! Independent pieces of work on several threads.
 
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 pub fn all_cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Locks a mutex, also after a panic of a thread that held it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Maps `work` over the items on several threads. Results are in the order of the items.
@@ -15,10 +20,10 @@ pub fn in_parallel<T: Send, R: Send>(
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let queue = Mutex::new(items.into_iter().enumerate());
-    let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next_item = || locked(&queue).next();
     let worker = || {
         let mut done = Vec::new();
-        while let Some((place, item)) = take() {
+        while let Some((place, item)) = next_item() {
             done.push((place, work(item)));
         }
         done
@@ -47,7 +52,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));
-    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let take = || locked(&waiting).take();
     let run = || take().map(|first| first());
     thread::scope(|scope| {
         let worker = thread::Builder::new().spawn_scoped(scope, run).ok();

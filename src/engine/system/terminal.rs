@@ -20,9 +20,9 @@ pub fn print(text: &str) -> Result<()> {
 
 /// Columns of standard output: the terminal's width, else `COLUMNS`; `None` for a file or a pipe, whose reader wraps the lines.
 pub fn width() -> Option<usize> {
-    let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
-    let own = terminal_size::terminal_size_of(io::stdout());
-    own.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(requested)
+    let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    terminal.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(from_environment)
 }
 
 /// Prints a line to standard error, [`printable`] and without the passwords of addresses. A closed or full standard error is ignored.

@@ -4,7 +4,7 @@
 use std::cell::OnceCell;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use anyhow::{Error, anyhow};
 
 use super::contained::break_off;
 use super::errors::Class;
+use super::parallel::locked;
 use super::{interrupt, terminal};
 
 /// Interval at which the watching thread wakes. It adds the processor time that the process used meanwhile, at most one interval.
@@ -22,7 +23,7 @@ const TICK: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Constant part of each time limit. Reading a tokenizer or tokenising a sentence takes a thousandth of it.
-const AT_LEAST: Duration = Duration::from_secs(4);
+const MIN_LIMIT: Duration = Duration::from_secs(4);
 
 /// Bytes of input for each further second of the limit. The slowest tokenizers need a hundredth of that time.
 const BYTES_A_SECOND: u64 = 1 << 16;
@@ -50,17 +51,13 @@ struct Slot {
 
 /// Slots for the time-limited work of each thread. The watching thread starts with the first slot.
 static SLOTS: LazyLock<Mutex<Vec<Arc<Slot>>>> = LazyLock::new(|| {
-    // Without a thread to watch, the library takes as long as it takes.
+    // If no thread can be started, there is no time limit.
     let _ = thread::Builder::new().name("time limit".to_owned()).spawn(watch);
     Mutex::default()
 });
 
 thread_local! {
     static SLOT: OnceCell<Arc<Slot>> = const { OnceCell::new() };
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn own_slot() -> Arc<Slot> {
@@ -80,7 +77,7 @@ fn own_slot() -> Arc<Slot> {
 /// the error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return
 /// in time, the process ends.
 pub fn within<T>(bytes: u64, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
-    let limit = AT_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
+    let limit = MIN_LIMIT + Duration::from_secs(bytes / BYTES_A_SECOND);
     within_limit(limit, place, work)
 }
 
@@ -113,7 +110,7 @@ fn over(limit: Duration) -> Error {
 pub fn check() {
     let slot = own_slot();
     if slot.over.load(Ordering::Relaxed) {
-        let limit = locked(&slot.work).as_ref().map_or(AT_LEAST, |work| work.limit);
+        let limit = locked(&slot.work).as_ref().map_or(MIN_LIMIT, |work| work.limit);
         break_off(over(limit));
     }
 }
@@ -126,11 +123,11 @@ fn watch() {
         let passed = before.zip(now).map_or(TICK, |(before, now)| now.saturating_sub(before).min(TICK));
         before = now;
         let slots = locked(&SLOTS).clone();
-        slots.iter().for_each(|slot| look(slot, passed));
+        slots.iter().for_each(|slot| add_time(slot, passed));
     }
 }
 
-fn look(slot: &Slot, passed: Duration) {
+fn add_time(slot: &Slot, passed: Duration) {
     let mut work = locked(&slot.work);
     let Some(running) = &mut *work else { return };
     running.spent += passed;

@@ -11,15 +11,15 @@ pub struct Cost {
     pub weights: u64,
 }
 
-const VALUE: u64 = size_of::<f32>() as u64;
+const F32_BYTES: u64 = size_of::<f32>() as u64;
 
 /// Bytes per pair of tokens of the longest sequence: one attention head's weights as f32, and as f64 the attention between words
 /// (twice) and its factors. Measured to be 27 to 31 over sequences of 4,000 to 16,000 tokens.
-const PAIR: u64 = 32;
+const PAIR_BYTES: u64 = 32;
 
 /// Bytes that derivatives take in addition to a pass, per pair of tokens of the longest sequence: one attention head's
 /// derivatives by its scores, and its bounded scores.
-const DIFFERENTIATED_PAIR: u64 = 2 * VALUE;
+const DIFFERENTIATED_PAIR_BYTES: u64 = 2 * F32_BYTES;
 
 fn product(factors: &[usize]) -> u64 {
     factors.iter().fold(1, |product, &factor| product.saturating_mul(factor as u64))
@@ -31,7 +31,7 @@ impl Config {
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
-        self.parameters(stored).saturating_add(grams).saturating_mul(VALUE)
+        self.parameters(stored).saturating_add(grams).saturating_mul(F32_BYTES)
     }
 
     /// Cost of a pass over sequences of these lengths, in tokens, side by side.
@@ -39,12 +39,12 @@ impl Config {
         let (hidden, heads) = (self.hidden_size, self.heads_width());
         let (states, wide) = (hidden.max(self.embedding_width()), self.feed_forward_width());
         // Residual stream and update; queries, keys and values; contexts; between the linear layers; how heads mix (`Scratch`).
-        let of_token = 2 * states + 3 * heads + heads.max(hidden) + wide + 3 * heads + 4 * hidden;
+        let values_per_token = 2 * states + 3 * heads + heads.max(hidden) + wide + 3 * heads + 4 * hidden;
         let tokens: usize = lengths.iter().sum();
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let distances = if self.position_embedding_type.is_relative() { 2 * VALUE } else { 0 };
-        let of_pairs = product(&[longest, longest]).saturating_mul(PAIR + distances);
-        let bytes = product(&[tokens, of_token]).saturating_mul(VALUE).saturating_add(of_pairs);
+        let distance_bytes = if self.position_embedding_type.is_relative() { 2 * F32_BYTES } else { 0 };
+        let pair_bytes = product(&[longest, longest]).saturating_mul(PAIR_BYTES + distance_bytes);
+        let bytes = product(&[tokens, values_per_token]).saturating_mul(F32_BYTES).saturating_add(pair_bytes);
         let pairs = lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(product(&[length, length])));
         let weights = pairs.saturating_mul(product(&[self.num_hidden_layers, self.num_attention_heads]));
         Cost { bytes, weights }
@@ -53,8 +53,10 @@ impl Config {
     /// Bytes that a pass over `tokens` tokens keeps for its derivatives. Per layer, they are its input, queries, keys and values,
     /// the state between its linear layers, and the outputs of its two blocks.
     pub fn kept_bytes(&self, tokens: usize) -> u64 {
-        let of_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
-        product(&[self.num_hidden_layers, of_layer]).saturating_mul(product(&[tokens])).saturating_mul(VALUE)
+        let values_per_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
+        product(&[self.num_hidden_layers, values_per_layer])
+            .saturating_mul(product(&[tokens]))
+            .saturating_mul(F32_BYTES)
     }
 
     /// Cost of derivatives over sequences of these lengths, in tokens, in parts. A part keeps at most `most` bytes or is one
@@ -63,10 +65,13 @@ impl Config {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
         let kept = self.kept_bytes(tokens).min(most.max(self.kept_bytes(longest)));
         // States between blocks, derivatives by the input of a block; queries, keys and values as they meet (`GradientScratch`).
-        let beside = product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(VALUE);
-        let of_pairs = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR);
+        let scratch_bytes = product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(F32_BYTES);
+        let pair_bytes = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR_BYTES);
         let Cost { bytes, weights } = self.pass_cost(lengths);
-        Cost { bytes: [kept, beside, of_pairs].iter().fold(bytes, |sum, more| sum.saturating_add(*more)), weights }
+        Cost {
+            bytes: [kept, scratch_bytes, pair_bytes].iter().fold(bytes, |sum, more| sum.saturating_add(*more)),
+            weights,
+        }
     }
 }
 

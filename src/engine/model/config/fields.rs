@@ -1,7 +1,9 @@
 //! Reads fields of a `config.json`, with errors that name them, and defaults for missing ones.
 
+use std::fmt::Display;
+
 use anyhow::{Error, Result, anyhow};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::DeserializeOwned;
 
 use crate::system::errors::Facts;
 use crate::system::json::problem;
@@ -21,32 +23,22 @@ pub(super) fn wrong_field(field: &str, problem: String, line: usize) -> Error {
     problem.in_line(line as u64)
 }
 
-/// The number `N`, as a serde default.
-pub(in crate::model) fn number<T: From<u16>, const N: u16>() -> T {
-    N.into()
+/// Makes the error that `key` has an unusable value, which `reason` explains.
+pub(in crate::model) fn wrong_value(key: &str, value: impl Display, reason: impl Display) -> Error {
+    anyhow!("{key} is {value}: {reason}").of_value(value)
 }
 
-/// `Some(N)`, as a serde default of a field that null sets to `None`.
-#[expect(clippy::unnecessary_wraps, reason = "a default of an option")]
-pub(in crate::model) fn some<T: From<u16>, const N: u16>() -> Option<T> {
-    Some(N.into())
+/// Default of `type_vocab_size`.
+pub(super) fn segments() -> usize {
+    2
 }
 
-/// `1e-N`, rounded as the literal is: one division of exact numbers.
-pub(in crate::model) fn ten_to_minus<const N: u32>() -> f64 {
-    1.0 / 10_u64.pow(N) as f64
+/// Default of `layer_norm_eps`.
+pub(super) fn epsilon() -> f64 {
+    1e-12
 }
 
-pub(in crate::model) fn yes() -> bool {
+/// Default of `tie_word_embeddings`.
+pub(super) fn tied() -> bool {
     true
-}
-
-/// transformers' default of `initializer_range` in every family.
-pub(in crate::model) fn default_initializer_range() -> f64 {
-    0.02
-}
-
-/// Deserializes `initializer_range`; null stands for the default.
-pub(in crate::model) fn initializer_range<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
-    Ok(Option::deserialize(value)?.unwrap_or_else(default_initializer_range))
 }

@@ -13,7 +13,7 @@ use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::{default_initializer_range, fields, number, some, ten_to_minus, yes};
+pub(super) use fields::{fields, wrong_value};
 pub(super) use options::named;
 pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
 pub use rotary::{Rotary, RotaryScaling, rotary};
@@ -93,16 +93,15 @@ pub struct Config {
     #[serde(skip)]
     pub full_attention: Option<usize>,
     /// Rows of the segment embedding; 0: there is none, and segments do not matter. Default 2, as in transformers' `BertConfig`.
-    #[serde(default = "number::<_, 2>")]
+    #[serde(default = "fields::segments")]
     pub type_vocab_size: usize,
     /// Epsilon, added to the variance in layer normalisation. Default 1e-12, as in transformers' `BertConfig`.
-    #[serde(default = "ten_to_minus::<12>")]
+    #[serde(default = "fields::epsilon")]
     pub layer_norm_eps: f64,
-    /// Standard deviation of the weights before training.
-    #[serde(default = "default_initializer_range", deserialize_with = "fields::initializer_range")]
+    /// Standard deviation of the weights before training. Default 0.02, as in every family of transformers.
     pub initializer_range: f64,
     /// Whether the head that predicts tokens uses their input embeddings. Default true, as in most families of transformers.
-    #[serde(default = "yes")]
+    #[serde(default = "fields::tied")]
     pub tie_word_embeddings: bool,
     /// Bound `cap` of the logits, each becoming `cap tanh(logit / cap)` (Gemma Team 2024). `None`: no bound.
     #[serde(skip)]
@@ -122,10 +121,44 @@ macro_rules! keys {
 }
 pub(super) use keys;
 
+/// Declares a struct of keys of a `config.json`, each with its default: `key: Type = default`.
+macro_rules! config_struct {
+    ($(#[$attribute:meta])* struct $name:ident { $($(#[$key_attribute:meta])* $key:ident: $kind:ty = $default:expr),+ $(,)? }) => {
+        $(#[$attribute])*
+        #[derive(serde::Deserialize)]
+        #[serde(default)]
+        struct $name { $($(#[$key_attribute])* $key: $kind),+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: $default),+ }
+            }
+        }
+    };
+}
+pub(super) use config_struct;
+
+/// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. Fails if the key is missing
+/// without a default, or has a value of another type.
+macro_rules! config_value {
+    ($text:expr, $key:ident: $kind:ty) => {{
+        #[derive(serde::Deserialize)]
+        struct OneKey {
+            $key: $kind,
+        }
+        $crate::model::config::fields::<OneKey>($text).map(|OneKey { $key }| $key)
+    }};
+    ($text:expr, $key:ident: $kind:ty = $default:expr) => {{
+        $crate::model::config::config_struct! { struct OneKey { $key: $kind = $default } }
+        $crate::model::config::fields::<OneKey>($text).map(|OneKey { $key }| $key)
+    }};
+}
+pub(super) use config_value;
+
 /// Config fields of every family, under BERT's names unless the family's own list has others.
 const SHARED: &[ConfigKey] = keys! {
     vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, max_position_embeddings,
-    hidden_act, type_vocab_size: _ = 0, initializer_range, tie_word_embeddings
+    hidden_act, type_vocab_size: _ = 0, initializer_range = 0.02, tie_word_embeddings
 };
 
 /// Maximum of any size in a config: the largest vocabularies have about a million entries (XLM-V, Liang et al. 2023). The product
@@ -167,7 +200,7 @@ impl Config {
         ];
         for (name, size, most) in sizes {
             ensure!(size > 0, anyhow!("{name} is 0").of_value(0));
-            ensure!(size <= most, anyhow!("{name} is {size}: no model has more than {most}").of_value(size));
+            ensure!(size <= most, wrong_value(name, size, format_args!("no model has more than {most}")));
         }
         let types = self.type_vocab_size;
         ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
@@ -180,10 +213,8 @@ impl Config {
         let width = size.saturating_mul(heads);
         ensure!((1..=LARGEST_SIZE).contains(&width), "{heads} heads of {size} values are {width}");
         let groups = self.key_value_heads.unwrap_or(heads);
-        ensure!(
-            groups > 0 && heads.is_multiple_of(groups),
-            anyhow!("num_key_value_heads is {groups}: it has to divide num_attention_heads {heads}").of_value(groups)
-        );
+        let reason = format_args!("it has to divide num_attention_heads {heads}");
+        ensure!(groups > 0 && heads.is_multiple_of(groups), wrong_value("num_key_value_heads", groups, reason));
         let (layers, all) = (self.num_hidden_layers, self.num_hidden_layers * heads);
         ensure!(
             all <= MOST_HEADS,
@@ -193,11 +224,12 @@ impl Config {
         let none =
             || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
         ensure!(self.positions() > 0, none().of_value(positions));
-        // Beyond these an f32 epsilon is 0 or swallows the variance; models have 1e-12 to 1e-5.
+        // A smaller epsilon is 0 in f32, and a larger one exceeds the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
-        let implausible = || anyhow!("layer_norm_eps is {epsilon:e}: a small positive number is expected");
-        ensure!(plausible.contains(&epsilon), implausible().of_value(format!("{epsilon:e}")));
+        let implausible =
+            || wrong_value("layer_norm_eps", format!("{epsilon:e}"), "a small positive number is expected");
+        ensure!(plausible.contains(&epsilon), implausible());
         Ok(self)
     }
 

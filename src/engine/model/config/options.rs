@@ -61,7 +61,7 @@ pub enum PositionEmbedding {
     RelativeKey,
     /// As `RelativeKey`, and the embedding's product with the key is added too (Huang et al. 2020, method 4).
     RelativeKeyQuery,
-    /// No embedding: the scores alone depend on positions, if anything does.
+    /// No embedding: if positions matter, they act on the scores alone.
     #[serde(skip)]
     None,
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields::fields;
+use super::fields::{fields, wrong_value};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -86,14 +86,14 @@ impl Rotary {
     fn yarn_bounds(&self) -> [f64; 2] {
         let RotaryScaling::Yarn { fast, slow, original, truncate, .. } = self.scaling else { return [0.0, 1.0] };
         let dims = self.dims as f64;
-        // The pair that turns so often within the original length.
+        // Index of the pair that makes this number of rotations within the original length.
         let pair = |turns: f64| dims * (original / (turns * 2.0 * PI)).ln() / (2.0 * self.theta.ln());
         let (mut first, mut last) = (pair(fast), pair(slow));
         if truncate {
             (first, last) = (first.floor(), last.ceil());
         }
         (first, last) = (first.max(0.0), last.min(dims - 1.0));
-        // transformers' own way out of a division by zero (`modeling_rope_utils.py`, `linear_ramp_factor`).
+        // transformers avoids a division by zero in this way (`modeling_rope_utils.py`, `linear_ramp_factor`).
         [first, if first == last { last + 0.001 } else { last }]
     }
 }
@@ -132,25 +132,25 @@ struct Parameters {
 /// Parses the rotation in a `config.json`, for layers of `layer_type` where it distinguishes types, by transformers' order of
 /// precedence (`modeling_rope_utils.py`, `convert_rope_params_to_dict`). `head_dim` is the width of an attention head,
 /// `positions` the model's number of positions. Where no key says it, `theta` is the base of the frequencies, which `key` names,
-/// and `share` the share of an attention head's dimensions that rotate. Fails if the file names an unsupported type, lacks a key
+/// and `rotating_share` the share of an attention head's dimensions that rotate. Fails if the file names an unsupported type, lacks a key
 /// of its type, or has a value that no rotation has.
 pub fn rotary(
     text: &str,
     layer_type: Option<&str>,
     (key, theta): (&str, f64),
-    share: f64,
+    rotating_share: f64,
     (head_dim, positions): (usize, usize),
 ) -> Result<Rotary> {
     let keys: Keys = fields(text)?;
-    let there = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
-    let (name, found) = match there(keys.rope_scaling) {
-        Some(found) => ("rope_scaling", Some(found)),
-        None => ("rope_parameters", there(keys.rope_parameters)),
+    let non_empty = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
+    let (name, section) = match non_empty(keys.rope_scaling) {
+        Some(section) => ("rope_scaling", Some(section)),
+        None => ("rope_parameters", non_empty(keys.rope_parameters)),
     };
-    let nested = layer_type.and_then(|layer_type| found.as_ref()?.get(layer_type).cloned());
-    let own = nested.or(found).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    let own: Parameters = serde_json::from_value(own).map_err(|error| anyhow!("{name}: {error}"))?;
-    let theta = match (own.rope_theta, keys.others.get(key)) {
+    let nested = layer_type.and_then(|layer_type| section.as_ref()?.get(layer_type).cloned());
+    let parameters = nested.or(section).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let parameters: Parameters = serde_json::from_value(parameters).map_err(|error| anyhow!("{name}: {error}"))?;
+    let theta = match (parameters.rope_theta, keys.others.get(key)) {
         (Some(theta), _) => theta,
         (None, None | Some(Value::Null)) => theta,
         (None, Some(theta)) => {
@@ -158,50 +158,42 @@ pub fn rotary(
             theta.as_f64().with_context(|| format!("{key} is {shown}: a number is expected"))?
         }
     };
-    let share = own.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(share);
-    let wrong = |key: &str, value: f64, expected: &str| {
-        Err(anyhow!("{key} is {value}: {expected} is expected").of_value(value))
-    };
-    if !(theta.is_finite() && theta > 1.0) {
-        return wrong(key, theta, "a number above 1");
-    }
+    let rotating_share = parameters.partial_rotary_factor.or(keys.partial_rotary_factor).unwrap_or(rotating_share);
+    ensure!(theta.is_finite() && theta > 1.0, wrong_value(key, theta, "a number above 1 is expected"));
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded down, as in transformers")]
-    let dims = (head_dim as f64 * share) as usize;
-    if !(share > 0.0 && share <= 1.0 && dims > 0 && dims.is_multiple_of(2)) {
-        let expected = format!("a share of the {head_dim} dimensions of a head that is an even number");
-        return wrong("partial_rotary_factor", share, &expected);
-    }
-    let rope_type = own.rope_type.as_deref().or(own.old_type.as_deref()).unwrap_or("default");
+    let dims = (head_dim as f64 * rotating_share) as usize;
+    let is_even_share = rotating_share > 0.0 && rotating_share <= 1.0 && dims > 0 && dims.is_multiple_of(2);
+    let reason = format_args!("a share of the {head_dim} dimensions of a head that is an even number is expected");
+    ensure!(is_even_share, wrong_value("partial_rotary_factor", rotating_share, reason));
+    let rope_type = parameters.rope_type.as_deref().or(parameters.old_type.as_deref()).unwrap_or("default");
     let needed = |key: &str, value: Option<f64>| -> Result<f64> {
         let value = value.with_context(|| format!("{name}: rope_type is {rope_type}, and {key} is missing"))?;
-        ensure!(
-            value.is_finite() && value > 0.0,
-            anyhow!("{name}: {key} is {value}: a number above 0 is expected").of_value(value)
-        );
+        let is_positive = value.is_finite() && value > 0.0;
+        ensure!(is_positive, wrong_value(&format!("{name}: {key}"), value, "a number above 0 is expected"));
         Ok(value)
     };
     let original = || {
-        let given = own.original_max_position_embeddings.unwrap_or(positions as f64);
+        let given = parameters.original_max_position_embeddings.unwrap_or(positions as f64);
         needed("original_max_position_embeddings", Some(given))
     };
     let scaling = match rope_type {
         "default" => RotaryScaling::Default,
-        "linear" => RotaryScaling::Linear { factor: needed("factor", own.factor)? },
+        "linear" => RotaryScaling::Linear { factor: needed("factor", parameters.factor)? },
         "llama3" => {
-            let low = needed("low_freq_factor", own.low_freq_factor)?;
-            let high = needed("high_freq_factor", own.high_freq_factor)?;
+            let low = needed("low_freq_factor", parameters.low_freq_factor)?;
+            let high = needed("high_freq_factor", parameters.high_freq_factor)?;
             ensure!(low < high, "{name}: low_freq_factor is {low}, which is not below high_freq_factor {high}");
-            RotaryScaling::Llama3 { factor: needed("factor", own.factor)?, low, high, original: original()? }
+            RotaryScaling::Llama3 { factor: needed("factor", parameters.factor)?, low, high, original: original()? }
         }
         "yarn" => {
-            let factor = needed("factor", own.factor)?;
+            let factor = needed("factor", parameters.factor)?;
             RotaryScaling::Yarn {
                 factor,
-                attention: needed("attention_factor", Some(attention_factor(&own, factor)))?,
-                fast: own.beta_fast.filter(|beta| *beta != 0.0).unwrap_or(32.0),
-                slow: own.beta_slow.filter(|beta| *beta != 0.0).unwrap_or(1.0),
+                attention: needed("attention_factor", Some(attention_factor(&parameters, factor)))?,
+                fast: parameters.beta_fast.filter(|beta| *beta != 0.0).unwrap_or(32.0),
+                slow: parameters.beta_slow.filter(|beta| *beta != 0.0).unwrap_or(1.0),
                 original: original()?,
-                truncate: own.truncate.unwrap_or(true),
+                truncate: parameters.truncate.unwrap_or(true),
             }
         }
         other => {
@@ -213,12 +205,14 @@ pub fn rotary(
 }
 
 /// YaRN's factor of cosines and sines (Peng et al. 2024, equation 22; transformers' `_compute_yarn_parameters`).
-fn attention_factor(own: &Parameters, factor: f64) -> f64 {
-    let of_scale = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
-    let there = |value: Option<f64>| value.filter(|value| *value != 0.0);
-    own.attention_factor.unwrap_or_else(|| match (there(own.mscale), there(own.mscale_all_dim)) {
-        (Some(scale), Some(all)) => of_scale(scale) / of_scale(all),
-        _ => of_scale(1.0),
+fn attention_factor(parameters: &Parameters, factor: f64) -> f64 {
+    let factor_of_scale = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+    let nonzero = |value: Option<f64>| value.filter(|value| *value != 0.0);
+    parameters.attention_factor.unwrap_or_else(|| {
+        match (nonzero(parameters.mscale), nonzero(parameters.mscale_all_dim)) {
+            (Some(scale), Some(all)) => factor_of_scale(scale) / factor_of_scale(all),
+            _ => factor_of_scale(1.0),
+        }
     })
 }
 

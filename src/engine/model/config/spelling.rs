@@ -25,37 +25,37 @@ pub(in crate::model) struct ConfigKey {
 pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
     let UniqueKeys(mut file) = fields::<UniqueKeys<Value>>(text)?;
     file.remove("_");
-    let (mut names, mut found) = (BTreeMap::new(), Map::new());
+    let (mut names, mut values) = (BTreeMap::new(), Map::new());
     for key in keys {
         if names.contains_key(key.field) {
             continue;
         }
-        let known = if key.names.is_empty() { slice::from_ref(&key.field) } else { key.names };
+        let aliases = if key.names.is_empty() { slice::from_ref(&key.field) } else { key.names };
         let has_value = |name: &&&str| file.get(**name).is_some_and(|value| !value.is_null());
-        let name = *known.iter().find(has_value).unwrap_or(&known[0]);
+        let name = *aliases.iter().find(has_value).unwrap_or(&aliases[0]);
         names.insert(key.field, name);
         let value = match file.get(name) {
             None | Some(Value::Null) if !key.default.is_empty() => serde_json::from_str(key.default)?,
             None => continue,
             Some(value) => value.clone(),
         };
-        found.insert(key.field.to_owned(), value);
+        values.insert(key.field.to_owned(), value);
     }
-    serde_path_to_error::deserialize(Value::Object(found)).map_err(|error| {
+    serde_path_to_error::deserialize(Value::Object(values)).map_err(|error| {
         let words = problem(error.inner());
         let missing = words.strip_prefix("missing field `").and_then(|rest| names.get(rest.strip_suffix('`')?));
         let (name, words) = match missing {
             Some(name) => (".", format!("missing field `{name}`")),
             None => (names.get(error.path().to_string().as_str()).copied().unwrap_or("."), words),
         };
-        let [line, column] = place(text, name);
+        let [line, column] = line_and_column(text, name);
         wrong_field(name, format!("{words} at line {line} column {column}"), line)
     })
 }
 
 /// `[line, column]` of a key's value, or of the object's end if the key is missing. As in `serde_json`'s errors, it is the end of
 /// a scalar and the beginning of a list or an object.
-fn place(text: &str, name: &str) -> [usize; 2] {
+fn line_and_column(text: &str, name: &str) -> [usize; 2] {
     let values: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     // A value is borrowed from the text.
     let start = |value: &str| value.as_ptr().addr() - text.as_ptr().addr();

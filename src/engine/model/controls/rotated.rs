@@ -20,12 +20,13 @@ pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
             let digest = Sha256::digest(format!("{seed} rotation L{number}H{head}"));
             let random = ChaCha8Rng::from_seed(digest.into());
             let normal: Vec<f64> = StandardNormal.sample_iter(random).take(hidden * size).collect();
-            let at = |row: usize, column: usize| row * width + head * size + column;
-            let output = (0..hidden).flat_map(|row| (0..size).map(move |column| (row, column)));
-            let own: Vec<f64> = output.clone().map(|(row, column)| f64::from(weights[at(row, column)])).collect();
-            let turned = rotated(&own, &normal, [hidden, size]);
+            let index = |row: usize, column: usize| row * width + head * size + column;
+            let cells = (0..hidden).flat_map(|row| (0..size).map(move |column| (row, column)));
+            let weights_of_head: Vec<f64> =
+                cells.clone().map(|(row, column)| f64::from(weights[index(row, column)])).collect();
+            let rotated_weights = rotated(&weights_of_head, &normal, [hidden, size]);
             #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-            output.zip(turned).for_each(|((row, column), value)| weights[at(row, column)] = value as f32);
+            cells.zip(rotated_weights).for_each(|((row, column), value)| weights[index(row, column)] = value as f32);
         }
     }
 }

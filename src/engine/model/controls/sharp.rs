@@ -38,9 +38,9 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
         if fresh.order[..number].contains(&stored) {
             continue;
         }
-        let inputs = inputs_of(&fresh, number, &sample.batch)?;
+        let inputs = projection_inputs(&fresh, number, &sample.batch)?;
         let distance = |factor: f32| {
-            let layer = alone(&fresh, fresh.layers[stored].sharpened(factor, fresh.config.heads_width()));
+            let layer = attention_only(&fresh, fresh.layers[stored].sharpened(factor, fresh.config.heads_width()));
             layer_distance(&layer, number, &inputs, sample)
         };
         let factor = factor_reaching(wanted, distance);
@@ -98,12 +98,12 @@ impl Visitor for DistanceSums<'_> {
 /// Computes the squared Hellinger distance of an attention row from uniform attention over the visible keys: `1 - sum √(a / n)`.
 fn distance_from_uniform(row: &[f32], visibility: Visibility, query: usize) -> f64 {
     let keys = visibility.keys(query, row.len());
-    let even = 1.0 / keys.len() as f64;
-    1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * even).sqrt()).sum::<f64>()
+    let uniform = 1.0 / keys.len() as f64;
+    1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * uniform).sqrt()).sum::<f64>()
 }
 
 /// Computes the inputs of the query and key projections of layer `number`, `[tokens, hidden]`.
-fn inputs_of(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
+fn projection_inputs(parameters: &Parameters, number: usize, batch: &Batch<'_>) -> Result<Vec<f32>> {
     let mut below = parameters.clone();
     below.order.truncate(number + 1);
     below.config.num_hidden_layers = number + 1;
@@ -130,10 +130,10 @@ impl Visitor for LayerInputs {
 }
 
 /// Builds an encoder that has only the attention heads of `layer`, at every layer number.
-fn alone(parameters: &Parameters, layer: Layer) -> PackedEncoder {
+fn attention_only(parameters: &Parameters, layer: Layer) -> PackedEncoder {
     let Parameters { config, order, embeddings, .. } = parameters;
-    let nothing = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
-    let layer = Layer { intermediate: nothing(), output: nothing(), attention_output: nothing(), ..layer };
+    let zero_linear = || Linear { weight: vec![0.0; config.hidden_size], bias: vec![0.0] };
+    let layer = Layer { intermediate: zero_linear(), output: zero_linear(), attention_output: zero_linear(), ..layer };
     let embeddings = Embeddings { positions: None, ..embeddings.clone() };
     let (layers, order) = (vec![layer], vec![0; order.len()]);
     let config = config.clone();
@@ -156,16 +156,16 @@ fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample
     sum.mean()
 }
 
-/// Finds the factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `wanted`. Bisects its logarithm.
+/// Finds the factor at which `distance`, which increases with it, is within [`TOLERANCE`] of `target`. Bisects its logarithm.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-fn factor_reaching(wanted: f64, distance: impl Fn(f32) -> f64) -> f32 {
+fn factor_reaching(target: f64, distance: impl Fn(f32) -> f64) -> f32 {
     let (mut low, mut high, mut factor) = (1.0 / MAX_FACTOR, MAX_FACTOR, 1.0_f64);
     for _ in 0..MOST_STEPS {
-        let found = distance(factor as f32);
-        if (found - wanted).abs() <= TOLERANCE * wanted {
+        let reached = distance(factor as f32);
+        if (reached - target).abs() <= TOLERANCE * target {
             break;
         }
-        (low, high) = if found < wanted { (factor, high) } else { (low, factor) };
+        (low, high) = if reached < target { (factor, high) } else { (low, factor) };
         factor = (low * high).sqrt();
     }
     factor as f32

@@ -2,14 +2,16 @@
 //! or add embeddings to it.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
-    TokenHeadNames, TransformNames,
+    TokenHeadNames,
 };
-use crate::model::config::{Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, fields, keys, number, yes};
+use crate::model::config::{
+    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys,
+    wrong_value,
+};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -25,12 +27,11 @@ pub(super) const BERT: Family = Family {
 };
 
 /// Tensor names of BERT's masked-LM head.
-pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")),
-    decoder: "cls.predictions.decoder.weight",
-    bias: Some(["cls.predictions.bias", "cls.predictions.decoder.bias"]),
-    activation: None,
-};
+pub(super) const HEAD: TokenHeadNames = TokenHeadNames::biased(
+    ["cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"],
+    "cls.predictions.decoder.weight",
+    ["cls.predictions.bias", "cls.predictions.decoder.bias"],
+);
 
 /// Tensor names of a BERT layer, which RoBERTa and ELECTRA share.
 pub(super) const LAYER: LayerNames = LayerNames {
@@ -55,7 +56,7 @@ pub(super) fn absolute(config: Config) -> Result<(Config, Names)> {
 
 fn read(text: &str) -> Result<(Config, Names)> {
     match alibi(text)? {
-        Some(found) => Ok(found),
+        Some(alibi) => Ok(alibi),
         None => Names::checked(Config::parse(text)?, &LAYER, "encoder.layer"),
     }
 }
@@ -74,48 +75,35 @@ const ALIBI_KEYS: &[ConfigKey] = keys! {
     hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
 };
 
-/// Config keys by which JinaBERT is told from MosaicBERT.
-#[derive(Deserialize)]
-struct AlibiConfig {
-    position_embedding_type: Option<String>,
-    /// Length of a table in MosaicBERT's code; JinaBERT has no such key.
-    alibi_starting_size: Option<usize>,
-    /// Type of JinaBERT's feed-forward block: `original`, `geglu` or `reglu`.
-    feed_forward_type: Option<String>,
-}
-
 /// Reads the config of a BERT whose attention heads subtract a multiple of the distance from their scores (ALiBi, Press et al.
 /// 2022), in both directions: JinaBERT v2 (Günther et al. 2023), MosaicBERT (Portes et al. 2023), DNABERT-2 (Zhou et al. 2024).
 /// `None` for other models. Fails if a field has a value that is not supported.
 fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
-    /// Keys that show whether a BERT has ALiBi; its other keys may be anything.
-    #[derive(Deserialize)]
-    struct Told {
-        #[serde(default)]
-        position_embedding_type: Value,
-        #[serde(default)]
-        alibi_starting_size: Value,
-        /// Files and classes of the model's own code.
-        #[serde(default)]
-        auto_map: Value,
-    }
-    let told: Told = fields(text)?;
-    if told.position_embedding_type != "alibi" && told.alibi_starting_size.is_null() {
+    // These two keys may have a value of any type in a BERT without ALiBi.
+    let position_type = config_value!(text, position_embedding_type: Value = Value::Null)?;
+    let starting_size = config_value!(text, alibi_starting_size: Value = Value::Null)?;
+    if position_type != "alibi" && starting_size.is_null() {
         return Ok(None);
     }
-    let code = told.auto_map.to_string();
+    // Files and classes of the model's own code.
+    let code = config_value!(text, auto_map: Value = Value::Null)?.to_string();
     let variant = || {
         let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
         anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
-    let (config, found): (_, AlibiConfig) = (Config::read(text, &[ALIBI_KEYS])?, fields(text)?);
-    let of_jina = found.alibi_starting_size.is_none() && found.position_embedding_type.is_some();
-    let (gated, hidden_act, parts) = match found.feed_forward_type.as_deref() {
+    let config = Config::read(text, &[ALIBI_KEYS])?;
+    let position_type = config_value!(text, position_embedding_type: Option<String> = None)?;
+    // Length of a table in MosaicBERT's code; JinaBERT has no such key.
+    let starting_size = config_value!(text, alibi_starting_size: Option<usize> = None)?;
+    // Type of JinaBERT's feed-forward block: `original`, `geglu` or `reglu`.
+    let block_type = config_value!(text, feed_forward_type: Option<String> = None)?;
+    let is_jina = starting_size.is_none() && position_type.is_some();
+    let (gated, hidden_act, parts) = match block_type.as_deref() {
         Some("geglu") => (true, Activation::Gelu, &JINA_LAYER),
         Some("reglu") => (true, Activation::Relu, &JINA_LAYER),
         Some("original") => (false, config.hidden_act, &ABSOLUTE),
-        None if of_jina => (false, config.hidden_act, &ABSOLUTE),
+        None if is_jina => (false, config.hidden_act, &ABSOLUTE),
         None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);
@@ -133,23 +121,15 @@ pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
     absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
-/// Keys of transformers' `BigBirdConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct BigBirdConfig {
-    #[serde(default = "block_sparse")]
-    attention_type: String,
-    #[serde(default = "number::<_, 64>")]
-    block_size: usize,
-    #[serde(default = "number::<_, 3>")]
-    num_random_blocks: usize,
-    #[serde(default = "yes")]
-    use_bias: bool,
-    #[serde(default)]
-    rescale_embeddings: bool,
-}
-
-fn block_sparse() -> String {
-    "block_sparse".to_owned()
+config_struct! {
+    /// Keys of transformers' `BigBirdConfig` that [`Config`] lacks, with its defaults.
+    struct BigBirdConfig {
+        attention_type: String = "block_sparse".to_owned(),
+        block_size: usize = 64,
+        num_random_blocks: usize = 3,
+        use_bias: bool = true,
+        rescale_embeddings: bool = false,
+    }
 }
 
 impl BigBirdConfig {
@@ -174,78 +154,48 @@ impl BigBirdConfig {
 }
 
 pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
-    let found: BigBirdConfig = fields(text)?;
-    ensure!(found.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
-    ensure!(!found.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
-    absolute(Config { full_attention: found.full_attention()?, ..Config::parse(text)? })
-}
-
-/// Keys of transformers' `ErnieConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct ErnieConfig {
-    #[serde(default)]
-    use_task_id: bool,
-    #[serde(default = "number::<_, 3>")]
-    task_type_vocab_size: usize,
+    let options: BigBirdConfig = fields(text)?;
+    ensure!(options.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
+    ensure!(!options.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
+    absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
 }
 
 pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
-    let ErnieConfig { use_task_id, task_type_vocab_size: rows } = fields(text)?;
+    let has_task = config_value!(text, use_task_id: bool = false)?;
+    let rows = config_value!(text, task_type_vocab_size: usize = 3)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
-    Ok((config, Names { plain_text: use_task_id.then(|| PlainText::Rows(vec![task])), ..names }))
-}
-
-/// Key of transformers' `LayoutLMConfig` that [`Config`] lacks, with its default.
-#[derive(Deserialize)]
-struct LayoutLmConfig {
-    #[serde(default = "number::<_, 1024>")]
-    max_2d_position_embeddings: usize,
+    Ok((config, Names { plain_text: has_task.then(|| PlainText::Rows(vec![task])), ..names }))
 }
 
 /// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
-const BOX: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
+const BOX_SIDES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
-    let LayoutLmConfig { max_2d_position_embeddings: rows } = fields(text)?;
+    let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
     let (config, names) = absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
-    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX.map(zero).into())), ..names }))
-}
-
-/// Keys of transformers' `MarkupLMConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct MarkupLmConfig {
-    #[serde(default)]
-    pad_token_id: u32,
-    #[serde(default = "number::<_, 50>")]
-    max_depth: usize,
-    #[serde(default = "number::<_, 32>")]
-    xpath_unit_hidden_size: usize,
-    #[serde(default = "number::<_, 256>")]
-    max_xpath_tag_unit_embeddings: usize,
-    #[serde(default = "number::<_, 1024>")]
-    max_xpath_subs_unit_embeddings: usize,
-    #[serde(default = "number::<_, 216>")]
-    tag_pad_id: usize,
-    #[serde(default = "number::<_, 1001>")]
-    subs_pad_id: usize,
+    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
 /// Maximum depth of a tree of markup; the published models have 50 levels.
-const DEEPEST: usize = 1 << 10;
+const MAX_DEPTH: usize = 1 << 10;
 
 pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
-    let found: MarkupLmConfig = fields(text)?;
-    let (config, names) = absolute(Config { padding: Some(found.pad_token_id), ..Config::parse(text)? })?;
-    let (depth, width) = (found.max_depth, found.xpath_unit_hidden_size);
-    for (name, size, most) in [("max_depth", depth, DEEPEST), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
-        let other = || anyhow!("{name} is {size}: 1 to {most} are expected").of_value(size);
-        ensure!((1..=most).contains(&size), other());
+    let padding = config_value!(text, pad_token_id: u32 = 0)?;
+    let depth = config_value!(text, max_depth: usize = 50)?;
+    let width = config_value!(text, xpath_unit_hidden_size: usize = 32)?;
+    let tag_rows = config_value!(text, max_xpath_tag_unit_embeddings: usize = 256)?;
+    let subscript_rows = config_value!(text, max_xpath_subs_unit_embeddings: usize = 1024)?;
+    let empty_tag = config_value!(text, tag_pad_id: usize = 216)?;
+    let empty_subscript = config_value!(text, subs_pad_id: usize = 1001)?;
+    let (config, names) = absolute(Config { padding: Some(padding), ..Config::parse(text)? })?;
+    for (name, size, most) in [("max_depth", depth, MAX_DEPTH), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
+        ensure!((1..=most).contains(&size), wrong_value(name, size, format_args!("1 to {most} are expected")));
     }
     let none = |depth: usize| {
-        let tag = ("tag", found.max_xpath_tag_unit_embeddings, found.tag_pad_id);
-        let subscript = ("subs", found.max_xpath_subs_unit_embeddings, found.subs_pad_id);
+        let tag = ("tag", tag_rows, empty_tag);
+        let subscript = ("subs", subscript_rows, empty_subscript);
         [tag, subscript].map(|(kind, rows, row)| {
             let table = format!("embeddings.xpath_embeddings.xpath_{kind}_sub_embeddings.{depth}");
             TableRow { table, rows, row }
@@ -255,7 +205,7 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
         none: (0..depth).map(none).collect(),
         width,
         inner: "embeddings.xpath_embeddings.xpath_unitseq2_inner",
-        // `XPathEmbeddings` has no other.
+        // `XPathEmbeddings` always has this width.
         inner_width: 4 * config.hidden_size,
         output: "embeddings.xpath_embeddings.inner2emb",
     };

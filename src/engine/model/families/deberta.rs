@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, fields, keys, yes};
+use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, config_struct, fields, keys, wrong_value};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -33,27 +33,21 @@ const LAYER: LayerNames = LayerNames {
 
 const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-7, type_vocab_size = 0 };
 
-/// Keys of transformers' `DebertaConfig` and `DebertaV2Config` that [`Config`] lacks, with their defaults.
-#[derive(Deserialize)]
-struct DebertaConfig {
-    #[serde(default)]
-    relative_attention: bool,
-    #[serde(default = "none")]
-    max_relative_positions: i64,
-    #[serde(default = "none")]
-    position_buckets: i64,
-    pos_att_type: Option<Kinds>,
-    #[serde(default)]
-    share_att_key: bool,
-    norm_rel_ebd: Option<String>,
-    #[serde(default = "yes")]
-    position_biased_input: bool,
-    #[serde(default)]
-    conv_kernel_size: usize,
-    #[serde(default)]
-    talking_head: bool,
-    attention_head_size: Option<usize>,
-    embedding_size: Option<usize>,
+config_struct! {
+    /// Keys of transformers' `DebertaConfig` and `DebertaV2Config` that [`Config`] lacks, with their defaults.
+    struct DebertaConfig {
+        relative_attention: bool = false,
+        max_relative_positions: i64 = -1,
+        position_buckets: i64 = -1,
+        pos_att_type: Option<Kinds> = None,
+        share_att_key: bool = false,
+        norm_rel_ebd: Option<String> = None,
+        position_biased_input: bool = true,
+        conv_kernel_size: usize = 0,
+        talking_head: bool = false,
+        attention_head_size: Option<usize> = None,
+        embedding_size: Option<usize> = None,
+    }
 }
 
 /// Terms of the scores (`c2p`, `p2c`) in `pos_att_type`: a list, or a text with bars between them.
@@ -64,37 +58,30 @@ enum Kinds {
     Text(String),
 }
 
-fn none() -> i64 {
-    -1
-}
-
 fn read(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    let kernel = found.conv_kernel_size;
-    ensure!(
-        kernel == 0,
-        anyhow!("conv_kernel_size is {kernel}: a convolution beside the first layer is not supported").of_value(kernel)
-    );
-    let kinds = found.kinds();
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let (kernel, reason) = (options.conv_kernel_size, "a convolution beside the first layer is not supported");
+    ensure!(kernel == 0, wrong_value("conv_kernel_size", kernel, reason));
+    let kinds = options.kinds();
     let [to_place, to_content] = terms(&kinds);
     let count = 1 + usize::from(to_place) + usize::from(to_content);
-    let (config, names) = found.layout(config, ("deberta-v2", &LAYER), found.attention_head_size, count)?;
-    let furthest = found.furthest(&config);
-    let buckets = positive(found.position_buckets);
+    let (config, names) = options.layout(config, ("deberta-v2", &LAYER), options.attention_head_size, count)?;
+    let furthest = options.furthest(&config);
+    let buckets = positive(options.position_buckets);
     ensure!(
-        !found.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
+        !options.relative_attention || buckets.is_none_or(|buckets| buckets >= 4 && furthest > buckets / 2 + 1),
         "position_buckets is {} and max_relative_positions {}: 4 or more buckets are expected, and longer distances than \
          half of them",
-        found.position_buckets,
-        found.max_relative_positions
+        options.position_buckets,
+        options.max_relative_positions
     );
-    let [keys, queries] = if found.share_att_key {
+    let [keys, queries] = if options.share_att_key {
         ["attention.self.key_proj", "attention.self.query_proj"]
     } else {
         ["attention.self.pos_key_proj", "attention.self.pos_query_proj"]
     };
     let normalised =
-        found.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
+        options.norm_rel_ebd.as_ref().is_some_and(|norms| norms.split('|').any(|norm| norm.trim() == "layer_norm"));
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: normalised.then_some("encoder.LayerNorm"),
@@ -103,25 +90,22 @@ fn read(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some(queries),
         places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
     };
-    found.with_terms(config, names, disentangled)
+    options.with_terms(config, names, disentangled)
 }
 
 pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
-    let (config, found): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    ensure!(
-        !found.talking_head,
-        anyhow!("talking_head is true: it mixes the weights of heads, so that none has weights of its own")
-            .of_value(true)
-    );
-    let kinds = found.kinds();
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let reason = "it mixes the weights of heads, so that none has weights of its own";
+    ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
+    let kinds = options.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
         return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
     }
     let [to_place, to_content] = terms(&kinds);
-    // Every kind counts, also where positions are absolute and there are no terms.
-    let (config, names) = found.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
-    let furthest = found.furthest(&config);
+    // The scale counts every kind, even if positions are absolute and no term is added.
+    let (config, names) = options.layout(config, ("deberta", &FIRST_LAYER), None, 1 + kinds.len())?;
+    let furthest = options.furthest(&config);
     let disentangled = DisentangledNames {
         table: "encoder.rel_embeddings",
         norm: None,
@@ -130,7 +114,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         queries: to_content.then_some("attention.self.pos_q_proj"),
         places: Places { span: furthest, buckets: None, furthest },
     };
-    found.with_terms(config, names, disentangled)
+    options.with_terms(config, names, disentangled)
 }
 
 /// Whether scores have a term of queries and distances (`c2p`), and one of keys and distances (`p2c`), as `[c2p, p2c]`.
@@ -163,10 +147,8 @@ impl DebertaConfig {
         terms: usize,
     ) -> Result<(Config, Names)> {
         let width = self.embedding_size.unwrap_or(config.hidden_size);
-        ensure!(
-            width == config.hidden_size,
-            anyhow!("embedding_size is {width}: narrower embeddings are not supported for {family}").of_value(width)
-        );
+        let reason = format_args!("narrower embeddings are not supported for {family}");
+        ensure!(width == config.hidden_size, wrong_value("embedding_size", width, reason));
         let size = head_size.unwrap_or(config.hidden_size / config.num_attention_heads.max(1));
         let absolute = self.position_biased_input;
         let config = Config {

@@ -3,11 +3,10 @@
 //! write, and their attention heads share keys and values.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{Config, ConfigKey, EmbeddingScale, fields, keys, number, some};
+use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, config_value, fields, keys, wrong_value};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
@@ -30,92 +29,82 @@ const KEYS: &[ConfigKey] = keys! {
     key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true
 };
 
-/// Keys of transformers' `Gemma3TextConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct GemmaConfig {
-    use_bidirectional_attention: Option<bool>,
-    #[serde(default = "number::<_, 256>")]
-    query_pre_attn_scalar: f64,
-    #[serde(default = "number::<_, 4096>")]
-    sliding_window: usize,
-    sliding_window_pattern: Option<usize>,
-    layer_types: Option<Vec<String>>,
-    attn_logit_softcapping: Option<f64>,
-    /// Bound of the logits; null or missing in Gemma 3.
-    final_logit_softcapping: Option<f32>,
-    #[serde(default)]
-    attention_bias: bool,
+config_struct! {
+    /// Keys of transformers' `Gemma3TextConfig` that [`Config`] lacks, with its defaults.
+    struct GemmaConfig {
+        use_bidirectional_attention: Option<bool> = None,
+        query_pre_attn_scalar: f64 = 256.0,
+        sliding_window: usize = 4096,
+        sliding_window_pattern: Option<usize> = None,
+        layer_types: Option<Vec<String>> = None,
+        attn_logit_softcapping: Option<f64> = None,
+        /// Bound of the logits; null or missing in Gemma 3.
+        final_logit_softcapping: Option<f32> = None,
+        attention_bias: bool = false,
+    }
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
-    /// Bounds of attention scores and logits in Gemma 2. A missing key has transformers' default; null is no bound.
-    #[derive(Deserialize)]
-    struct Caps {
-        #[serde(default = "some::<_, 50>")]
-        attn_logit_softcapping: Option<f32>,
-        #[serde(default = "some::<_, 30>")]
-        final_logit_softcapping: Option<f32>,
-    }
-    let (found, caps): (GemmaConfig, Caps) = (fields(text)?, fields(text)?);
-    let bidirectional = found.use_bidirectional_attention.unwrap_or(false);
+    let options: GemmaConfig = fields(text)?;
+    let bidirectional = options.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
-    let cap = caps.attn_logit_softcapping;
+    // A missing bound has transformers' default; null is no bound.
+    let cap = config_value!(text, attn_logit_softcapping: Option<f32> = Some(50.0))?;
     check_cap("attn_logit_softcapping", cap)?;
-    let found = GemmaConfig { final_logit_softcapping: caps.final_logit_softcapping, ..found };
-    // Every second layer has a window, and all turn alike.
-    let (config, names) = with_layers(text, &found, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
+    let final_logit_softcapping = config_value!(text, final_logit_softcapping: Option<f32> = Some(30.0))?;
+    let options = GemmaConfig { final_logit_softcapping, ..options };
+    // Every second layer has a window. All layers have one rotary base.
+    let (config, names) = with_layers(text, &options, 2, &GEMMA_2_LAYER, [("rope_theta", 1e4); 2])?;
     Ok((Config { score_cap: cap, ..config }, names))
 }
 
 /// Fails if a bound of scores or logits is given and is no finite number above 0.
 fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
     if let Some(cap) = cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
-        bail!(anyhow!("{key} is {cap}: a number above 0 is expected").of_value(cap));
+        bail!(wrong_value(key, cap, "a number above 0 is expected"));
     }
     Ok(())
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
-    let found: GemmaConfig = fields(text)?;
-    if let Some(cap) = found.attn_logit_softcapping {
+    let options: GemmaConfig = fields(text)?;
+    if let Some(cap) = options.attn_logit_softcapping {
         bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
     }
-    let every = found.sliding_window_pattern.unwrap_or(6);
-    with_layers(text, &found, every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
+    let full_every = options.sliding_window_pattern.unwrap_or(6);
+    with_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
 }
 
-/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `every` has no window. `theta`
+/// Makes the config and tensor names of a Gemma. Where the file lists no layer types, one layer in `full_every` has no window. `theta`
 /// has, for layers without and with a window, the key and default of the base of the rotary frequencies.
 fn with_layers(
     text: &str,
-    found: &GemmaConfig,
-    every: usize,
+    options: &GemmaConfig,
+    full_every: usize,
     layer: &'static LayerNames,
     theta: [(&'static str, f64); 2],
 ) -> Result<(Config, Names)> {
-    let scalar = found.query_pre_attn_scalar;
-    ensure!(
-        scalar.is_finite() && scalar > 0.0,
-        anyhow!("query_pre_attn_scalar is {scalar}: a number above 0 is expected").of_value(scalar)
-    );
-    check_cap("final_logit_softcapping", found.final_logit_softcapping)?;
+    let score_scalar = options.query_pre_attn_scalar;
+    let is_positive = score_scalar.is_finite() && score_scalar > 0.0;
+    ensure!(is_positive, wrong_value("query_pre_attn_scalar", score_scalar, "a number above 0 is expected"));
+    check_cap("final_logit_softcapping", options.final_logit_softcapping)?;
     let config = llama::body(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
-        score_scale: Some(1.0 / scalar.sqrt()),
+        score_scale: Some(1.0 / score_scalar.sqrt()),
         embedding_scale: EmbeddingScale::Constant(scale),
-        logit_cap: found.final_logit_softcapping,
+        logit_cap: options.final_logit_softcapping,
         ..config
     };
-    let (config, names) = llama::named(config, layer, Biases::of(found.attention_bias, false))?;
-    let is_full = |layer: usize| (layer + 1).is_multiple_of(every.max(1));
-    let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
-    let window = found.sliding_window;
+    let (config, names) = llama::named(config, layer, Biases::of(options.attention_bias, false))?;
+    let is_full = |layer: usize| (layer + 1).is_multiple_of(full_every.max(1));
+    let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
+    let window = options.sliding_window;
     ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
-    let visible = if found.use_bidirectional_attention.unwrap_or(false) {
-        // A token sees those at most half of what the config says away (transformers' `Gemma3TextConfig`, which halves it,
-        // and `_bidirectional_window_overlay`).
+    let visible = if options.use_bidirectional_attention.unwrap_or(false) {
+        // The window reaches half of the configured number in either direction (transformers' `Gemma3TextConfig`, which halves
+        // it, and `_bidirectional_window_overlay`).
         [Visibility::ALL, Visibility::window(window / 2)]
     } else {
         [Visibility::CAUSAL, Visibility::causal_window(window)]

@@ -3,27 +3,21 @@
 //! 2025) and SmolLM3 (Bakouch et al. 2025), and the encoders EuroBERT (Boizard et al. 2025) and NeoBERT (Le Breton et al. 2025).
 
 use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
 
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
-    TokenHeadNames, bert,
+    Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert,
 };
 use crate::model::config::{
-    BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, default_initializer_range, fields, keys, number, rotary,
-    some,
+    BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, config_struct, config_value, fields, keys, rotary,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 pub(super) const LLAMA: Family = Family {
-    model_type: "llama",
-    class: "Llama",
-    prefix: "model.",
     token_heads: &[TokenHeadNames::PRODUCT],
     read: |text| decoder(text, &AS_LLAMA),
-    ..bert::BERT
+    ..bert::BERT.renamed("llama", "Llama", "model.")
 };
 
 pub(super) const LAYER: LayerNames = LayerNames {
@@ -57,33 +51,29 @@ const KEYS: &[ConfigKey] = keys! {
     tie_word_embeddings = false
 };
 
-/// Keys that say whether the attention and feed-forward blocks have biases.
-#[derive(Deserialize)]
-struct BiasConfig {
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
+config_struct! {
+    /// Keys that say whether the attention and feed-forward blocks have biases.
+    struct BiasConfig {
+        attention_bias: bool = false,
+        mlp_bias: bool = false,
+    }
 }
 
-/// Keys about layers with a window and layers without positions, with transformers' defaults.
-#[derive(Deserialize)]
-struct LayerConfig {
-    /// Number of keys that a query sees in a layer with a window, its own position included.
-    #[serde(default = "some::<_, 4096>")]
-    sliding_window: Option<usize>,
-    /// Whether any layer has a window (Qwen, SmolLM3).
-    #[serde(default)]
-    use_sliding_window: bool,
-    /// First layer with a window (Qwen).
-    #[serde(default = "number::<_, 28>")]
-    max_window_layers: usize,
-    layer_types: Option<Vec<String>>,
-    /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
-    no_rope_layers: Option<Vec<u8>>,
-    /// Without `no_rope_layers`, one layer in this number does not rotate queries and keys (SmolLM3).
-    #[serde(default = "number::<_, 4>")]
-    no_rope_layer_interval: usize,
+config_struct! {
+    /// Keys about layers with a window and layers without positions, with transformers' defaults.
+    struct LayerConfig {
+        /// Number of keys that a query sees in a layer with a window, its own position included.
+        sliding_window: Option<usize> = Some(4096),
+        /// Whether any layer has a window (Qwen, SmolLM3).
+        use_sliding_window: bool = false,
+        /// First layer with a window (Qwen).
+        max_window_layers: usize = 28,
+        layer_types: Option<Vec<String>> = None,
+        /// Per layer, whether queries and keys rotate: 0 or 1 (SmolLM3).
+        no_rope_layers: Option<Vec<u8>> = None,
+        /// Without `no_rope_layers`, one layer in this number does not rotate queries and keys (SmolLM3).
+        no_rope_layer_interval: usize = 4,
+    }
 }
 
 /// Defaults of a family for keys that its `config.json` lacks, and its biases.
@@ -122,28 +112,28 @@ pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
 pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true };
     let (mut config, names) = decoder(text, &Defaults { keys: KEYS, theta: 2_000_000.0, ..AS_LLAMA })?;
-    let found: LayerConfig = fields(text)?;
-    let every = found.no_rope_layer_interval;
+    let options: LayerConfig = fields(text)?;
+    let unrotated_every = options.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
-    ensure!(every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
-    let given = found.no_rope_layers.as_deref();
-    if let Some(given) = given {
-        ensure!(given.len() == layers, "no_rope_layers has {} entries, and num_hidden_layers is {layers}", given.len());
+    ensure!(unrotated_every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
+    let rotates = options.no_rope_layers.as_deref();
+    if let Some(count) = rotates.map(<[u8]>::len) {
+        ensure!(count == layers, "no_rope_layers has {count} entries, and num_hidden_layers is {layers}");
     }
     for (layer, rotary) in config.rotary.iter_mut().enumerate() {
-        if !given.map_or_else(|| !(layer + 1).is_multiple_of(every), |given| given[layer] != 0) {
+        if !rotates.map_or_else(|| !(layer + 1).is_multiple_of(unrotated_every), |rotates| rotates[layer] != 0) {
             *rotary = None;
         }
     }
-    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..found })?, names))
+    Ok((with_windows(config, &LayerConfig { max_window_layers: 0, ..options })?, names))
 }
 
 fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
     let config = Config { visibility, ..body(text, &[defaults.keys, KEYS])? };
-    let found: BiasConfig = fields(text)?;
-    let biases = Biases::of(found.attention_bias, found.mlp_bias);
-    let biases = Biases { query_key_value: found.attention_bias || defaults.biased, ..biases };
+    let options: BiasConfig = fields(text)?;
+    let biases = Biases::of(options.attention_bias, options.mlp_bias);
+    let biases = Biases { query_key_value: options.attention_bias || defaults.biased, ..biases };
     let (config, names) = named(config, defaults.layer, biases)?;
     Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
@@ -161,12 +151,8 @@ pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
 
 /// Checks the config, and makes tensor names as in Llama with the given layer and biases. Fails if a size fits no encoder.
 pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
-    let (config, mut names) = Names::checked(config, layer, "layers")?;
-    names.embeddings = &EmbeddingNames { words: "embed_tokens", positions: "", segments: "" };
-    names.embedding_norm = None;
-    names.biases = biases;
-    names.final_norm = Some("norm");
-    Ok((config, names))
+    let (config, names) = Names::pre_norm(config, (layer, "layers"), ["embed_tokens", ""], "norm")?;
+    Ok((config, Names { biases, ..names }))
 }
 
 /// Visibility in a layer with a causal window of `window` tokens. Fails if it is 0.
@@ -176,49 +162,42 @@ fn causal_window(window: usize) -> Result<Visibility> {
 }
 
 /// Adds windows to the layers that `layer_types` names, or else from `max_window_layers` on, if the config uses windows.
-fn with_windows(config: Config, found: &LayerConfig) -> Result<Config> {
-    let Some(window) = found.sliding_window.filter(|_| found.use_sliding_window) else { return Ok(config) };
-    let is_full = |layer: usize| layer < found.max_window_layers;
-    let types = layer_types(found.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
+fn with_windows(config: Config, options: &LayerConfig) -> Result<Config> {
+    let Some(window) = options.sliding_window.filter(|_| options.use_sliding_window) else { return Ok(config) };
+    let is_full = |layer: usize| layer < options.max_window_layers;
+    let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let visibility = visible(&types, [Visibility::CAUSAL, causal_window(window)?]);
     Ok(Config { visibility, ..config })
 }
 
 pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
-    let found: BiasConfig = fields(text)?;
+    let options: BiasConfig = fields(text)?;
     let config = body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
-    let (config, names) = named(config, &LAYER, Biases::of(found.attention_bias, found.mlp_bias))?;
+    let (config, names) = named(config, &LAYER, Biases::of(options.attention_bias, options.mlp_bias))?;
     Ok((turning(config, text, THETA, 1.0)?, names))
 }
 
 /// Config keys of NeoBERT, whose code comes with its checkpoints, with their defaults.
 const NEO_BERT_KEYS: &[ConfigKey] = keys! {
-    max_position_embeddings: max_length, layer_norm_eps: norm_eps = 1e-6, initializer_range: decoder_init_range,
+    max_position_embeddings: max_length, layer_norm_eps: norm_eps = 1e-6, initializer_range: decoder_init_range = 0.02,
     hidden_act: _ = "silu", tie_word_embeddings: _ = false
 };
 
-#[derive(Deserialize)]
-struct NeoBertConfig {
-    embedding_init_range: Option<f64>,
-}
-
 pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
-    let (mut config, found): (_, NeoBertConfig) = (body(text, &[NEO_BERT_KEYS])?, fields(text)?);
-    // Two thirds, for a gated linear unit has three matrices, and a multiple of eight.
+    let mut config = body(text, &[NEO_BERT_KEYS])?;
+    let embedding_range = config_value!(text, embedding_init_range: Option<f64> = None)?;
+    // Two thirds, because a gated linear unit has three matrices, rounded up to a multiple of eight.
     config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
-    let (config, mut names) = Names::checked(config, &NEO_BERT_LAYER, "transformer_encoder")?;
+    let layer = (&NEO_BERT_LAYER, "transformer_encoder");
+    let (config, names) = Names::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
     let config = turning(config, text, THETA, 1.0)?;
-    names.embeddings = &EmbeddingNames { words: "encoder", positions: "", segments: "" };
-    names.embedding_norm = None;
-    names.biases = Biases::NONE;
-    names.final_norm = Some("layer_norm");
     // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
-    names.fresh = FreshWeights {
+    let fresh = FreshWeights {
         distribution: Distribution::Uniform,
-        scales: vec![("encoder.weight", found.embedding_init_range.unwrap_or_else(default_initializer_range))],
+        scales: vec![("encoder.weight", embedding_range.unwrap_or(0.02))],
         ..FreshWeights::default()
     };
-    Ok((config, names))
+    Ok((config, Names { biases: Biases::NONE, fresh, ..names }))
 }
 
 /// Names of the layer types in `layer_types` and `rope_parameters`. With the first, a token sees all tokens (in a decoder, all

@@ -57,6 +57,13 @@ pub struct Family {
     read: fn(&str) -> Result<(Config, Names)>,
 }
 
+impl Family {
+    /// Makes a family that differs from this one in its three names.
+    const fn renamed(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
+        Self { model_type, class, prefix, ..self }
+    }
+}
+
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.model_type)
@@ -81,7 +88,7 @@ impl Architecture {
     /// sizes that fit no encoder.
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("not valid JSON")?;
-        refuse(&json)?;
+        ensure_supported(&json)?;
         let family = family(&json)?;
         for flag in ["is_decoder", "add_cross_attention"] {
             match json.get(flag) {
@@ -108,8 +115,16 @@ impl Architecture {
     }
 }
 
+/// Fails if a flag of a `config.json`, `(key, value, supported value)`, has another value than the supported one.
+fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) -> Result<()> {
+    for (key, value, supported) in flags {
+        ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").of_value(value));
+    }
+    Ok(())
+}
+
 /// Architectures that cannot be analysed, by their `model_type`, and why.
-const REFUSED: &[(&[&str], &str)] = &[
+const UNSUPPORTED: &[(&[&str], &str)] = &[
     (&["fnet"], "it mixes tokens by a Fourier transform and has no attention heads"),
     (&["funnel"], "it pools the sequence between blocks, so its attention is not a weight for each pair of tokens"),
     (
@@ -119,23 +134,23 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["xlnet"], "it attends in two streams over permuted orders"),
     (&["xlm", "flaubert"], "its tokenizer is code that is not in the files of the model"),
     (&["gpt_oss"], "it has a learned sink: the weights of a row do not sum to 1"),
-    (&["gptj", "gemma", "phi"], DECODER),
+    (&["gptj", "gemma", "phi"], SUPPORTED_DECODERS),
     (&["mixtral", "qwen2_moe", "qwen3_moe"], "layers of experts are not supported"),
 ];
 
-const DECODER: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
+const SUPPORTED_DECODERS: &str = "of decoders those of Gemma 2 and 3, GPT-2, GPT-Neo, GPT-NeoX, Llama, Mistral, ModernBERT, OPT, Qwen2, Qwen3 and SmolLM3 are supported";
 
 /// Fails if a `config.json` is of a refused architecture, of quantised weights, or of a model of text and something else.
-fn refuse(json: &Value) -> Result<()> {
+fn ensure_supported(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
-        && let Some((_, why)) = REFUSED.iter().find(|(refused, _)| refused.contains(&model_type))
+        && let Some((_, why)) = UNSUPPORTED.iter().find(|(refused, _)| refused.contains(&model_type))
     {
         bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
     }
-    let there = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
-    ensure!(!there("quantization_config"), "quantization_config is there: only unquantised weights are read");
-    let of_clip = json.get("model_type").is_some_and(|model_type| model_type == "clip");
-    if there("text_config") && !there("num_hidden_layers") && !of_clip {
+    let has_value = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
+    ensure!(!has_value("quantization_config"), "quantization_config is there: only unquantised weights are read");
+    let is_clip = json.get("model_type").is_some_and(|model_type| model_type == "clip");
+    if has_value("text_config") && !has_value("num_hidden_layers") && !is_clip {
         bail!(
             "config.json is of a model of text and something else: its text model is under text_config, which is not read"
         );

@@ -2,26 +2,20 @@
 //! granite-embedding. Layers are pre-norm, with gated linear units and rotary positions, and without biases.
 
 use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
 
 use super::llama::{layer_types, with_layer_types};
 use super::{
-    Biases, Distribution, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue,
-    TokenHeadNames, TransformNames, bert,
+    Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames,
+    TransformNames, bert, ensure_flags,
 };
-use crate::model::config::{
-    Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, fields, keys, number, some, yes,
-};
+use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 pub(super) const MODERN_BERT: Family = Family {
-    model_type: "modernbert",
-    class: "ModernBert",
-    prefix: "model.",
     token_heads: &[HEAD],
     read: |text| read(text, false),
-    ..bert::BERT
+    ..bert::BERT.renamed("modernbert", "ModernBert", "model.")
 };
 
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
@@ -49,74 +43,56 @@ const DECODER_LAYER: LayerNames =
 const KEYS: &[ConfigKey] =
     keys! { hidden_act: hidden_activation = "gelu", layer_norm_eps: norm_eps | layer_norm_eps = 1e-5 };
 
-/// Keys of transformers' `ModernBertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct ModernBertConfig {
-    #[serde(default)]
-    norm_bias: bool,
-    #[serde(default)]
-    attention_bias: bool,
-    #[serde(default)]
-    mlp_bias: bool,
-    #[serde(default)]
-    classifier_bias: bool,
-    #[serde(default = "yes")]
-    decoder_bias: bool,
-    #[serde(default)]
-    classifier_activation: Activation,
-    #[serde(default = "number::<_, 128>")]
-    local_attention: usize,
-    #[serde(default = "number::<_, 3>")]
-    global_attn_every_n_layers: usize,
-    layer_types: Option<Vec<String>>,
-    /// Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
-    #[serde(default = "some::<_, 2>")]
-    initializer_cutoff_factor: Option<f64>,
-}
-
 pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
-    let (config, found): (_, ModernBertConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
-    for (key, value, expected) in [
-        ("norm_bias", found.norm_bias, false),
-        ("classifier_bias", found.classifier_bias, false),
-        ("decoder_bias", found.decoder_bias, true),
-    ] {
-        ensure!(value == expected, anyhow!("{key} is {value}, which is not supported for modernbert").of_value(value));
-    }
+    let config = Config::read(text, &[KEYS])?;
+    let norm_bias = config_value!(text, norm_bias: bool = false)?;
+    let attention_bias = config_value!(text, attention_bias: bool = false)?;
+    let mlp_bias = config_value!(text, mlp_bias: bool = false)?;
+    let classifier_bias = config_value!(text, classifier_bias: bool = false)?;
+    let decoder_bias = config_value!(text, decoder_bias: bool = true)?;
+    let classifier_activation = config_value!(text, classifier_activation: Activation = Activation::default())?;
+    let window = config_value!(text, local_attention: usize = 128)?;
+    let global_every = config_value!(text, global_attn_every_n_layers: usize = 3)?;
+    let given_types = config_value!(text, layer_types: Option<Vec<String>> = None)?;
+    // Number of standard deviations from 0 at which the distribution of weights before training is truncated; null stands for 3.
+    let cutoff = config_value!(text, initializer_cutoff_factor: Option<f64> = Some(2.0))?;
+    let flags = [
+        ("norm_bias", norm_bias, false),
+        ("classifier_bias", classifier_bias, false),
+        ("decoder_bias", decoder_bias, true),
+    ];
+    ensure_flags("modernbert", flags)?;
     ensure!(
-        found.classifier_activation == config.hidden_act,
+        classifier_activation == config.hidden_act,
         "classifier_activation is not hidden_activation, which is not supported for modernbert"
     );
     let config =
         Config { blocks: BlockPlan::Pre, gated: true, position_embedding_type: PositionEmbedding::None, ..config };
-    let (config, mut names) = Names::checked(config, if causal { &DECODER_LAYER } else { &LAYER }, "layers")?;
-    let every = found.global_attn_every_n_layers;
-    ensure!(every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
-    let given = found.layer_types.as_deref();
-    let types = layer_types(given, config.num_hidden_layers, |layer| layer.is_multiple_of(every))?;
-    // In a layer with a window a token sees those that are at most half of it away.
-    let reach = found.local_attention / 2;
-    ensure!(reach > 0, anyhow!("local_attention is {}: at least 2 is expected", found.local_attention).of_value(reach));
+    let layer = if causal { &DECODER_LAYER } else { &LAYER };
+    let embeddings = ["embeddings.tok_embeddings", ""];
+    let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
+    ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
+    let types =
+        layer_types(given_types.as_deref(), config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
+    // The window reaches half of `local_attention` in either direction.
+    let reach = window / 2;
+    ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").of_value(reach));
     let visible = if causal {
-        // As many keys as that, the query's own among them (transformers' `ModernBertDecoderConfig`).
+        // This number of keys includes the query's own (transformers' `ModernBertDecoderConfig`).
         [Visibility::CAUSAL, Visibility::causal_window(reach)]
     } else {
         [Visibility::ALL, Visibility::window(reach)]
     };
     let theta = [("global_rope_theta", 160_000.0), ("local_rope_theta", 10_000.0)];
     let config = with_layer_types(config, text, (&types, visible), theta)?;
-    // What blocks and the masked-LM head write begins with less, the more layers there are (transformers'
+    // Output matrices of blocks and of the masked-LM head have a smaller scale, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
-    let written = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
-    names.fresh = FreshWeights {
-        distribution: Distribution::TruncatedNormal(found.initializer_cutoff_factor.unwrap_or(3.0)),
-        scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, written)).into(),
+    let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
+    let fresh = FreshWeights {
+        distribution: Distribution::TruncatedNormal(cutoff.unwrap_or(3.0)),
+        scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, output_scale)).into(),
         ..FreshWeights::default()
     };
-    names.embeddings = &EmbeddingNames { words: "embeddings.tok_embeddings", positions: "", segments: "" };
-    names.embedding_norm = Some("embeddings.norm");
-    names.biases = Biases::of(found.attention_bias, found.mlp_bias);
-    names.first_norm = false;
-    names.final_norm = Some("final_norm");
-    Ok((config, names))
+    let biases = Biases::of(attention_bias, mlp_bias);
+    Ok((config, Names { fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names }))
 }

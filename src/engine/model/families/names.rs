@@ -9,7 +9,7 @@ use crate::model::config::{Activation, Config, Places};
 /// Tensor names of an architecture family, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Names {
-    pub embeddings: &'static EmbeddingNames,
+    pub embeddings: EmbeddingNames,
     /// Layer normalisation over the sum of the embeddings, if there is one.
     pub embedding_norm: Option<&'static str>,
     /// Embeddings that plain text gets besides word, position and segment, if any.
@@ -222,6 +222,15 @@ impl TransformNames {
 }
 
 impl TokenHeadNames {
+    /// Makes the names of a head whose transform has biases, and whose activation is the encoder's.
+    pub(super) const fn biased(
+        [dense, norm]: [&'static str; 2],
+        decoder: &'static str,
+        bias: [&'static str; 2],
+    ) -> Self {
+        Self { transform: Some(TransformNames::biased(dense, norm)), decoder, bias: Some(bias), activation: None }
+    }
+
     /// Head that is only the product with each token's embedding, under the name that most families give it.
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
@@ -297,10 +306,23 @@ impl Names {
         Ok((config, names))
     }
 
+    /// As [`Names::checked`] for a pre-norm body, whose embeddings have no segments and no norm. `embeddings` has the names of
+    /// `[words, positions]`, empty where there are none.
+    pub(super) fn pre_norm(
+        config: Config,
+        (parts, stem): (&'static LayerNames, &str),
+        [words, positions]: [&'static str; 2],
+        final_norm: &'static str,
+    ) -> Result<(Config, Self)> {
+        let (config, names) = Self::checked(config, parts, stem)?;
+        let embeddings = EmbeddingNames { words, positions, segments: "" };
+        Ok((config, Self { embeddings, embedding_norm: None, final_norm: Some(final_norm), ..names }))
+    }
+
     /// Makes names with the layer parts `parts` and the layer prefixes `layers`; all other names are BERT's.
     pub(super) fn of(parts: &'static LayerNames, layers: Vec<String>) -> Self {
         Self {
-            embeddings: &EmbeddingNames {
+            embeddings: EmbeddingNames {
                 words: "embeddings.word_embeddings",
                 positions: "embeddings.position_embeddings",
                 segments: "embeddings.token_type_embeddings",

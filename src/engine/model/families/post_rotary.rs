@@ -2,27 +2,21 @@
 //! 2024). The first two have gated linear units.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::llama::turning;
 use super::{
-    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, llama,
-    roberta,
+    Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, ensure_flags,
+    llama, roberta,
 };
-use crate::model::config::{Config, ConfigKey, PositionEmbedding, RotaryScaling, fields, keys};
-use crate::system::errors::Facts;
+use crate::model::config::{
+    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, fields, keys, wrong_value,
+};
 use crate::system::printable::shortened;
 
 /// GTE under the `model_type` of the code that comes with its checkpoints.
-pub(super) const NEW: Family = Family {
-    model_type: "new",
-    class: "New",
-    prefix: "new.",
-    token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD],
-    read: new,
-    ..bert::BERT
-};
+pub(super) const NEW: Family =
+    Family { token_heads: &[GTE_HEAD, NATIVE_GTE_HEAD], read: read_new, ..bert::BERT.renamed("new", "New", "new.") };
 
 pub(super) const NATIVE_NOMIC_HEAD: TokenHeadNames = TokenHeadNames { transform: Some(NOMIC_TRANSFORM), ..bert::HEAD };
 
@@ -36,18 +30,14 @@ pub(super) const NOMIC_HEAD: TokenHeadNames = TokenHeadNames {
     ..bert::HEAD
 };
 
-const GTE_HEAD: TokenHeadNames = TokenHeadNames {
-    transform: Some(TransformNames::biased("lm_head.dense", "lm_head.norm")),
-    decoder: "lm_head.decoder.weight",
-    bias: Some(["lm_head.decoder.bias", "lm_head.decoder.bias"]),
-    activation: None,
-};
+const GTE_HEAD: TokenHeadNames =
+    TokenHeadNames::biased(["lm_head.dense", "lm_head.norm"], "lm_head.decoder.weight", ["lm_head.decoder.bias"; 2]);
 
 const NATIVE_GTE_HEAD: TokenHeadNames = TokenHeadNames { transform: roberta::HEAD.transform, ..GTE_HEAD };
 
 /// Names of a layer's parts in transformers' memory for nomic-bert, GTE and jina-embeddings-v3. Files have their own code's
 /// names.
-const NATIVE: LayerNames =
+const TRANSFORMERS_LAYER: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
 const NOMIC_LAYER: LayerNames = LayerNames {
@@ -57,7 +47,7 @@ const NOMIC_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Gated(["mlp.fc12", "mlp.fc11"]),
     output: "mlp.fc2",
     output_norm: "norm2",
-    ..NATIVE
+    ..TRANSFORMERS_LAYER
 };
 
 const GTE_LAYER: LayerNames = LayerNames {
@@ -67,7 +57,7 @@ const GTE_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::GateSecond("mlp.up_gate_proj"),
     output: "mlp.down_proj",
     output_norm: "mlp_ln",
-    ..NATIVE
+    ..TRANSFORMERS_LAYER
 };
 
 const JINA_LAYER: LayerNames = LayerNames {
@@ -75,11 +65,11 @@ const JINA_LAYER: LayerNames = LayerNames {
     attention_output: "mixer.out_proj",
     attention_norm: "norm1",
     output_norm: "norm2",
-    ..NATIVE_JINA_LAYER
+    ..TRANSFORMERS_JINA_LAYER
 };
 
-const NATIVE_JINA_LAYER: LayerNames =
-    LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..NATIVE };
+const TRANSFORMERS_JINA_LAYER: LayerNames =
+    LayerNames { intermediate: Intermediate::Plain("mlp.fc1"), output: "mlp.fc2", ..TRANSFORMERS_LAYER };
 
 /// Reads the config of a BERT without position embeddings, to which the caller adds rotary positions. Sizes are not checked.
 fn with_rotary(text: &str, keys: &[ConfigKey]) -> Result<Config> {
@@ -93,11 +83,6 @@ const NOMIC_KEYS: &[ConfigKey] = keys! {
     max_position_embeddings: max_position_embeddings | n_positions = 2048,
     hidden_act = "silu", layer_norm_eps: layer_norm_eps | layer_norm_epsilon = 1e-12, type_vocab_size = 2
 };
-
-#[derive(Deserialize)]
-struct NomicBertConfig {
-    max_trained_positions: Option<usize>,
-}
 
 /// Options of nomic-bert's own code, each with its only supported value.
 const NOMIC_SWITCHES: [(&str, &str); 10] = [
@@ -117,54 +102,53 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     let json: Value = fields(text)?;
     for (key, expected) in NOMIC_SWITCHES {
         let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
-        let wanted: Value = serde_json::from_str(expected)?;
-        let same = *value == wanted || value.as_f64().is_some_and(|value| Some(value) == wanted.as_f64());
+        let expected_value: Value = serde_json::from_str(expected)?;
+        let is_expected =
+            *value == expected_value || value.as_f64().is_some_and(|value| Some(value) == expected_value.as_f64());
         let shown = shortened(&value.to_string());
         let what =
             if key == "num_experts" { "layers of experts are not supported" } else { "not supported for nomic_bert" };
-        ensure!(same, anyhow!("{key} is {shown}: {what} (expected {expected})").of_value(value));
+        ensure!(is_expected, wrong_value(key, shown, format_args!("{what} (expected {expected})")));
     }
-    let (config, found): (_, NomicBertConfig) = (with_rotary(text, NOMIC_KEYS)?, fields(text)?);
-    // Over longer texts its own code changes the base of the frequencies.
-    let longest = config.max_position_embeddings.min(found.max_trained_positions.unwrap_or(2048).max(1));
+    let config = with_rotary(text, NOMIC_KEYS)?;
+    let trained = config_value!(text, max_trained_positions: Option<usize> = None)?;
+    // On longer texts nomic-bert's own code changes the base of the frequencies.
+    let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
     let biases = Biases { norms: true, ..Biases::NONE };
-    let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
+    let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
     let names = Names { embedding_norm: Some("emb_ln"), biases, other: Some(Box::new(native)), ..names };
     Ok((config, names))
 }
 
-/// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
-#[derive(Deserialize)]
-struct GteConfig {
-    #[serde(default)]
-    logn_attention_scale: bool,
-    #[serde(default)]
-    logn_attention_clip1: bool,
-    layer_norm_type: Option<String>,
-    position_embedding_type: Option<String>,
-    #[serde(default)]
-    rope_scaling: Value,
-    rope_theta: Option<f64>,
+config_struct! {
+    /// Keys of GTE's own code that have unsupported values, or change the rotary frequencies.
+    struct GteConfig {
+        logn_attention_scale: bool = false,
+        logn_attention_clip1: bool = false,
+        layer_norm_type: Option<String> = None,
+        position_embedding_type: Option<String> = None,
+        rope_scaling: Value = Value::Null,
+        rope_theta: Option<f64> = None,
+    }
 }
 
 /// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
-fn new(text: &str) -> Result<(Config, Names)> {
-    let found: GteConfig = fields(text)?;
-    for (key, value) in
-        [("logn_attention_scale", found.logn_attention_scale), ("logn_attention_clip1", found.logn_attention_clip1)]
-    {
-        ensure!(!value, anyhow!("{key} is true, which is not supported for gte").of_value("true"));
-    }
+fn read_new(text: &str) -> Result<(Config, Names)> {
+    let options: GteConfig = fields(text)?;
+    let flags = [
+        ("logn_attention_scale", options.logn_attention_scale, false),
+        ("logn_attention_clip1", options.logn_attention_clip1, false),
+    ];
+    ensure_flags("gte", flags)?;
     for (key, value, expected) in [
-        ("layer_norm_type", found.layer_norm_type, "layer_norm"),
-        ("position_embedding_type", found.position_embedding_type, "rope"),
+        ("layer_norm_type", options.layer_norm_type, "layer_norm"),
+        ("position_embedding_type", options.position_embedding_type, "rope"),
     ] {
         if let Some(value) = value.filter(|value| value != expected) {
-            let shown = shortened(&value);
-            bail!(anyhow!("{key} is {shown}: not supported for gte (expected {expected})").of_value(value));
+            bail!(wrong_value(key, shortened(&value), format_args!("not supported for gte (expected {expected})")));
         }
     }
     gte(text)
@@ -173,17 +157,17 @@ fn new(text: &str) -> Result<(Config, Names)> {
 pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     const THETA: (&str, f64) = ("rope_theta", 160_000.0);
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-12, type_vocab_size = 1 };
-    let found: GteConfig = fields(text)?;
+    let options: GteConfig = fields(text)?;
     let config = Config { gated: true, ..with_rotary(text, KEYS)? };
     let (config, names) = Names::checked(config, &GTE_LAYER, "encoder.layer")?;
-    let config = match ntk(&found)? {
+    let config = match ntk_factor(&options)? {
         None => turning(config, text, THETA, 1.0)?,
         Some(factor) => {
-            // The base times the factor, and all frequencies divided by its power of 2/d: the frequency of the last pair
-            // of dimensions is then divided by the factor, that of the first hardly.
+            // The base is multiplied by the factor, and all frequencies are divided by `factor^(2/d)`. This divides the
+            // frequency of the last pair of dimensions by the factor, and hardly changes that of the first.
             let mut plain: Value = fields(text)?;
             plain["rope_scaling"] = Value::Null;
-            plain["rope_theta"] = (found.rope_theta.unwrap_or(10_000.0) * factor).into();
+            plain["rope_theta"] = (options.rope_theta.unwrap_or(10_000.0) * factor).into();
             let mut config = turning(config, &plain.to_string(), THETA, 1.0)?;
             for rotary in config.rotary.iter_mut().flatten() {
                 rotary.scaling = RotaryScaling::Linear { factor: factor.powf(2.0 / rotary.dims as f64) };
@@ -192,14 +176,14 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
         }
     };
     let biases = Biases { intermediate: false, ..Biases::ALL };
-    let native = Names { biases, ..Names::numbered(&NATIVE, "layers", &config) };
+    let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
     Ok((config, Names { biases, other: Some(Box::new(native)), ..names }))
 }
 
 /// Factor of GTE's own scaling of frequencies, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text;
 /// `None` for another type. Fails if the factor is no number above 0.
-fn ntk(found: &GteConfig) -> Result<Option<f64>> {
-    let scaling = &found.rope_scaling;
+fn ntk_factor(options: &GteConfig) -> Result<Option<f64>> {
+    let scaling = &options.rope_scaling;
     let name = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str);
     if name != Some("ntk") {
         return Ok(None);
@@ -212,6 +196,6 @@ pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
     let config = with_rotary(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
     let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
     let config = turning(config, text, ("rope_theta", 20_000.0), 1.0)?;
-    let native = Names::numbered(&NATIVE_JINA_LAYER, "layers", &config);
+    let native = Names::numbered(&TRANSFORMERS_JINA_LAYER, "layers", &config);
     Ok((config, Names { embedding_norm: Some("emb_ln"), other: Some(Box::new(native)), ..names }))
 }

@@ -53,25 +53,25 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
     let layers = match json.get("pruned_heads") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(layers)) => layers,
-        Some(other) => return Err(expected(other)),
+        Some(other) => return Err(wrong_format(other)),
     };
-    let mut stored: Vec<&String> = Vec::new();
+    let mut distinct_stems: Vec<&String> = Vec::new();
     for stem in stems {
-        if !stored.contains(&stem) {
-            stored.push(stem);
+        if !distinct_stems.contains(&stem) {
+            distinct_stems.push(stem);
         }
     }
     let mut absent = BTreeSet::new();
     for (key, value) in layers {
         let numbers = value.as_array().map(|heads| heads.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>());
-        let numbers = numbers.flatten().ok_or_else(|| expected(value))?;
-        let stem = key.parse().ok().and_then(|layer: usize| stored.get(layer)).copied();
-        let count = counted(stored.len(), "layer");
-        let beyond = || {
+        let numbers = numbers.flatten().ok_or_else(|| wrong_format(value))?;
+        let stem = key.parse().ok().and_then(|layer: usize| distinct_stems.get(layer)).copied();
+        let count = counted(distinct_stems.len(), "layer");
+        let no_such_layer = || {
             anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
                 .of_value(key)
         };
-        let stem = stem.ok_or_else(beyond)?;
+        let stem = stem.ok_or_else(no_such_layer)?;
         let heads = config.num_attention_heads;
         if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
             let had = counted(heads, "head");
@@ -92,7 +92,7 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
     Ok(absent.into_iter().collect())
 }
 
-fn expected(value: &Value) -> anyhow::Error {
+fn wrong_format(value: &Value) -> anyhow::Error {
     let shown = shortened(&value.to_string());
     anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
         .of_value(value)

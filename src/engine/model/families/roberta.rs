@@ -6,12 +6,11 @@ use serde::Deserialize;
 
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling, fields,
-    keys, number, ten_to_minus,
+    Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling,
+    config_value, keys, named, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
-use crate::system::printable::shortened;
 
 pub(super) const ROBERTA: Family =
     Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
@@ -24,31 +23,18 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
     activation: Some(Activation::Gelu),
 };
 
-/// Id of the padding token, with transformers' `RobertaConfig` default.
-#[derive(Deserialize)]
-struct Padding {
-    #[serde(default = "number::<_, 1>")]
-    pad_token_id: u32,
-}
-
 /// Reads the config of a family whose positions are counted from the padding index. Sizes are not checked.
 fn parse(text: &str) -> Result<Config> {
-    let Padding { pad_token_id } = fields(text)?;
-    Ok(Config { padding: Some(pad_token_id), ..Config::parse(text)? })
+    let padding = config_value!(text, pad_token_id: u32 = 1)?;
+    Ok(Config { padding: Some(padding), ..Config::parse(text)? })
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
     Names::checked(parse(text)?, &bert::LAYER, "encoder.layer")
 }
 
-#[derive(Deserialize)]
-struct IBertConfig {
-    #[serde(default)]
-    quant_mode: bool,
-}
-
 pub(super) fn ibert(text: &str) -> Result<(Config, Names)> {
-    let IBertConfig { quant_mode } = fields(text)?;
+    let quant_mode = config_value!(text, quant_mode: bool = false)?;
     ensure!(
         !quant_mode,
         "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are"
@@ -66,32 +52,20 @@ const MPNET_LAYER: LayerNames = LayerNames {
 /// Number of buckets of distances in `MPNetEncoder`, whatever the config says.
 const DISTANCE_BUCKETS: usize = 32;
 
-/// Number of rows in the embedding of distances, with transformers' `MPNetConfig` default. `MPNetEncoder` takes the first
-/// [`DISTANCE_BUCKETS`], so there may be more.
-#[derive(Deserialize)]
-struct Buckets {
-    #[serde(default = "number::<_, 32>")]
-    relative_attention_num_buckets: usize,
-}
-
 pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     let config = Config {
-        // `MPNetEmbeddings` has no other, whatever the config says.
+        // `MPNetEmbeddings` always has this padding index and these positions, whatever the config says.
         padding: Some(1),
         type_vocab_size: 0,
         position_embedding_type: PositionEmbedding::Absolute,
         ..Config::parse(text)?
     };
     let (config, names) = Names::checked(config, &MPNET_LAYER, "encoder.layer")?;
-    let Buckets { relative_attention_num_buckets: rows } = fields(text)?;
-    ensure!(
-        (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows),
-        anyhow!(
-            "relative_attention_num_buckets is {rows}: distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and \
-             each has a row"
-        )
-        .of_value(rows)
-    );
+    // `MPNetEncoder` uses the first `DISTANCE_BUCKETS` rows, so there may be more.
+    let rows = config_value!(text, relative_attention_num_buckets: usize = 32)?;
+    let reason = format_args!("distances are sorted into {DISTANCE_BUCKETS}, whatever it is, and each has a row");
+    let fits = (DISTANCE_BUCKETS..=LARGEST_SIZE).contains(&rows);
+    ensure!(fits, wrong_value("relative_attention_num_buckets", rows, reason));
     let bias = PositionBiasNames::Buckets {
         table: "encoder.relative_attention_bias",
         in_each_layer: false,
@@ -103,12 +77,6 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
     Ok((config, Names { position_bias: Some(bias), ..names }))
 }
 
-#[derive(Deserialize)]
-struct LongformerConfig {
-    #[serde(default = "windows")]
-    attention_window: Windows,
-}
-
 /// Number of tokens around each token that it attends to, half of them before it: one number for all layers, or one per layer.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -117,16 +85,11 @@ enum Windows {
     OfEach(Vec<usize>),
 }
 
-/// Default of `attention_window` in transformers' `LongformerConfig`: one number for all layers.
-fn windows() -> Windows {
-    Windows::OfAll(512)
-}
-
 pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
-    let LongformerConfig { attention_window } = fields(text)?;
+    let windows = config_value!(text, attention_window: Windows = Windows::OfAll(512))?;
     let (config, names) = bert::absolute(parse(text)?)?;
     let layers = config.num_hidden_layers;
-    let windows = match attention_window {
+    let windows = match windows {
         Windows::OfAll(window) => vec![window; layers],
         Windows::OfEach(windows) => windows,
     };
@@ -134,10 +97,10 @@ pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     let other = || anyhow!("attention_window has {given} entries, and num_hidden_layers is {layers}");
     ensure!(given == layers, other().of_value(given));
     for window in &windows {
-        let odd = || anyhow!("attention_window is {window}: an even number of 2 or more is expected").of_value(window);
-        ensure!(*window >= 2 && window.is_multiple_of(2), odd());
+        let fits = *window >= 2 && window.is_multiple_of(2);
+        ensure!(fits, wrong_value("attention_window", window, "an even number of 2 or more is expected"));
     }
-    // Nothing is global, as in transformers unless a task says so.
+    // No token has global attention, as in transformers unless a task asks for it.
     let visibility: Vec<Visibility> = windows.into_iter().map(|window| Visibility::window(window / 2)).collect();
     Ok((Config { visibility: LayerClasses::new(&visibility), ..config }, names))
 }
@@ -160,17 +123,10 @@ pub(super) fn megatron_bert(text: &str) -> Result<(Config, Names)> {
 pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
-    let Epsilon { layer_norm_eps } = fields(text)?;
+    let layer_norm_eps = config_value!(text, layer_norm_eps: f64 = 1e-5)?;
     let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse(text)? };
     let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;
     Ok((config, Names { embedding_norm: None, final_norm: Some("encoder.LayerNorm"), ..names }))
-}
-
-/// Epsilon of layer normalisation; its default, as in transformers' `XLMRobertaXLConfig`, differs from [`Config`]'s.
-#[derive(Deserialize)]
-struct Epsilon {
-    #[serde(default = "ten_to_minus::<5>")]
-    layer_norm_eps: f64,
 }
 
 const ESM_LAYER: LayerNames =
@@ -185,43 +141,20 @@ const FREQUENCIES: &[&str] = &[
     "encoder.layer.0.attention.self.rotary_embeddings.inv_freq",
 ];
 
-/// Keys of transformers' `EsmConfig` that [`Config`] lacks or has other defaults for.
-#[derive(Deserialize)]
-struct EsmConfig {
-    #[serde(default = "absolute")]
-    position_embedding_type: String,
-    emb_layer_norm_before: Option<bool>,
-    #[serde(default)]
-    token_dropout: bool,
-    #[serde(default)]
-    is_folding_model: bool,
-    mask_token_id: Option<u32>,
-    #[serde(default = "number::<_, 1>")]
-    pad_token_id: u32,
-}
-
-fn absolute() -> String {
-    "absolute".to_owned()
-}
-
 pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
-    let found: EsmConfig = fields(text)?;
-    ensure!(
-        !found.is_folding_model,
-        "is_folding_model is true: only the language model of a folding model is supported"
-    );
-    let (position_embedding_type, padding, turns) = match found.position_embedding_type.as_str() {
-        "rotary" => (PositionEmbedding::None, None, true),
-        "absolute" => (PositionEmbedding::Absolute, Some(found.pad_token_id), false),
-        other => {
-            let shown = shortened(other);
-            let error = anyhow!("position_embedding_type {shown:?} is not supported (supported: rotary, absolute)");
-            bail!(error.of_value(other))
-        }
-    };
-    let embedding_scale = match found.mask_token_id.filter(|_| found.token_dropout) {
+    let positions = config_value!(text, position_embedding_type: String = "absolute".to_owned())?;
+    let has_embedding_norm = config_value!(text, emb_layer_norm_before: Option<bool> = None)?;
+    let drops_tokens = config_value!(text, token_dropout: bool = false)?;
+    let is_folding = config_value!(text, is_folding_model: bool = false)?;
+    let mask = config_value!(text, mask_token_id: Option<u32> = None)?;
+    let padding = config_value!(text, pad_token_id: u32 = 1)?;
+    ensure!(!is_folding, "is_folding_model is true: only the language model of a folding model is supported");
+    let is_rotary = named("position_embedding_type", &positions, &[("rotary", true), ("absolute", false)])?;
+    let position_embedding_type = if is_rotary { PositionEmbedding::None } else { PositionEmbedding::Absolute };
+    let padding = (!is_rotary).then_some(padding);
+    let embedding_scale = match mask.filter(|_| drops_tokens) {
         Some(mask) => EmbeddingScale::WithoutMasks { mask },
-        None if found.token_dropout => bail!("token_dropout is true, and mask_token_id is missing"),
+        None if drops_tokens => bail!("token_dropout is true, and mask_token_id is missing"),
         None => EmbeddingScale::One,
     };
     let config = Config {
@@ -229,14 +162,15 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
         position_embedding_type,
         padding,
         embedding_scale,
-        // The head has the activation written out, whatever `hidden_act` says.
+        // ESM's head always uses GELU, whatever `hidden_act` says.
         ..Config::read(text, &[keys! { hidden_act: _ = "gelu", layer_norm_eps }])?
     };
     let (config, mut names) = Names::checked(config, &ESM_LAYER, "encoder.layer")?;
     let rotary = Rotary { theta: 10_000.0, dims: config.head_dim() / 2 * 2, scaling: RotaryScaling::Default };
-    ensure!(!turns || rotary.dims == config.head_dim(), "heads of {} values do not turn: it is odd", config.head_dim());
-    let config = Config { rotary: vec![turns.then_some(rotary); config.num_hidden_layers], ..config };
-    names.embedding_norm = found.emb_layer_norm_before.unwrap_or(false).then_some("embeddings.layer_norm");
+    let size = config.head_dim();
+    ensure!(!is_rotary || rotary.dims == size, "heads of {size} values do not turn: it is odd");
+    let config = Config { rotary: vec![is_rotary.then_some(rotary); config.num_hidden_layers], ..config };
+    names.embedding_norm = has_embedding_norm.unwrap_or(false).then_some("embeddings.layer_norm");
     names.frequencies = FREQUENCIES;
     names.final_norm = Some("encoder.emb_layer_norm_after");
     Ok((config, names))

@@ -1,32 +1,27 @@
 //! Encoders of sequence-to-sequence models: T5 (Raffel et al. 2020), mT5 (Xue et al. 2021), umT5 (Chung et al. 2023), BART (Lewis
 //! et al. 2020) and mBART (Liu et al. 2020). They were trained through their decoders, so they have no head that predicts tokens.
 
-use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
+use anyhow::{Result, ensure};
 
 use super::{
     Biases, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
     bert, gpt,
 };
 use crate::model::config::{
-    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, fields, keys,
-    named, number,
+    Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_value,
+    keys, named, wrong_value,
 };
-use crate::system::errors::Facts;
 
 /// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
-    model_type: "t5",
-    class: "T5",
-    prefix: "transformer.",
     // Copies of the shared embeddings.
     needless: &["embed_tokens"],
     token_heads: &[],
     read: |text| t5(text, "relu", false),
-    ..bert::BERT
+    ..bert::BERT.renamed("t5", "T5", "transformer.")
 };
 
-const PLAIN: LayerNames = LayerNames {
+const UNGATED_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart([
         "layer.0.SelfAttention.q",
         "layer.0.SelfAttention.k",
@@ -40,45 +35,32 @@ const PLAIN: LayerNames = LayerNames {
     ..bert::ABSOLUTE
 };
 
-const GATED: LayerNames = LayerNames {
+const GATED_LAYER: LayerNames = LayerNames {
     intermediate: Intermediate::Gated(["layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"]),
-    ..PLAIN
+    ..UNGATED_LAYER
 };
 
 const T5_KEYS: &[ConfigKey] = keys! {
     hidden_size: d_model, num_hidden_layers: num_layers, num_attention_heads: num_heads, intermediate_size: d_ff,
-    // The length of text that it was trained on; nothing in the model depends on it.
+    // Length of the training texts; nothing in the model depends on it.
     max_position_embeddings: n_positions = 512,
     layer_norm_eps: layer_norm_epsilon = 1e-6,
     hidden_act: _ = "gelu", initializer_range: _ = 0.02, tie_word_embeddings: _ = true
 };
 
-/// Keys of transformers' `T5Config` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct T5Config {
-    d_kv: usize,
-    #[serde(default = "number::<_, 32>")]
-    relative_attention_num_buckets: usize,
-    #[serde(default = "number::<_, 128>")]
-    relative_attention_max_distance: usize,
-    feed_forward_proj: Option<String>,
-    #[serde(default = "number::<_, 1>")]
-    initializer_factor: f64,
-}
-
 /// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
 /// variance of its inputs (transformers' `T5PreTrainedModel`).
 fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
-    let root = |size: usize| factor / (size as f64).sqrt();
-    let of_model = root(config.hidden_size);
+    let scale_for_inputs = |size: usize| factor / (size as f64).sqrt();
+    let model_scale = scale_for_inputs(config.hidden_size);
     let scales = vec![
-        ("SelfAttention.q.", root(config.hidden_size.saturating_mul(config.head_dim()))),
-        ("SelfAttention.k.", of_model),
-        ("SelfAttention.v.", of_model),
-        ("SelfAttention.o.", root(config.heads_width())),
-        ("relative_attention_bias", of_model),
-        ("DenseReluDense.wi", of_model),
-        ("DenseReluDense.wo", root(config.intermediate_size)),
+        ("SelfAttention.q.", scale_for_inputs(config.hidden_size.saturating_mul(config.head_dim()))),
+        ("SelfAttention.k.", model_scale),
+        ("SelfAttention.v.", model_scale),
+        ("SelfAttention.o.", scale_for_inputs(config.heads_width())),
+        ("relative_attention_bias", model_scale),
+        ("DenseReluDense.wi", model_scale),
+        ("DenseReluDense.wo", scale_for_inputs(config.intermediate_size)),
         ("shared", factor),
         ("embed_tokens", factor),
     ];
@@ -86,8 +68,12 @@ fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
 }
 
 pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
-    let found: T5Config = fields(text)?;
-    let function = found.feed_forward_proj.as_deref().unwrap_or(feed_forward_proj);
+    let head_size = config_value!(text, d_kv: usize)?;
+    let buckets = config_value!(text, relative_attention_num_buckets: usize = 32)?;
+    let furthest = config_value!(text, relative_attention_max_distance: usize = 128)?;
+    let block_type = config_value!(text, feed_forward_proj: Option<String> = None)?;
+    let factor = config_value!(text, initializer_factor: f64 = 1.0)?;
+    let function = block_type.as_deref().unwrap_or(feed_forward_proj);
     let (gated, hidden_act) = match function {
         // The tanh approximation, "for backwards compatibility" (transformers' `T5Config`).
         "gated-gelu" => (true, Activation::GeluTanh),
@@ -96,18 +82,13 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
             None => (false, named("feed_forward_proj", function, Activation::ALL)?),
         },
     };
-    let (buckets, furthest) = (found.relative_attention_num_buckets, found.relative_attention_max_distance);
-    ensure!(
-        buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets),
-        anyhow!("relative_attention_num_buckets is {buckets}: a multiple of 4 is expected").of_value(buckets)
-    );
-    ensure!(
-        furthest > buckets / 4 && furthest <= FURTHEST,
-        anyhow!("relative_attention_max_distance is {furthest}: {} to {FURTHEST} are expected", buckets / 4 + 1)
-            .of_value(furthest)
-    );
+    let fits = buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets);
+    ensure!(fits, wrong_value("relative_attention_num_buckets", buckets, "a multiple of 4 is expected"));
+    let expected = format!("{} to {MAX_DISTANCE} are expected", buckets / 4 + 1);
+    let fits = furthest > buckets / 4 && furthest <= MAX_DISTANCE;
+    ensure!(fits, wrong_value("relative_attention_max_distance", furthest, expected));
     let config = Config {
-        head_size: Some(found.d_kv),
+        head_size: Some(head_size),
         score_scale: Some(1.0),
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
@@ -117,59 +98,46 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         hidden_act,
         ..Config::read(text, &[T5_KEYS])?
     };
-    let (config, mut names) = Names::checked(config, if gated { &GATED } else { &PLAIN }, "encoder.block")?;
+    let layer = (if gated { &GATED_LAYER } else { &UNGATED_LAYER }, "encoder.block");
+    let (config, names) = Names::pre_norm(config, layer, ["shared", ""], "encoder.final_layer_norm")?;
     let table = if in_each_layer {
         "layer.0.SelfAttention.relative_attention_bias"
     } else {
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
-    names.embeddings = &EmbeddingNames { words: "shared", positions: "", segments: "" };
-    names.fresh = fresh_weights(&config, found.initializer_factor);
-    names.embedding_norm = None;
-    names.biases = Biases::NONE;
-    names.position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
-    names.final_norm = Some("encoder.final_layer_norm");
-    Ok((config, names))
+    let fresh = fresh_weights(&config, factor);
+    let position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
+    Ok((config, Names { fresh, biases: Biases::NONE, position_bias, ..names }))
 }
 
 /// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.
-const FURTHEST: usize = 1 << 12;
+const MAX_DISTANCE: usize = 1 << 12;
 
-pub(super) const BART: Family = Family {
-    model_type: "bart",
-    class: "Bart",
-    prefix: "model.",
-    read: |text| bart(text, BlockPlan::Post, None),
-    ..T5
-};
+pub(super) const BART: Family =
+    Family { read: |text| bart(text, BlockPlan::Post, None), ..T5.renamed("bart", "Bart", "model.") };
 
 /// Keys of transformers' `BartConfig` that are about the encoder.
 const BART_KEYS: &[ConfigKey] = keys! {
     hidden_size: d_model, num_hidden_layers: encoder_layers, num_attention_heads: encoder_attention_heads,
-    intermediate_size: encoder_ffn_dim, hidden_act: activation_function = "gelu", initializer_range: init_std,
+    intermediate_size: encoder_ffn_dim, hidden_act: activation_function = "gelu", initializer_range: init_std = 0.02,
     // PyTorch's default.
     layer_norm_eps: _ = 1e-5, tie_word_embeddings: _ = true
 };
 
-#[derive(Deserialize)]
-struct BartConfig {
-    #[serde(default)]
-    scale_embedding: bool,
-}
-
 pub(super) fn bart(text: &str, blocks: BlockPlan, final_norm: Option<&'static str>) -> Result<(Config, Names)> {
-    let (config, found): (_, BartConfig) = (Config::read(text, &[BART_KEYS])?, fields(text)?);
+    let config = Config::read(text, &[BART_KEYS])?;
+    let is_scaled = config_value!(text, scale_embedding: bool = false)?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
         blocks,
         first_position: gpt::FIRST_POSITION,
-        embedding_scale: if found.scale_embedding { EmbeddingScale::Constant(scale) } else { EmbeddingScale::One },
+        embedding_scale: if is_scaled { EmbeddingScale::Constant(scale) } else { EmbeddingScale::One },
         max_position_embeddings: config.max_position_embeddings.saturating_add(gpt::FIRST_POSITION),
         ..config
     };
     let (config, mut names) = Names::checked(config, &gpt::OPT_LAYER, "encoder.layers")?;
-    names.embeddings = &EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
+    names.embeddings = EmbeddingNames { words: "shared", positions: "encoder.embed_positions", segments: "" };
     names.embedding_norm = Some("encoder.layernorm_embedding");
     names.final_norm = final_norm;
     Ok((config, names))

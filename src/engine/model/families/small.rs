@@ -1,11 +1,9 @@
 //! Smaller BERTs: DistilBERT, SqueezeBERT, and ELECTRA, RemBERT and ALBERT, whose narrow embeddings a linear layer widens.
 
-use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
+use anyhow::{Result, ensure};
 
 use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, fields, keys, number};
-use crate::system::errors::Facts;
+use crate::model::config::{Config, ConfigKey, config_value, keys, wrong_value};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
@@ -20,7 +18,7 @@ const DISTILBERT_LAYER: LayerNames = LayerNames {
 pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! {
         hidden_size: dim, num_hidden_layers: n_layers, num_attention_heads: n_heads, intermediate_size: hidden_dim,
-        // `DistilBertModel` has no other.
+        // `DistilBertModel` always has this one.
         hidden_act: activation, layer_norm_eps: _ = 1e-12
     };
     Names::checked(Config::read(text, &[KEYS])?, &DISTILBERT_LAYER, "transformer.layer")
@@ -39,68 +37,48 @@ const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
 /// Epsilon of the layer normalisations within SqueezeBERT's layers, whatever the config says.
 const EPSILON: f64 = 1e-12;
 
-/// Keys of transformers' `SqueezeBertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct SqueezeBertConfig {
-    embedding_size: Option<usize>,
-    #[serde(default = "number::<_, 4>")]
-    q_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    k_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    v_groups: usize,
-    #[serde(default = "number::<_, 1>")]
-    post_attention_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    intermediate_groups: usize,
-    #[serde(default = "number::<_, 4>")]
-    output_groups: usize,
-}
-
 pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
-    let found: SqueezeBertConfig = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: Option<usize> = None)?;
+    let q_groups = config_value!(text, q_groups: usize = 4)?;
+    let k_groups = config_value!(text, k_groups: usize = 4)?;
+    let v_groups = config_value!(text, v_groups: usize = 4)?;
+    let post_attention_groups = config_value!(text, post_attention_groups: usize = 1)?;
+    let intermediate_groups = config_value!(text, intermediate_groups: usize = 4)?;
+    let output_groups = config_value!(text, output_groups: usize = 4)?;
     let (config, names) = Names::checked(Config::parse(text)?, &SQUEEZEBERT_LAYER, "encoder.layers")?;
     let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-    let width = found.embedding_size.unwrap_or(hidden);
+    let width = embedding_size.unwrap_or(hidden);
     ensure!(width == hidden, "embedding_size is {width}, hidden_size {hidden}: nothing leads from one to the other");
-    let same = config.layer_norm_eps == EPSILON;
-    ensure!(same, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
+    let is_equal = config.layer_norm_eps == EPSILON;
+    ensure!(is_equal, "layer_norm_eps is {:e}: within layers it is {EPSILON:e} in SqueezeBERT", config.layer_norm_eps);
     let divides = |groups: usize, channels: usize| groups > 0 && channels.is_multiple_of(groups);
     for (name, groups) in [
-        ("q_groups", found.q_groups),
-        ("k_groups", found.k_groups),
-        ("v_groups", found.v_groups),
-        ("post_attention_groups", found.post_attention_groups),
+        ("q_groups", q_groups),
+        ("k_groups", k_groups),
+        ("v_groups", v_groups),
+        ("post_attention_groups", post_attention_groups),
     ] {
-        let unfit = || anyhow!("{name} is {groups}: it has to divide hidden_size {hidden}").of_value(groups);
-        ensure!(divides(groups, hidden), unfit());
+        let reason = format_args!("it has to divide hidden_size {hidden}");
+        ensure!(divides(groups, hidden), wrong_value(name, groups, reason));
     }
-    for (name, groups) in [("intermediate_groups", found.intermediate_groups), ("output_groups", found.output_groups)] {
-        ensure!(
-            divides(groups, hidden) && divides(groups, wide),
-            anyhow!("{name} is {groups}: it has to divide hidden_size {hidden} and intermediate_size {wide}")
-                .of_value(groups)
-        );
+    for (name, groups) in [("intermediate_groups", intermediate_groups), ("output_groups", output_groups)] {
+        let reason = format_args!("it has to divide hidden_size {hidden} and intermediate_size {wide}");
+        ensure!(divides(groups, hidden) && divides(groups, wide), wrong_value(name, groups, reason));
     }
     let convolutions = Groups {
-        query_key_value: [found.q_groups, found.k_groups, found.v_groups],
-        attention_output: found.post_attention_groups,
-        intermediate: found.intermediate_groups,
-        output: found.output_groups,
+        query_key_value: [q_groups, k_groups, v_groups],
+        attention_output: post_attention_groups,
+        intermediate: intermediate_groups,
+        output: output_groups,
     };
     Ok((config, Names { convolutions: Some(convolutions), ..names }))
 }
 
-#[derive(Deserialize)]
-struct Embedding {
-    embedding_size: usize,
-}
-
 pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
-    let Embedding { embedding_size } = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: usize)?;
     let config = Config { embedding_size: Some(embedding_size), ..Config::parse(text)? };
     let (config, names) = Names::checked(config, &bert::LAYER, "encoder.layer")?;
-    // A model with equal widths has no such layer.
+    // A model whose widths are equal has no projection.
     let projection = (embedding_size != config.hidden_size).then_some("embeddings_project");
     Ok((config, Names { projection, ..names }))
 }
@@ -108,21 +86,13 @@ pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
 /// Name of the linear layer that widens embeddings in RemBERT and ALBERT.
 const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
 
-#[derive(Deserialize)]
-struct RemBertConfig {
-    input_embedding_size: usize,
-    output_embedding_size: usize,
-    /// Whether input and output embeddings are tied; unlike in [`Config`], false by default.
-    #[serde(default)]
-    tie_word_embeddings: bool,
-}
-
 pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
-    let found: RemBertConfig = fields(text)?;
-    ensure!(!found.tie_word_embeddings, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
+    // Unlike in `Config`, the default is false.
+    let is_tied = config_value!(text, tie_word_embeddings: bool = false)?;
+    ensure!(!is_tied, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
     let config = Config {
-        embedding_size: Some(found.input_embedding_size),
-        output_embedding_size: Some(found.output_embedding_size),
+        embedding_size: Some(config_value!(text, input_embedding_size: usize)?),
+        output_embedding_size: Some(config_value!(text, output_embedding_size: usize)?),
         tie_word_embeddings: false,
         ..Config::parse(text)?
     };
@@ -139,22 +109,14 @@ const ALBERT_LAYER: LayerNames = LayerNames {
     ..SQUEEZEBERT_LAYER
 };
 
-/// Keys of transformers' `AlbertConfig` that [`Config`] lacks, with its defaults.
-#[derive(Deserialize)]
-struct AlbertConfig {
-    embedding_size: usize,
-    #[serde(default = "number::<_, 1>")]
-    num_hidden_groups: usize,
-    #[serde(default = "number::<_, 1>")]
-    inner_group_num: usize,
-}
-
 pub(super) fn albert(text: &str) -> Result<(Config, Names)> {
-    let AlbertConfig { embedding_size, num_hidden_groups: groups, inner_group_num: inner } = fields(text)?;
+    let embedding_size = config_value!(text, embedding_size: usize)?;
+    let groups = config_value!(text, num_hidden_groups: usize = 1)?;
+    let inner = config_value!(text, inner_group_num: usize = 1)?;
     let config = Config::parse(text)?;
     let passes = config.num_hidden_layers;
     ensure!(groups > 0 && inner > 0, "num_hidden_groups is {groups} and inner_group_num {inner}: neither can be 0");
-    // A pass runs all layers of its group.
+    // One pass runs all layers of its group.
     let layers = passes.saturating_mul(inner);
     let config = Config { embedding_size: Some(embedding_size), num_hidden_layers: layers, ..config }.checked()?;
     let name = |layer: usize| {

@@ -15,24 +15,17 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { model_type: "camembert", class: "Camembert", ..roberta::ROBERTA },
     // DistilBERT (Sanh et al. 2019): BERT without segments, under other names.
     Family {
-        model_type: "distilbert",
-        class: "DistilBert",
-        prefix: "distilbert.",
-        token_heads: &[TokenHeadNames {
-            transform: Some(TransformNames::biased("vocab_transform", "vocab_layer_norm")),
-            decoder: "vocab_projector.weight",
-            bias: Some(["vocab_projector.bias", "vocab_projector.bias"]),
-            activation: None,
-        }],
+        token_heads: &[TokenHeadNames::biased(
+            ["vocab_transform", "vocab_layer_norm"],
+            "vocab_projector.weight",
+            ["vocab_projector.bias"; 2],
+        )],
         read: small::distilbert,
-        ..bert::BERT
+        ..bert::BERT.renamed("distilbert", "DistilBert", "distilbert.")
     },
     // ELECTRA (Clark et al. 2020), generator and discriminator: narrow embeddings.
     Family {
-        model_type: "electra",
-        class: "Electra",
-        prefix: "electra.",
-        // The generator's; a discriminator has another one.
+        // Head of the generator; a discriminator has another head.
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("generator_predictions.dense", "generator_predictions.LayerNorm")),
             decoder: "generator_lm_head.weight",
@@ -44,99 +37,68 @@ pub(super) const FAMILIES: &[Family] = &[
             output: "discriminator_predictions.dense_prediction",
         }),
         read: small::electra,
-        ..bert::BERT
+        ..bert::BERT.renamed("electra", "Electra", "electra.")
     },
     // ALBERT (Lan et al. 2020): narrow embeddings, and layers that share their parameters.
     Family {
-        model_type: "albert",
-        class: "Albert",
-        prefix: "albert.",
-        token_heads: &[TokenHeadNames {
-            transform: Some(TransformNames::biased("predictions.dense", "predictions.LayerNorm")),
-            decoder: "predictions.decoder.weight",
-            bias: Some(["predictions.bias", "predictions.decoder.bias"]),
-            activation: None,
-        }],
+        token_heads: &[TokenHeadNames::biased(
+            ["predictions.dense", "predictions.LayerNorm"],
+            "predictions.decoder.weight",
+            ["predictions.bias", "predictions.decoder.bias"],
+        )],
         read: small::albert,
-        ..bert::BERT
+        ..bert::BERT.renamed("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
     Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", read: roberta::mpnet, ..roberta::ROBERTA },
     // DPR's encoders of questions and of passages (Karpukhin et al. 2020).
-    Family {
-        model_type: "dpr",
-        class: "DPR",
-        prefix: "bert_model.",
-        wrappers: &["question_encoder.", "ctx_encoder."],
-        ..bert::BERT
-    },
+    Family { wrappers: &["question_encoder.", "ctx_encoder."], ..bert::BERT.renamed("dpr", "DPR", "bert_model.") },
     // Splinter (Ram et al. 2021), without its selection of spans.
     Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..bert::BERT },
-    // VisualBERT (Li et al. 2019) of text alone: what goes through it beside the words are regions of images.
+    // VisualBERT (Li et al. 2019) on text alone, without its inputs for regions of images.
     Family {
-        model_type: "visual_bert",
-        class: "VisualBert",
-        prefix: "visual_bert.",
         needless: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
-        ..bert::BERT
+        ..bert::BERT.renamed("visual_bert", "VisualBert", "visual_bert.")
     },
-    // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. Its masked-LM head is that of the BERT
-    // it was made from, which checkpoints leave out.
+    // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. It was made from a BERT, whose
+    // masked-LM head checkpoints leave out.
     Family { model_type: "bert-generation", class: "BertGeneration", read: bert::bert_generation, ..bert::BERT },
-    // BigBird (Zaheer et al. 2020): BERT, up to the length from which on its attention is sparse.
+    // BigBird (Zaheer et al. 2020): BERT, up to the length beyond which its attention is sparse.
     Family { model_type: "big_bird", class: "BigBird", read: bert::big_bird, ..bert::BERT },
-    // ERNIE (Sun et al. 2020): BERT, whose later versions have an embedding of the task; that of plain text is the first.
+    // ERNIE (Sun et al. 2020): BERT, whose later versions embed the task. Plain text has the first task.
     Family { model_type: "ernie", class: "Ernie", prefix: "ernie.", read: bert::ernie, ..bert::BERT },
-    // LayoutLM (Xu et al. 2020) of text alone: BERT with embeddings of each word's box on the page, all of them at 0.
+    // LayoutLM (Xu et al. 2020) on text alone: BERT with embeddings of each word's box on the page, whose coordinates are all 0.
     Family { model_type: "layoutlm", class: "LayoutLM", prefix: "layoutlm.", read: bert::layoutlm, ..bert::BERT },
-    // MarkupLM (Li et al. 2022) of text alone: BERT with positions counted from the padding index and an embedding of each
-    // word's place in a tree of markup, which is that of no place.
+    // MarkupLM (Li et al. 2022) on text alone: BERT with positions counted from the padding index, and an embedding of each
+    // word's place in a tree of markup. Plain text has the embedding of an empty path.
     Family {
-        model_type: "markuplm",
-        class: "MarkupLM",
-        prefix: "markuplm.",
         // A linear layer that transformers' class has and never calls.
         needless: &["xpath_unitseq2_embeddings"],
         read: bert::markuplm,
-        ..bert::BERT
+        ..bert::BERT.renamed("markuplm", "MarkupLM", "markuplm.")
     },
-    // RemBERT (Chung et al. 2021): narrow embeddings, and others, wide ones, for prediction.
+    // RemBERT (Chung et al. 2021): narrow input embeddings, and separate wide ones for prediction.
     Family {
-        model_type: "rembert",
-        class: "RemBert",
-        prefix: "rembert.",
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames::biased("cls.predictions.dense", "cls.predictions.LayerNorm")),
             bias: Some(["cls.predictions.decoder.bias", "cls.predictions.decoder.bias"]),
             ..bert::HEAD
         }],
         read: small::rembert,
-        ..bert::BERT
+        ..bert::BERT.renamed("rembert", "RemBert", "rembert.")
     },
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
-    Family {
-        model_type: "squeezebert",
-        class: "SqueezeBert",
-        prefix: "transformer.",
-        read: small::squeezebert,
-        ..bert::BERT
-    },
+    Family { read: small::squeezebert, ..bert::BERT.renamed("squeezebert", "SqueezeBert", "transformer.") },
     // data2vec for text (Baevski et al. 2022).
     Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
-    // LUKE (Yamada et al. 2020), of words alone: without entities, its attention from word to word is all there is.
+    // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.
     Family {
-        model_type: "luke",
-        class: "Luke",
-        prefix: "luke.",
         needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("luke", "Luke", "luke.")
     },
     // I-BERT (Kim et al. 2021) before its quantisation.
     Family {
-        model_type: "ibert",
-        class: "IBert",
-        prefix: "ibert.",
-        // Buffers of I-BERT's integer arithmetic, which is not read: the float weights stand beside them.
+        // Buffers of I-BERT's integer arithmetic; only the float weights beside them are read.
         needless: &[
             "act_scaling_factor",
             "bias_integer",
@@ -148,25 +110,19 @@ pub(super) const FAMILIES: &[Family] = &[
             "x_min",
         ],
         read: roberta::ibert,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("ibert", "IBert", "ibert.")
     },
     // Longformer (Beltagy et al. 2020): tokens see those around them.
     Family {
-        model_type: "longformer",
-        class: "Longformer",
-        prefix: "longformer.",
         // Projections of tokens with global attention, which no token of plain text has.
         needless: &["query_global", "key_global", "value_global"],
         read: roberta::longformer,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("longformer", "Longformer", "longformer.")
     },
     // RoBERTa-PreLayerNorm (Ott et al. 2019).
     Family {
-        model_type: "roberta-prelayernorm",
-        class: "RobertaPreLayerNorm",
-        prefix: "roberta_prelayernorm.",
         read: roberta::roberta_pre_layer_norm,
-        ..roberta::ROBERTA
+        ..roberta::ROBERTA.renamed("roberta-prelayernorm", "RobertaPreLayerNorm", "roberta_prelayernorm.")
     },
     // Megatron-BERT (Shoeybi et al. 2019): a BERT that is pre-norm.
     Family { model_type: "megatron-bert", class: "MegatronBert", read: roberta::megatron_bert, ..bert::BERT },
@@ -174,14 +130,11 @@ pub(super) const FAMILIES: &[Family] = &[
     Family { model_type: "xlm-roberta-xl", class: "XLMRobertaXL", read: roberta::xlm_roberta_xl, ..roberta::ROBERTA },
     modernbert::MODERN_BERT,
     Family {
-        model_type: "nomic_bert",
-        class: "NomicBert",
-        prefix: "bert.",
         // As transformers 5 writes it.
         wrappers: &["nomic_bert."],
         token_heads: &[post_rotary::NOMIC_HEAD, post_rotary::NATIVE_NOMIC_HEAD],
         read: post_rotary::nomic_bert,
-        ..bert::BERT
+        ..bert::BERT.renamed("nomic_bert", "NomicBert", "bert.")
     },
     post_rotary::NEW,
     Family { model_type: "gte", class: "Gte", prefix: "gte.", read: post_rotary::gte, ..post_rotary::NEW },
@@ -218,15 +171,15 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |text| seq2seq::bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
         ..seq2seq::BART
     },
-    // The first version of DeBERTa: queries, keys and values of each head together, a place for each distance, and heads as wide
-    // as the hidden states have room for.
+    // The first version of DeBERTa: one matrix for the queries, keys and values of each head, a row for each distance, and heads
+    // of `hidden_size / num_attention_heads` dimensions.
     Family { model_type: "deberta", class: "Deberta", read: deberta::read_first, ..deberta::DEBERTA_V2 },
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
     // Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
     Family { model_type: "gemma2", class: "Gemma2", read: gemma::gemma2, ..gemma::GEMMA_3_TEXT },
     gpt::CLIP_TEXT,
-    // CLIP of texts and images, whose `config.json` has that of the texts under `text_config`.
+    // CLIP of texts and images: `text_config` in its `config.json` describes the text encoder.
     Family { model_type: "clip", class: "CLIP", read: gpt::clip, ..gpt::CLIP_TEXT },
     // The decoders among Ettin's models (Weller et al. 2025).
     Family {
@@ -242,12 +195,9 @@ pub(super) const FAMILIES: &[Family] = &[
     gpt::GPT_2,
     Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt::gpt_neo, ..gpt::GPT_2 },
     Family {
-        model_type: "gpt_neox",
-        class: "GPTNeoX",
-        prefix: "gpt_neox.",
         token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
         read: gpt::gpt_neox,
-        ..gpt::GPT_2
+        ..gpt::GPT_2.renamed("gpt_neox", "GPTNeoX", "gpt_neox.")
     },
     // OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
     Family { model_type: "opt", class: "OPT", prefix: "decoder.", wrappers: &["model."], read: gpt::opt, ..gpt::GPT_2 },

@@ -126,10 +126,10 @@ impl ModelFile {
     pub(in crate::model) fn ensure_unchanged(&self) -> Result<()> {
         let Content::OnDisk { file, opened } = &self.content else { return Ok(()) };
         let now = file.metadata().cannot("read", self.path.display())?;
-        let same = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
+        let is_unchanged = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
         let shown = self.path.display();
         let changed = || anyhow!("`{shown}` was changed while it was read").about(&shown);
-        ensure!(same, changed().hint("run again when it is whole"));
+        ensure!(is_unchanged, changed().hint("run again when it is whole"));
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! Selects and fetches the files that a model needs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::DirEntry;
+use std::io;
 use std::path::{Component, Path};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -25,12 +27,29 @@ pub(in crate::model) fn gather(
     place: &Place,
     files: &FileStore<'_>,
 ) -> Result<ModelFiles> {
-    let gathered = match nested(files)? {
-        Some((folder, nested)) => of_folder(id, revision, &place.within(&folder), &nested)?,
-        None => of_folder(id, revision, place, files)?,
+    let gathered = match first_module_folder(files)? {
+        Some((folder, first_module_folder)) => {
+            gather_folder(id, revision, &place.within(&folder), &first_module_folder)?
+        }
+        None => gather_folder(id, revision, place, files)?,
     };
     // The error is kept and not raised, because few runs need the pooling.
     Ok(ModelFiles { pooling: pooling(files).map_err(|error| format!("{error:#}")), ..gathered })
+}
+
+/// Lists the names of the regular files in a folder, and of the links that lead to one.
+pub(in crate::model) fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
+    let name = |entry: io::Result<DirEntry>| match entry {
+        Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
+        Err(error) => Some(Err(error)),
+    };
+    folder.read_dir()?.filter_map(name).collect()
+}
+
+/// Lists the files in a subfolder of `folder`, as paths relative to `folder`; none if it cannot be read.
+pub(in crate::model) fn files_within(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
+    let names = files_in(&folder.join(&subfolder)).unwrap_or_default();
+    names.into_iter().map(move |name| format!("{subfolder}/{name}"))
 }
 
 /// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder (`0_...`).
@@ -44,7 +63,7 @@ pub(in crate::model) fn first_modules(folder: &Path) -> Vec<String> {
 /// lies beside it. sentence-transformers before version 2 kept the first module, the transformer, in `0_Transformer/` (before 0.3
 /// in `0_BERT/` and the like). The `config.json` beside such a folder names only the version of sentence-transformers.
 /// Fails if the outer `config.json` cannot be read.
-fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
+fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)>> {
     let names = &files.names;
     let is_config = |name: &&String| {
         let parts: Vec<&str> = name.split('/').collect();
@@ -67,7 +86,7 @@ fn nested<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, FileStore<'a>)
 }
 
 /// Fetches the files of a model from one folder, without its pooling. Fails if a needed file is missing or cannot be used.
-fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
+fn gather_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
     let names = &files.names;
     if !names.contains(CONFIG) {
         return Err(place.explain_missing(CONFIG, names));
@@ -83,12 +102,12 @@ fn of_folder(id: String, revision: Option<String>, place: &Place, files: &FileSt
         return Err(place.explain_missing(WEIGHTS[0], names));
     }
     let tokenizer = TokenizerFiles::fetch(&tokenizer, files)?;
-    let most = largest(&architecture);
+    let most = max_weight_bytes(&architecture);
     let weights = match (weights, parts) {
-        (_, Some(parts)) => fetched(&parts, "the names of the others count it", most, place, files)?,
+        (_, Some(parts)) => fetch_parts(&parts, "the names of the others count it", most, place, files)?,
         (Some(name), None) if names::is_index(name) => {
-            let shards = shards(&files.fetch(name, LONGEST_INDEX)?)?;
-            fetched(&shards, &format!("{name} lists it"), most, place, files)?
+            let shard_names = shard_names(&files.fetch(name, LONGEST_INDEX)?)?;
+            fetch_parts(&shard_names, &format!("{name} lists it"), most, place, files)?
         }
         (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
     };
@@ -102,26 +121,32 @@ fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
     let config = files.fetch(ADAPTER_CONFIG, LONGEST_CONFIG)?;
-    Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, SMALL)? }))
+    Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, ALWAYS_ACCEPTED)? }))
 }
 
-/// Fetches the weight files `parts`, at most `most` bytes together. Fails if one is missing; `known` says why it is expected.
-fn fetched(parts: &[String], known: &str, most: u64, place: &Place, files: &FileStore<'_>) -> Result<Vec<ModelFile>> {
+/// Fetches the weight files `parts`, at most `most` bytes together. Fails if one is missing; `reason` says why it is expected.
+fn fetch_parts(
+    parts: &[String],
+    reason: &str,
+    most: u64,
+    place: &Place,
+    files: &FileStore<'_>,
+) -> Result<Vec<ModelFile>> {
     if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
-        let words = format!("{}, but {known}: the model is not whole", place.describe_missing(part));
+        let words = format!("{}, but {reason}: the model is not whole", place.describe_missing(part));
         return Err(place.missing(part, words));
     }
-    let mut left = most;
+    let mut remaining = most;
     let fetch = |part: &String| {
-        let file = files.fetch(part, left)?;
-        left = left.saturating_sub(file.size());
+        let file = files.fetch(part, remaining)?;
+        remaining = remaining.saturating_sub(file.size());
         Ok(file)
     };
     parts.iter().map(fetch).collect()
 }
 
 /// Longest accepted file name, in bytes; no file system in use allows longer ones.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// The index of weights in several files (`model.safetensors.index.json` and the like).
 #[derive(Deserialize)]
@@ -132,25 +157,25 @@ struct Index {
 
 /// Returns the names of the files that an index of weights lists, in ascending order.
 /// Fails if the index cannot be read, lists no file, or lists one outside its folder or of another format.
-fn shards(index: &ModelFile) -> Result<Vec<String>> {
+fn shard_names(index: &ModelFile) -> Result<Vec<String>> {
     let text = index.text(LONGEST_INDEX)?;
     let path = index.path();
     let is_safetensors = path.file_name().is_some_and(|name| name == WEIGHTS[1]);
-    listed(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
+    names_in_index(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
 }
 
-fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
+fn names_in_index(text: &str, extension: &str) -> Result<Vec<String>> {
     let Index { weight_map } = serde_json::from_str(text).context("not an index of weights")?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
     ensure!(!names.is_empty(), "it lists no files");
     for name in &names {
-        ensure!(name.len() <= LONGEST_NAME, "it lists a file whose name has {} bytes", name.len());
+        ensure!(name.len() <= MAX_NAME_BYTES, "it lists a file whose name has {} bytes", name.len());
         let path = Path::new(name);
         let mut parts = path.components();
-        let beside =
+        let is_beside =
             matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name.as_str());
         // Refused on every system: a backslash separates folders on Windows, a colon follows a drive.
-        ensure!(beside && !name.contains(['\\', ':']), "it lists the file {name:?}, which does not lie beside it");
+        ensure!(is_beside && !name.contains(['\\', ':']), "it lists the file {name:?}, which does not lie beside it");
         let is_of_weights = path.extension().is_some_and(|found| found == extension);
         ensure!(is_of_weights, "it lists the file {name:?}, which is no .{extension}");
     }
@@ -159,14 +184,14 @@ fn listed(text: &str, extension: &str) -> Result<Vec<String>> {
 
 /// Largest accepted ratio of the size of weight files to the size of the encoder in float32. The largest real files hold float64
 /// (2x), a masked-LM head with a separate vocabulary (2x the embeddings) and optimiser state (3x).
-const LARGEST_RATIO: u64 = 16;
+const MAX_RATIO: u64 = 16;
 
 /// Size in bytes up to which weight files are always accepted: the files of tiny models may hold more than the encoder.
-const SMALL: u64 = 1 << 30;
+const ALWAYS_ACCEPTED: u64 = 1 << 30;
 
 /// Returns the largest accepted size of the weight files of an architecture, in bytes.
-fn largest(architecture: &Architecture) -> u64 {
-    encoder_bytes(architecture).saturating_mul(LARGEST_RATIO).max(SMALL)
+fn max_weight_bytes(architecture: &Architecture) -> u64 {
+    encoder_bytes(architecture).saturating_mul(MAX_RATIO).max(ALWAYS_ACCEPTED)
 }
 
 /// Returns the size of an encoder's parameters in float32, in bytes.
@@ -177,7 +202,7 @@ fn encoder_bytes(architecture: &Architecture) -> u64 {
 /// Fails if weight files are far larger than the encoder that `config.json` describes. Called before they are hashed and read.
 fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Result<()> {
     let found = weights.iter().map(ModelFile::size).fold(0, u64::saturating_add);
-    let (encoder, most) = (encoder_bytes(architecture), largest(architecture));
+    let (encoder, most) = (encoder_bytes(architecture), max_weight_bytes(architecture));
     if found <= most {
         return Ok(());
     }
@@ -215,14 +240,14 @@ mod tests {
     #[test]
     fn shards_in_order_each_once() {
         let text = r#"{"metadata": {"total_size": 1}, "weight_map": {"a": "2.bin", "b": "1.bin", "c": "2.bin"}}"#;
-        assert_eq!(listed(text, "bin").unwrap(), ["1.bin", "2.bin"]);
+        assert_eq!(names_in_index(text, "bin").unwrap(), ["1.bin", "2.bin"]);
     }
 
     #[test]
     fn names_that_leave_the_folder() {
         for name in ["../a.bin", "/etc/a.bin", "a/b.bin", "./a.bin", "a.bin/", "..", ".", "", "a\\\\b.bin", "C:a.bin"] {
             let text = format!(r#"{{"weight_map": {{"x": "1.bin", "y": "{name}"}}}}"#);
-            let error = listed(&text, "bin").unwrap_err().to_string();
+            let error = names_in_index(&text, "bin").unwrap_err().to_string();
             assert!(error.starts_with("it lists the file "), "{name}: {error}");
             assert!(error.ends_with(", which does not lie beside it"), "{name}: {error}");
         }
@@ -230,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_is_no_index() {
-        let error = |text: &str| format!("{:#}", listed(text, "safetensors").unwrap_err());
+        let error = |text: &str| format!("{:#}", names_in_index(text, "safetensors").unwrap_err());
         assert_eq!(error("{}"), "not an index of weights: missing field `weight_map` at line 1 column 2");
         assert_eq!(error(r#"{"weight_map": {}}"#), "it lists no files");
         let long = format!(r#"{{"weight_map": {{"x": "{}"}}}}"#, "a".repeat(300));
@@ -243,7 +268,7 @@ mod tests {
         #[test]
         fn no_listed_name_leaves_the_folder(name in "[./\\\\:a-z]{0,12}") {
             let text = serde_json::json!({"weight_map": {"x": format!("{name}.bin")}}).to_string();
-            if let Ok(names) = listed(&text, "bin") {
+            if let Ok(names) = names_in_index(&text, "bin") {
                 let folder = Path::new("/models/bert");
                 let path = folder.join(&names[0]);
                 prop_assert_eq!(path.parent(), Some(folder));

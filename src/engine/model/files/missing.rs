@@ -63,13 +63,13 @@ impl Place<'_> {
     pub(super) fn explain_missing(&self, name: &str, there: &BTreeSet<String>) -> anyhow::Error {
         let lacks = self.describe_missing(name);
         let instead = if name == TOKENIZER {
-            other_tokenizer(there)
+            half_tokenizer(there)
         } else {
             self.other_weights(there, |form| name == WEIGHTS[0] || form == WeightsFormat::Adapter)
         };
         let Some((found, after, way_out)) = instead else {
             let needs = if name == TOKENIZER {
-                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), listed(there))
+                format!("a tokenizer is {}; there is {}", names::tokenizer_forms(), join_names(there))
             } else {
                 format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
             };
@@ -122,14 +122,14 @@ impl Place<'_> {
 }
 
 /// Joins file names for a message; cuts off a long list.
-fn listed(names: &BTreeSet<String>) -> String {
+fn join_names(names: &BTreeSet<String>) -> String {
     const SHOWN: usize = 12;
     let more = (names.len() > SHOWN).then(|| format!("{} more", names.len() - SHOWN));
     names.iter().take(SHOWN).cloned().chain(more).collect::<Vec<_>>().join(", ")
 }
 
 /// Finds one file of a BPE tokenizer that lacks the other, with the hint to add that.
-fn other_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
+fn half_tokenizer(names: &BTreeSet<String>) -> Option<Alternative> {
     let there = [BPE_VOCABULARY, BPE_MERGES].into_iter().find(|name| names.contains(*name))?;
     let lacking = if there == BPE_VOCABULARY { BPE_MERGES } else { BPE_VOCABULARY };
     let found = format!("{there} is there, which is half a tokenizer");
@@ -200,9 +200,9 @@ impl WeightsFormat {
 
 /// Whether a weight file is in a readable format, but has a variant in its name (`model.fp16.safetensors`).
 fn is_variant(name: &str) -> bool {
-    let of = |stem: &str, extension: &str| {
+    let has_variant = |stem: &str, extension: &str| {
         let variant = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(extension));
         variant.is_some_and(|variant| !variant.is_empty())
     };
-    of("model.", ".safetensors") || of("pytorch_model.", ".bin")
+    has_variant("model.", ".safetensors") || has_variant("pytorch_model.", ".bin")
 }

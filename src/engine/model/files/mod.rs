@@ -9,7 +9,7 @@ mod store;
 
 pub use file::ModelFile;
 pub(super) use file::sha256;
-pub(super) use gather::{first_modules, gather};
+pub(super) use gather::{files_in, files_within, first_modules, gather};
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
 pub(super) use missing::Place;

@@ -45,7 +45,7 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
                 ensure!(!path.is_empty(), "{MODULES} names no folder of its pooling");
                 ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
                 let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;
-                pooling = of_config(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
+                pooling = parse_mode(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
             }
             other => bail!("{MODULES} has a module {other:?}, which is not supported"),
         }
@@ -54,7 +54,7 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
 }
 
 /// Parses the `config.json` of a pooling module: its only mode that is on, or the mean. Fails at several modes or an unknown one.
-fn of_config(text: &str) -> Result<Pooling> {
+fn parse_mode(text: &str) -> Result<Pooling> {
     let keys: Map<String, Value> = serde_json::from_str(text).context("not an object of JSON")?;
     let is_on = |(key, value): &(&String, &Value)| key.starts_with("pooling_mode_") && **value == Value::Bool(true);
     let on: Vec<&str> = keys.iter().filter(is_on).map(|(key, _)| key.as_str()).collect();
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn modes_are_those_of_sentence_transformers() {
         let of = |mode: &str| {
-            of_config(&format!(r#"{{"word_embedding_dimension": 8, "pooling_mode_{mode}": true}}"#)).unwrap()
+            parse_mode(&format!(r#"{{"word_embedding_dimension": 8, "pooling_mode_{mode}": true}}"#)).unwrap()
         };
         let modes = ["mean_tokens", "mean_sqrt_len_tokens", "cls_token", "max_tokens", "lasttoken"].map(of);
         assert_eq!(modes, [Pooling::Mean, Pooling::Mean, Pooling::First, Pooling::Max, Pooling::Last]);
-        assert_eq!(of_config(r#"{"pooling_mode_cls_token": false}"#).unwrap(), Pooling::Mean);
-        let refused = |text: &str| of_config(text).unwrap_err().to_string();
+        assert_eq!(parse_mode(r#"{"pooling_mode_cls_token": false}"#).unwrap(), Pooling::Mean);
+        let refused = |text: &str| parse_mode(text).unwrap_err().to_string();
         let weighted = refused(r#"{"pooling_mode_weightedmean_tokens": true}"#);
         assert_eq!(weighted, "it pools by `pooling_mode_weightedmean_tokens`, which is not supported");
         assert!(

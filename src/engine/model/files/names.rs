@@ -68,9 +68,9 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
 
 /// Selects the tokenizer files among `names`, the vocabulary first; `None` if they hold no complete tokenizer.
 pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
-    let there = |name: &&&'static str| names.contains(**name);
+    let is_present = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
-    Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(there)).copied().collect())
+    Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(is_present)).copied().collect())
 }
 
 /// Lists the sets of files that make a tokenizer, for a message.
@@ -85,12 +85,12 @@ pub(in crate::model) fn tokenizer_forms() -> String {
 pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
     let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
     forms.into_iter().find_map(|(stem, extension)| {
-        let of = |name: &String| {
+        let part_count = |name: &String| {
             let (number, count) = name.strip_prefix(stem)?.strip_suffix(extension)?.split_once("-of-")?;
             let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
             (is_number(number) && is_number(count)).then(|| count.parse().ok())?
         };
-        let count: usize = names.iter().find_map(of)?;
+        let count: usize = names.iter().find_map(part_count)?;
         Some((1..=count).map(|number| format!("{stem}{number:05}-of-{count:05}{extension}")).collect())
     })
 }

@@ -40,9 +40,9 @@ pub(super) struct Backoff {
 }
 
 /// Longest pause between tries, in multiples of the first pause.
-const GROWTH: u32 = 8;
+const MAX_PAUSE_FACTOR: u32 = 8;
 /// Longest wait before a retry that the Hub may request. For a longer one, the run fails and asks the user to come back.
-const LONGEST_ASKED: Duration = Duration::from_secs(60);
+const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {
     /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
@@ -70,9 +70,9 @@ impl Attempts {
         let tries = self.backoff.tries;
         let Some(pause) = self.pause(wait) else {
             let error = match wait {
-                Some(wait) if wait > LONGEST_ASKED => {
-                    let asks = |problem| format!("{problem}, and asks to be left alone for {} s", wait.as_secs());
-                    error.reworded(asks).hint("try again then")
+                Some(wait) if wait > MAX_REQUESTED_WAIT => {
+                    let with_wait = |problem| format!("{problem}, and asks to be left alone for {} s", wait.as_secs());
+                    error.reworded(with_wait).hint("try again then")
                 }
                 _ if self.failures > 1 => {
                     error.reworded(|problem| format!("{problem} (tried {} times)", self.failures))
@@ -89,11 +89,11 @@ impl Attempts {
 
     /// Returns the pause before the next try, at least as long as the server asks. `None` if no tries are left or it asks too
     /// much.
-    fn pause(&self, asked: Option<Duration>) -> Option<Duration> {
-        let asked = asked.unwrap_or_default();
-        let growth = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(GROWTH);
-        let is_tried_again = self.failures < self.backoff.tries && asked <= LONGEST_ASKED;
-        is_tried_again.then(|| asked.max(self.backoff.first * growth))
+    fn pause(&self, requested: Option<Duration>) -> Option<Duration> {
+        let requested = requested.unwrap_or_default();
+        let factor = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(MAX_PAUSE_FACTOR);
+        let may_retry = self.failures < self.backoff.tries && requested <= MAX_REQUESTED_WAIT;
+        may_retry.then(|| requested.max(self.backoff.first * factor))
     }
 }
 

@@ -16,10 +16,10 @@ use super::environment::{Environment, WAY_OUT};
 use crate::system::errors::Facts;
 
 /// Maximum number of redirects that a request follows.
-const HOPS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// Time limit for the body of the Hub's description of a model.
-const INFO_TIME: Duration = Duration::from_secs(60);
+const DESCRIPTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Client<'a> {
     pub(super) id: &'a str,
@@ -62,16 +62,16 @@ impl<'a> Client<'a> {
         let endpoint = &self.environment.endpoint;
         let revision = self.revision.replace('/', "%2F");
         let mut url = format!("{endpoint}/api/models/{}/revision/{revision}?blobs=true", self.id);
-        for _ in 0..HOPS {
-            let answer = self.get(&url, 0, Some(INFO_TIME))?;
+        for _ in 0..MAX_REDIRECTS {
+            let answer = self.get(&url, 0, Some(DESCRIPTION_TIMEOUT))?;
             match answer.status {
                 200 => return Commit::read(answer.body, endpoint, self.id),
                 // A renamed model redirects to its new name.
-                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
+                301 | 302 | 303 | 307 | 308 => url = self.redirect_target(&url, &answer)?,
                 _ => return Err(self.failure(&answer)),
             }
         }
-        Err(self.endless("the description"))
+        Err(self.too_many_redirects("the description"))
     }
 
     /// Locates a file of at most `most` bytes. The Hub itself states the file's name and size, then redirects to the bytes. Small
@@ -81,7 +81,7 @@ impl<'a> Client<'a> {
     pub(super) fn locate(&self, commit: &Commit, file: &str, most: u64) -> Result<Remote, Failure> {
         let mut url = format!("{}/{}/resolve/{}/{file}", self.environment.endpoint, self.id, commit.sha);
         let (mut etag, mut linked_etag, mut linked_size) = (None, None, None);
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REDIRECTS {
             let answer = self.get(&url, 0, None)?;
             // `X-Linked-` headers describe the bytes, and take precedence over headers of the response, which may be a redirect.
             let header = |name| answer.header(name).map(str::to_owned);
@@ -91,10 +91,10 @@ impl<'a> Client<'a> {
             let size = match answer.status {
                 200 => linked_size.as_deref().or(answer.header("content-length")),
                 301 | 302 | 303 | 307 | 308 => {
-                    url = self.next(&url, &answer)?;
+                    url = self.redirect_target(&url, &answer)?;
                     // If the digest is known, the other host is not asked for it; a mirror may state only the location.
                     let is_known = linked_etag.is_some() || etag.is_some() || commit.expected(file).is_some();
-                    if self.is_home(&url) || !is_known {
+                    if self.is_hub_host(&url) || !is_known {
                         continue;
                     }
                     linked_size.as_deref()
@@ -103,13 +103,13 @@ impl<'a> Client<'a> {
                     let listed = format!("though {file} is listed among the files of `{}`", self.id);
                     return Err(anyhow!("{url} is not there, {listed}").into());
                 }
-                _ if self.is_home(&url) => return Err(self.failure(&answer)),
-                status => return Err(self.elsewhere(&url, status, file, &answer)),
+                _ if self.is_hub_host(&url) => return Err(self.failure(&answer)),
+                status => return Err(self.unavailable_host(&url, status, file, &answer)),
             };
-            let described = || commit.digest(file).map(|digest| digest.value.clone());
+            let described_digest = || commit.digest(file).map(|digest| digest.value.clone());
             let etag = linked_etag
                 .or(etag)
-                .or_else(described)
+                .or_else(described_digest)
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
                 .with_context(|| format!("{} sent no usable ETag with it", self.environment.endpoint))
@@ -122,7 +122,7 @@ impl<'a> Client<'a> {
             let opened = (answer.status == 200).then_some(answer.body);
             return Ok(Remote { etag, expected, url, opened });
         }
-        Err(self.endless(file))
+        Err(self.too_many_redirects(file))
     }
 
     /// Returns the size and digest that a file must have, from the model's description or else the response with the file's
@@ -160,47 +160,48 @@ impl<'a> Client<'a> {
             return Ok((start, body));
         }
         let mut url = remote.url.clone();
-        for _ in 0..HOPS {
+        for _ in 0..MAX_REDIRECTS {
             let answer = self.get(&url, start, None)?;
             match answer.status {
                 200 => return Ok((0, answer.body)),
                 206 if answer.range_start() == Some(start) => return Ok((start, answer.body)),
                 // The range differs from the requested one, or cannot be satisfied: the whole file is requested.
                 206 | 416 if start > 0 => start = 0,
-                301 | 302 | 303 | 307 | 308 => url = self.next(&url, &answer)?,
-                _ if self.is_home(&url) => return Err(self.failure(&answer)),
-                status => return Err(self.elsewhere(&url, status, file, &answer)),
+                301 | 302 | 303 | 307 | 308 => url = self.redirect_target(&url, &answer)?,
+                _ if self.is_hub_host(&url) => return Err(self.failure(&answer)),
+                status => return Err(self.unavailable_host(&url, status, file, &answer)),
             }
         }
-        Err(self.endless(file))
+        Err(self.too_many_redirects(file))
     }
 
-    fn elsewhere(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
+    fn unavailable_host(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
         Failure::Unavailable { error, wait: answer.wait() }
     }
 
-    fn endless(&self, file: &str) -> Failure {
-        Failure::Refused(anyhow!("{file} of `{}` led on {HOPS} times without an end", self.id))
+    fn too_many_redirects(&self, file: &str) -> Failure {
+        Failure::Refused(anyhow!("{file} of `{}` led on {MAX_REDIRECTS} times without an end", self.id))
     }
 
     /// Whether a URL is on the Hub's own host, which may see the token.
-    fn is_home(&self, url: &str) -> bool {
+    fn is_hub_host(&self, url: &str) -> bool {
         origin(url) == origin(&self.environment.endpoint)
     }
 
-    fn next(&self, url: &str, answer: &Answer) -> Result<String> {
+    fn redirect_target(&self, url: &str, answer: &Answer) -> Result<String> {
         let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
-        let next = follow(url, location);
-        let is_web = ["http://", "https://"].iter().any(|scheme| next.starts_with(scheme));
+        let redirect_target = follow(url, location);
+        let is_web = ["http://", "https://"].iter().any(|scheme| redirect_target.starts_with(scheme));
         ensure!(
             is_web,
-            anyhow!("{} leads on to `{}`, which is no address of the web", origin(url), origin(&next)).hint(WAY_OUT)
+            anyhow!("{} leads on to `{}`, which is no address of the web", origin(url), origin(&redirect_target))
+                .hint(WAY_OUT)
         );
         // The endpoint may be unencrypted, for a local mirror; an encrypted one must stay encrypted.
-        let exposed = next.starts_with("http://") && self.environment.endpoint.starts_with("https://");
-        ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&next));
-        Ok(next)
+        let exposed = redirect_target.starts_with("http://") && self.environment.endpoint.starts_with("https://");
+        ensure!(!exposed, "{} leads on to {}, without encryption", origin(url), origin(&redirect_target));
+        Ok(redirect_target)
     }
 
     /// Sends one request, with a range if `start` is above 0. Only the Hub's own host gets the token. `body` is the time limit
@@ -211,7 +212,7 @@ impl<'a> Client<'a> {
         if start > 0 {
             request = request.header("Range", format!("bytes={start}-"));
         }
-        if !self.is_home(url)
+        if !self.is_hub_host(url)
             && let Some(headers) = request.headers_mut()
         {
             headers.remove("authorization");
@@ -248,28 +249,29 @@ impl<'a> Client<'a> {
             let busy = if status == 429 { " (too many requests)" } else { "" };
             return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
         }
-        let places = self.environment.token_places();
-        let meant = self.cache.closest(id).map(|known| format!("; did you mean `{known}`, which is in the cache?"));
-        let meant = meant.unwrap_or_default();
+        let token_places = self.environment.token_places();
+        let suggestion =
+            self.cache.closest(id).map(|known| format!("; did you mean `{known}`, which is in the cache?"));
+        let suggestion = suggestion.unwrap_or_default();
         let answered = format!("{endpoint} answered {status}");
-        let unnamed =
+        let cannot_name =
             format!("cannot read model `{id}` ({answered}): either no folder and no Hub model has this name, or");
         Failure::Refused(match (status, code, token) {
             (401 | 403, "GatedRepo", _) => {
                 let terms = format!("accept its terms at {endpoint}/{id}");
                 anyhow!("`{id}` is gated ({answered})").hint(match token {
                     Some(token) => format!("{terms} as the owner of the token from {}", token.origin),
-                    None => format!("{terms} and put an access token into {places}"),
+                    None => format!("{terms} and put an access token into {token_places}"),
                 })
             }
-            (401, _, None) => anyhow!("{unnamed} the model is private or gated and no token was sent")
+            (401, _, None) => anyhow!("{cannot_name} the model is private or gated and no token was sent")
                 .of_value(id)
-                .hint_after("; ", format!("check the name, or put an access token into {places}{meant}")),
-            (401, _, Some(token)) => anyhow!("{unnamed} the token from {} is not valid for it", token.origin)
+                .hint_after("; ", format!("check the name, or put an access token into {token_places}{suggestion}")),
+            (401, _, Some(token)) => anyhow!("{cannot_name} the token from {} is not valid for it", token.origin)
                 .of_value(id)
-                .hint_after("; ", format!("check the name and the token{meant}")),
+                .hint_after("; ", format!("check the name and the token{suggestion}")),
             (403, _, None) => anyhow!("model `{id}` may not be read without a token ({answered})")
-                .hint(format!("put an access token into {places}")),
+                .hint(format!("put an access token into {token_places}")),
             (403, _, Some(token)) => {
                 anyhow!("model `{id}` may not be read with the token from {} ({answered})", token.origin)
                     .hint("give the token the right to read it, or use another one")
@@ -279,7 +281,7 @@ impl<'a> Client<'a> {
                 .hint("check what stands after the `@`; without it, `main` is meant"),
             (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({answered} for revision `{revision}`)")
                 .of_value(id)
-                .hint(format!("check the name{meant}")),
+                .hint(format!("check the name{suggestion}")),
             _ => anyhow!("{answered} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
         })
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::{Result, anyhow, ensure};
 use sha1::Sha1;
+use sha2::digest::DynDigest;
 use sha2::{Digest as _, Sha256};
 
 use crate::model::files::ModelFile;
@@ -13,9 +14,6 @@ use crate::system::files::digest::hex;
 /// A digest of a file's content, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digest {
-    /// Whether the digest is the SHA-1 of a git blob, for files that the Hub has in git (gitformat-loose(5)). Otherwise it is
-    /// SHA-256, for large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
-    of_git: bool,
     pub(super) value: String,
 }
 
@@ -24,27 +22,38 @@ impl Digest {
     pub(super) fn of(name: &str) -> Option<Self> {
         let value = name.to_ascii_lowercase();
         let is_hexadecimal = value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { of_git: value.len() == 40, value })
+        (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { value })
+    }
+
+    /// Whether the digest is the SHA-1 of a git blob, for files that the Hub has in git (gitformat-loose(5)). Otherwise it is
+    /// SHA-256, for large files (<https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>).
+    fn is_git_sha1(&self) -> bool {
+        self.value.len() == 40
     }
 
     /// Starts a hasher of the digest's algorithm, for content of this many bytes.
     pub(super) fn begin(&self, bytes: u64) -> Hasher {
-        if self.of_git {
-            Hasher::GitBlob(Sha1::new_with_prefix(format!("blob {bytes}\0")))
+        if self.is_git_sha1() {
+            Box::new(Sha1::new_with_prefix(format!("blob {bytes}\0")))
         } else {
-            Hasher::Sha256(Sha256::new())
+            Box::new(Sha256::new())
         }
+    }
+
+    /// Returns the digest of everything that `hasher` has read.
+    pub(super) fn finished(hasher: Hasher) -> Self {
+        Self { value: hex(&hasher.finalize()) }
     }
 
     /// Checks a file against this digest. Fails if the file has another digest, or cannot be read.
     pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
-        let found = if self.of_git {
+        let found = if self.is_git_sha1() {
             let mut hasher = self.begin(file.size());
             file.for_each_chunk(|chunk| hasher.update(chunk))?;
-            hasher.finish()
+            Self::finished(hasher)
         } else {
             // The file caches its SHA-256, which the report states for the weights.
-            Self { of_git: false, value: file.sha256()? }
+            Self { value: file.sha256()? }
         };
         let shown = file.path().display();
         ensure!(
@@ -59,31 +68,12 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", if self.of_git { "git SHA-1" } else { "SHA-256" }, self.value)
+        write!(f, "{} {}", if self.is_git_sha1() { "git SHA-1" } else { "SHA-256" }, self.value)
     }
 }
 
-#[derive(Clone)]
-pub(super) enum Hasher {
-    Sha256(Sha256),
-    GitBlob(Sha1),
-}
-
-impl Hasher {
-    pub(super) fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(hash) => hash.update(bytes),
-            Self::GitBlob(hash) => hash.update(bytes),
-        }
-    }
-
-    pub(super) fn finish(self) -> Digest {
-        match self {
-            Self::Sha256(hash) => Digest { of_git: false, value: hex(&hash.finalize()) },
-            Self::GitBlob(hash) => Digest { of_git: true, value: hex(&hash.finalize()) },
-        }
-    }
-}
+/// Hasher of either algorithm.
+pub(super) type Hasher = Box<dyn DynDigest>;
 
 /// The size and digest that a file must have after its download.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::backoff::{Backoff, Failure, unavailable};
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Remote};
 use super::commit::Commit;
-use super::digest::{ExpectedFile, Hasher};
+use super::digest::{Digest, ExpectedFile, Hasher};
 use crate::model::files::ModelFile;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::shared;
@@ -33,11 +33,11 @@ impl Download<'_> {
     pub(super) fn run(&self, backoff: Backoff) -> Result<()> {
         let mut attempts = backoff.begin();
         // The most bytes present so far; as long as this grows, connections may break off any number of times.
-        let mut most = 0;
+        let mut most_bytes = 0;
         loop {
-            let before = most;
-            let Err(failure) = self.attempt(&mut most) else { return Ok(()) };
-            if most > before {
+            let bytes_before = most_bytes;
+            let Err(failure) = self.attempt(&mut most_bytes) else { return Ok(()) };
+            if most_bytes > bytes_before {
                 attempts.failures = 0;
             }
             attempts
@@ -56,9 +56,9 @@ impl Download<'_> {
         let lock = self.cache.lock(&remote.etag, self.progress)?;
         let blob = self.cache.blob(&remote.etag);
         // Another commit or process may have fetched these bytes already.
-        let there = ModelFile::open(&blob)
+        let is_present = ModelFile::open(&blob)
             .is_ok_and(|file| file.size() == remote.expected.bytes && remote.expected.digest.ensure_of(&file).is_ok());
-        if !there {
+        if !is_present {
             let path = self.cache.partial(&remote.etag, lock.as_ref());
             create_parent(&path)?;
             let mut partial = Partial::open(&path, &remote.expected).map_err(|error| cannot_write(&path, error))?;
@@ -123,9 +123,9 @@ impl Download<'_> {
 
     /// Fails if the downloaded file has another size or digest than expected.
     fn check(&self, ExpectedFile { bytes, digest }: &ExpectedFile, partial: &Partial) -> Result<()> {
-        let enough = *bytes == partial.bytes;
-        ensure!(enough, "more than the {bytes} bytes came that the Hub promised, and were thrown away");
-        let (found, promised, file) = (partial.hash.clone().finish(), &digest.value, self.file);
+        let is_complete = *bytes == partial.bytes;
+        ensure!(is_complete, "more than the {bytes} bytes came that the Hub promised, and were thrown away");
+        let (found, promised, file) = (Digest::finished(partial.hash.clone()), &digest.value, self.file);
         ensure!(found == *digest, "{file} came with {found} where the Hub promised {promised}, and was thrown away");
         Ok(())
     }
@@ -140,7 +140,7 @@ struct Rate {
 }
 
 /// The slowest accepted rate, in bytes a second.
-const SLOWEST: f64 = 1024.0;
+const MIN_BYTES_PER_SECOND: f64 = 1024.0;
 
 impl Rate {
     fn new(piece_timeout: Duration) -> Self {
@@ -148,7 +148,7 @@ impl Rate {
         Self { window: piece_timeout * 3, began: Instant::now(), bytes: 0, was_slow: false }
     }
 
-    /// Counts received bytes. Fails if a time window has ended with fewer than [`SLOWEST`] bytes a second.
+    /// Counts received bytes. Fails if a time window has ended with fewer than [`MIN_BYTES_PER_SECOND`] bytes a second.
     fn ensure(&mut self, read: usize) -> Result<()> {
         self.bytes += read;
         if self.began.elapsed() < self.window {
@@ -156,7 +156,7 @@ impl Rate {
         }
         let bytes = std::mem::take(&mut self.bytes);
         let seconds = std::mem::replace(&mut self.began, Instant::now()).elapsed().as_secs_f64();
-        self.was_slow = (bytes as f64) < SLOWEST * seconds;
+        self.was_slow = (bytes as f64) < MIN_BYTES_PER_SECOND * seconds;
         ensure!(!self.was_slow, "only {bytes} bytes came in {seconds:.1} s");
         Ok(())
     }

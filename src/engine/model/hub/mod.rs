@@ -60,7 +60,7 @@ fn resolve_in(
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
-    // A cached model can be used at once; otherwise waiting is worth it, unless the name may be misspelt.
+    // Waiting is worthwhile only if the model is not cached and its name is not likely to be misspelt.
     let backoff = if cached.is_ok() || !patient { Backoff::NONE } else { environment.backoff };
     let commit = match ask(&client, backoff, progress) {
         Ok(commit) => commit,

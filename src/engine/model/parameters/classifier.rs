@@ -4,18 +4,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow, ensure};
-use serde::Deserialize;
 
 use super::parts::{Linear, Norm};
 use super::prediction::{Objective, PredictionHead, Transform};
-use crate::model::config::{Activation, fields};
+use crate::model::config::{Activation, config_struct, fields};
 use crate::model::families::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
 /// Sequence classifiers of encoders: (families that have it, layer before the class scores, its activation, last layer).
-const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
+const ENCODER_CLASSIFIERS: [(&[&str], &str, Activation, &str); 6] = [
     (&["bert", "ernie"], "pooler.dense", Activation::Tanh, "classifier"),
     (&["albert"], "pooler", Activation::Tanh, "classifier"),
     (&["roberta", "xlm-roberta", "camembert", "mpnet"], "classifier.dense", Activation::Tanh, "classifier.out_proj"),
@@ -25,10 +24,10 @@ const OF_ENCODERS: [(&[&str], &str, Activation, &str); 6] = [
 ];
 
 /// Tensor name of the last layer of a decoder's classification head, which has no bias.
-const OF_DECODERS: &str = "score";
+const DECODER_OUTPUT: &str = "score";
 
 /// Tensor names of a token classifier's last layer: `[in most models, in most decoders]`.
-const OF_TOKENS: [&str; 2] = ["classifier", OF_DECODERS];
+const TOKEN_OUTPUTS: [&str; 2] = ["classifier", DECODER_OUTPUT];
 
 /// The units that a classification head classifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,35 +74,38 @@ pub struct Labels {
     pub at_end: bool,
 }
 
-/// The keys of `config.json` that describe a classification head.
-#[derive(Deserialize)]
-struct ClassifierConfig {
-    #[serde(default)]
-    architectures: Vec<String>,
-    #[serde(default)]
-    id2label: BTreeMap<usize, String>,
-    problem_type: Option<String>,
-    /// Activation of DeBERTa's layer before the class scores.
-    pooler_hidden_act: Option<Activation>,
-    /// Activation of ModernBERT's layer before the class scores of tokens.
-    classifier_activation: Option<Activation>,
-    #[serde(default)]
-    classifier_bias: bool,
+config_struct! {
+    /// The keys of `config.json` that describe a classification head.
+    struct ClassifierConfig {
+        architectures: Vec<String> = Vec::new(),
+        id2label: BTreeMap<usize, String> = BTreeMap::new(),
+        problem_type: Option<String> = None,
+        /// Activation of DeBERTa's layer before the class scores.
+        pooler_hidden_act: Option<Activation> = None,
+        /// Activation of ModernBERT's layer before the class scores of tokens.
+        classifier_activation: Option<Activation> = None,
+        classifier_bias: bool = false,
+    }
 }
 
 impl Classifier {
     /// Loads the classification head of a checkpoint; `config` is the text of its `config.json`.
     /// Fails if there is no supported head, or the head does not choose one of several classes.
-    pub fn load(checkpoint: &Checkpoint, architecture: &Architecture, config: &str, of: Classified) -> Result<Self> {
+    pub fn load(
+        checkpoint: &Checkpoint,
+        architecture: &Architecture,
+        config: &str,
+        classified: Classified,
+    ) -> Result<Self> {
         let config: ClassifierConfig = fields(config)?;
-        of.ensure_trained(&config.architectures)?;
+        classified.ensure_trained(&config.architectures)?;
         let width = architecture.config.hidden_size;
-        if of == Classified::Tokens {
+        if classified == Classified::Tokens {
             return Self::of_tokens(checkpoint, width, config);
         }
         let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = config;
         let (family, is_decoder) = (architecture.family, architecture.config.visibility.are_causal());
-        let names = OF_ENCODERS.into_iter().find(|(families, ..)| families.contains(&family.model_type));
+        let names = ENCODER_CLASSIFIERS.into_iter().find(|(families, ..)| families.contains(&family.model_type));
         ensure!(
             is_decoder || names.is_some(),
             anyhow!("heads of {family} that classify sequences are not supported").hint(
@@ -111,7 +113,7 @@ impl Classifier {
             )
         );
         let names = names.filter(|_| !is_decoder);
-        let output = names.map_or(OF_DECODERS, |(.., output)| output);
+        let output = names.map_or(DECODER_OUTPUT, |(.., output)| output);
         let weight = format!("{output}.weight");
         ensure!(
             checkpoint.has_tensor(&weight),
@@ -137,9 +139,9 @@ impl Classifier {
     fn of_tokens(checkpoint: &Checkpoint, width: usize, config: ClassifierConfig) -> Result<Self> {
         let ClassifierConfig { id2label, classifier_activation, classifier_bias, .. } = config;
         let has = |name: &str, part: &str| checkpoint.has_tensor(&format!("{name}.{part}"));
-        let found = OF_TOKENS.into_iter().find(|name| has(name, "weight"));
+        let found = TOKEN_OUTPUTS.into_iter().find(|name| has(name, "weight"));
         let output = found.ok_or_else(|| {
-            anyhow!("there is no head that classifies tokens (`{}.weight`)", OF_TOKENS[0])
+            anyhow!("there is no head that classifies tokens (`{}.weight`)", TOKEN_OUTPUTS[0])
                 .hint("name the model that was trained to tag")
         })?;
         let count = checkpoint.rows(&format!("{output}.weight"))?;
@@ -159,14 +161,14 @@ impl Classifier {
 
 impl Labels {
     fn new(count: usize, id2label: BTreeMap<usize, String>, at_end: bool) -> Self {
-        let is_each = id2label.len() == count && id2label.keys().copied().eq(0..count);
-        Self { count, names: if is_each { id2label.into_values().collect() } else { Vec::new() }, at_end }
+        let names_every_class = id2label.len() == count && id2label.keys().copied().eq(0..count);
+        Self { count, names: if names_every_class { id2label.into_values().collect() } else { Vec::new() }, at_end }
     }
 
     /// Returns the number of the class with the name or number `label`; `None` if there is none.
     pub fn number(&self, label: &str) -> Option<u32> {
-        let of_name = self.names.iter().position(|name| name == label);
+        let by_name = self.names.iter().position(|name| name == label);
         let number = || label.parse().ok().filter(|&number| number < self.count);
-        u32::try_from(of_name.or_else(number)?).ok()
+        u32::try_from(by_name.or_else(number)?).ok()
     }
 }

@@ -51,10 +51,10 @@ impl Disentangled {
             let Linear { weight, bias } = projection(name, biased)?;
             let (inputs, outputs) = (places.len() / rows, bias.len());
             let mut product: Vec<f32> = bias.iter().copied().cycle().take(rows * outputs).collect();
-            let mut bare = vec![0.0; rows * outputs];
+            let mut unbiased = vec![0.0; rows * outputs];
             let weight = Matrix::new(&weight, outputs, inputs).transposed();
-            multiply(MatrixMut::new(&mut bare, rows, outputs), Matrix::new(places, rows, inputs), weight);
-            product.iter_mut().zip(bare).for_each(|(sum, bare)| *sum += bare);
+            multiply(MatrixMut::new(&mut unbiased, rows, outputs), Matrix::new(places, rows, inputs), weight);
+            product.iter_mut().zip(unbiased).for_each(|(sum, unbiased)| *sum += unbiased);
             Ok(product)
         };
         Ok(Self {

@@ -44,25 +44,26 @@ pub(super) fn load(
         QueryKeyValue::HeadByHead(part) => {
             let [query, key, value] = head_by_head(part, biased)?;
             // The checkpoint rotates neighbouring dimensions together, this encoder the two halves of a head.
-            let turned = |part: Linear| {
+            let halves_together = |part: Linear| {
                 part.select((0..heads).flat_map(|head| {
-                    let of_half = move |half: usize| (0..size / 2).map(move |pair| head * size + 2 * pair + half);
-                    of_half(0).chain(of_half(1))
+                    let half_rows = move |half: usize| (0..size / 2).map(move |pair| head * size + 2 * pair + half);
+                    half_rows(0).chain(half_rows(1))
                 }))
             };
-            [turned(query), turned(key), value]
+            [halves_together(query), halves_together(key), value]
         }
         QueryKeyValue::HeadByHeadInHalves(part) => head_by_head(part, biased)?,
         QueryKeyValue::HeadByHeadBiased { part, biases } => {
             let [query, key, value] = head_by_head(part, false)?;
-            let [of_query, of_value] = biases.map(|bias| tensors.tensor(&name(bias), &[width]));
-            [Linear { bias: of_query?, ..query }, key, Linear { bias: of_value?, ..value }]
+            let [query_bias, value_bias] = biases.map(|bias| tensors.tensor(&name(bias), &[width]));
+            [Linear { bias: query_bias?, ..query }, key, Linear { bias: value_bias?, ..value }]
         }
     };
     let shared = heads / groups;
-    let copied = |part: Linear| {
+    let copied_for_heads = |part: Linear| {
         if shared == 1 { part } else { part.select((0..width).map(|row| row / (shared * size) * size + row % size)) }
     };
-    let all = [query, copied(key), copied(value)].map(|part| part.with_outputs_of(present, config.num_attention_heads));
+    let all = [query, copied_for_heads(key), copied_for_heads(value)]
+        .map(|part| part.with_outputs_of(present, config.num_attention_heads));
     Ok(Linear::stacked(all))
 }

@@ -97,7 +97,7 @@ impl Embeddings {
         let width = config.embedding_width();
         let name = |table: &str| format!("{table}.weight");
         let table = |kind: &str, rows: usize| tensors.tensor(&name(kind), &[rows, width]);
-        let EmbeddingNames { words, positions, segments } = *names.embeddings;
+        let EmbeddingNames { words, positions, segments } = names.embeddings;
         let (tied, is_absent) = (config.tie_word_embeddings, !tensors.has_tensor(&name(words)));
         // A checkpoint may store tied embeddings once, under either name.
         let decoders = family.token_heads.iter().map(|head| head.decoder).filter(|_| tied);
@@ -333,11 +333,6 @@ impl Parameters {
     /// Adds the prediction head for `objective`. Fails as [`Parameters::load`].
     pub fn with_prediction(self, tensors: &impl Tensors, of: &Architecture, objective: Objective) -> Result<Self> {
         Ok(Self { prediction: Some(PredictionHead::load(tensors, of, objective)?), ..self })
-    }
-
-    /// Sets a classification head as the prediction head.
-    pub fn with_classifier(self, head: PredictionHead) -> Self {
-        Self { prediction: Some(head), ..self }
     }
 
     /// Yields every linear layer once, without the class vectors of the prediction head.

@@ -101,8 +101,8 @@ impl Norm {
 /// Spreads the values of the present heads, `size` each, over all heads, with zeros for the others.
 fn spread(values: &[f32], present: &[usize], (heads, size): (usize, usize)) -> Vec<f32> {
     let mut all = vec![0.0; heads * size];
-    for (of_head, head) in values.chunks_exact(size).zip(present) {
-        all[head * size..][..size].copy_from_slice(of_head);
+    for (head_values, head) in values.chunks_exact(size).zip(present) {
+        all[head * size..][..size].copy_from_slice(head_values);
     }
     all
 }

@@ -36,9 +36,9 @@ impl PositionBias {
     #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
     pub fn slopes(heads: usize) -> Self {
         let power = |n: usize, place: usize| (-8.0 * (place + 1) as f64 / n as f64).exp2() as f32;
-        let below = 1 << heads.ilog2();
-        let more = (0..heads - below).map(|place| power(2 * below, 2 * place));
-        Self::Slopes { slopes: (0..below).map(|place| power(below, place)).chain(more).collect() }
+        let power_of_two = 1 << heads.ilog2();
+        let others = (0..heads - power_of_two).map(|place| power(2 * power_of_two, 2 * place));
+        Self::Slopes { slopes: (0..power_of_two).map(|place| power(power_of_two, place)).chain(others).collect() }
     }
 
     /// Returns the score term of one of `heads` attention heads at a distance, key position less query position.

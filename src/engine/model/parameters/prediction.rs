@@ -122,23 +122,23 @@ impl PredictionHead {
         let has = |name: &str| tensors.has_tensor(name);
         // Spellings may differ only in which parts have a bias.
         let fits = |names: &&TokenHeadNames| {
-            let is_there = |name, biased| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased;
-            names.transform.is_none_or(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| {
-                is_there(dense, of_dense) && is_there(norm, of_norm)
+            let has_parts = |name, biased| has(&format!("{name}.weight")) && has(&format!("{name}.bias")) == biased;
+            names.transform.is_none_or(|TransformNames { dense, norm, biases: [dense_bias, norm_bias] }| {
+                has_parts(dense, dense_bias) && has_parts(norm, norm_bias)
             })
         };
         let all = family.token_heads;
         let names = all.iter().find(fits).or(all.first()).context("the family has no such head")?;
         let transform =
-            names.transform.map(|TransformNames { dense, norm, biases: [of_dense, of_norm] }| -> Result<_> {
+            names.transform.map(|TransformNames { dense, norm, biases: [dense_bias, norm_bias] }| -> Result<_> {
                 Ok(Transform {
-                    dense: Linear::load(tensors, dense, [width, hidden], of_dense)?,
+                    dense: Linear::load(tensors, dense, [width, hidden], dense_bias)?,
                     activation: names.activation.unwrap_or(config.hidden_act),
-                    norm: Some(Norm::load(tensors, norm, width, of_norm)?),
+                    norm: Some(Norm::load(tensors, norm, width, norm_bias)?),
                 })
             });
-        let bias = names.bias.map(|[own, of_decoder]| {
-            let [first, second] = if tied { [own, of_decoder] } else { [of_decoder, own] };
+        let bias = names.bias.map(|[separate_bias, decoder_bias]| {
+            let [first, second] = if tied { [separate_bias, decoder_bias] } else { [decoder_bias, separate_bias] };
             tensors.tensor(if has(first) || !has(second) { first } else { second }, &[vocabulary])
         });
         Ok(Self {

@@ -1,13 +1,14 @@
 //! The source of a model: a folder, the Hub, or the binary itself.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
-use crate::model::files::{AdapterFiles, FileStore, ModelFile, ModelFiles, Place, first_modules, gather};
+use crate::model::files::{
+    AdapterFiles, FileStore, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+};
 use crate::system::boxed;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
@@ -55,7 +56,7 @@ impl ModelRef {
         if Path::new(text).exists() {
             return Self::Folder(text.into());
         }
-        let on_the_hub = model_of_address(text);
+        let on_the_hub = model_from_url(text);
         let name = on_the_hub.as_deref().unwrap_or(text);
         let (id, revision) = name.split_once('@').map_or((name, None), |(id, revision)| (id, Some(revision)));
         if !is_hub_id(id) || !revision.is_none_or(is_revision) {
@@ -127,28 +128,28 @@ impl ModelRef {
             Self::Hub { id, .. } => Path::new(id),
             Self::Folder(_) | Self::Bundled(_) | Self::Adapted { .. } => return None,
         };
-        nearby_folder(path).map(|folder| folder.display().to_string())
+        similar_folder(path).map(|folder| folder.display().to_string())
     }
 }
 
-const HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"];
+const HUB_HOSTS: [&str; 3] = ["huggingface.co/", "hf.co/", "www.huggingface.co/"];
 
 /// Pages of the Hub about one revision of a model: `/org/name/tree/REVISION`.
-const OF_REVISION: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
+const REVISION_PAGES: [&str; 5] = ["tree", "blob", "resolve", "raw", "commit"];
 
-const NO_MODELS: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
+const OTHER_PAGES: [&str; 6] = ["datasets", "spaces", "docs", "models", "papers", "collections"];
 
 /// Returns the model that a web address of the Hub names, as `org/name` or `org/name@revision`; `None` if it names none.
-fn model_of_address(address: &str) -> Option<String> {
+fn model_from_url(address: &str) -> Option<String> {
     let address = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme)).unwrap_or(address);
-    let path = HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
+    let path = HUB_HOSTS.iter().find_map(|host| address.strip_prefix(host))?;
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    if NO_MODELS.contains(parts.first()?) {
+    if OTHER_PAGES.contains(parts.first()?) {
         return None;
     }
     // The oldest models have no organisation.
-    let page = parts.iter().position(|part| OF_REVISION.contains(part)).filter(|page| (1..=2).contains(page));
+    let page = parts.iter().position(|part| REVISION_PAGES.contains(part)).filter(|page| (1..=2).contains(page));
     let id = parts[..page.unwrap_or(parts.len()).min(2)].join("/");
     // A slash in a revision is encoded.
     let revision = page.and_then(|page| parts.get(page + 1)).map(|revision| revision.replace("%2F", "/"));
@@ -156,23 +157,23 @@ fn model_of_address(address: &str) -> Option<String> {
 }
 
 /// Similarity (Jaro–Winkler) below which two names have little in common: `tiny-bert` and `small-gpt` have 0.41.
-const ALIKE: f64 = 0.85;
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// Finds the model folder whose name is most similar to a misspelt part of `path`; `None` if none is similar enough.
-fn nearby_folder(path: &Path) -> Option<PathBuf> {
-    let there = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
-    let mut rest = path.strip_prefix(there).ok()?.components();
-    let wrong = rest.next()?.as_os_str().to_str()?.to_lowercase();
+fn similar_folder(path: &Path) -> Option<PathBuf> {
+    let existing_folder = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.is_dir())?;
+    let mut rest = path.strip_prefix(existing_folder).ok()?.components();
+    let misspelt = rest.next()?.as_os_str().to_str()?.to_lowercase();
     // `./` marks a folder, not a Hub id.
-    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-    let folders = there.read_dir().ok()?.filter_map(|entry| {
+    let existing_folder = if existing_folder.as_os_str().is_empty() { Path::new(".") } else { existing_folder };
+    let folders = existing_folder.read_dir().ok()?.filter_map(|entry| {
         let name = entry.ok()?.file_name();
-        let likeness = strsim::jaro_winkler(&name.to_str()?.to_lowercase(), &wrong);
-        let mut folder = there.join(&name);
+        let similarity = strsim::jaro_winkler(&name.to_str()?.to_lowercase(), &misspelt);
+        let mut folder = existing_folder.join(&name);
         folder.extend(rest.clone());
-        (likeness >= ALIKE && folder.join(CONFIG).is_file()).then_some((likeness, folder))
+        (similarity >= MIN_SIMILARITY && folder.join(CONFIG).is_file()).then_some((similarity, folder))
     });
-    // Among equally similar ones, the first by name.
+    // On a tie, the first by name.
     let best = folders.max_by(|(a, first), (b, second)| a.total_cmp(b).then_with(|| second.cmp(first)));
     best.map(|(_, folder)| folder)
 }
@@ -232,12 +233,8 @@ fn folder(path: &Path) -> Result<ModelFiles> {
     }
     let mut names = files_in(path).cannot("read model folder", &shown)?;
     // ONNX files are listed only for messages.
-    let within = |folder: String| {
-        let files = files_in(&path.join(&folder)).unwrap_or_default();
-        files.into_iter().map(move |name| format!("{folder}/{name}"))
-    };
-    names.extend(within(ONNX.to_owned()));
-    names.extend(first_modules(path).into_iter().flat_map(within));
+    let subfolders = first_modules(path).into_iter().chain([ONNX.to_owned()]);
+    names.extend(subfolders.flat_map(|folder| files_within(path, folder)));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
@@ -248,15 +245,6 @@ fn folder(path: &Path) -> Result<ModelFiles> {
 
 /// Name of the folder of exported ONNX graphs.
 const ONNX: &str = "onnx";
-
-/// Lists the names of the regular files in a folder, and of the links that lead to one.
-fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
-    let name = |entry: io::Result<std::fs::DirEntry>| match entry {
-        Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
-        Err(error) => Some(Err(error)),
-    };
-    folder.read_dir()?.filter_map(name).collect()
-}
 
 #[cfg(test)]
 mod tests;

@@ -311,7 +311,7 @@ fn one_name_of_a_path_may_be_misspelt() {
     }
     fs::create_dir_all(root.join("models/tiny-bort")).unwrap();
     let suggestion =
-        |path: &str| nearby_folder(&root.join(path)).map(|path| path.strip_prefix(root).unwrap().to_owned());
+        |path: &str| similar_folder(&root.join(path)).map(|path| path.strip_prefix(root).unwrap().to_owned());
     for wrong in ["models/tiny_bert", "models/Tiny-Bert", "models/tinybert", "model/tiny-bert", "Models/tiny-bert/"] {
         assert_eq!(suggestion(wrong).as_deref(), Some(Path::new("models/tiny-bert")), "{wrong}");
     }
@@ -332,11 +332,11 @@ fn pages_of_a_model_name_it() {
         ("https://huggingface.co/bert-base-uncased", "bert-base-uncased"),
         ("https://huggingface.co/bert-base-uncased/resolve/v1/vocab.txt", "bert-base-uncased@v1"),
     ] {
-        assert_eq!(model_of_address(address).as_deref(), Some(expected));
+        assert_eq!(model_from_url(address).as_deref(), Some(expected));
     }
     for other in
         ["acme/tiny-bert", "https://huggingface.co/", "https://huggingface.co/datasets/a/b", "https://example.org/a/b"]
     {
-        assert_eq!(model_of_address(other), None);
+        assert_eq!(model_from_url(other), None);
     }
 }

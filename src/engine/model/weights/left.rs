@@ -41,7 +41,7 @@ impl Checkpoint {
         let roots: BTreeSet<String> =
             read.iter().filter_map(|name| bare(name)).filter(|name| !is_head(name)).map(|name| root(&name)).collect();
         // transformers makes both tables whether or not the model adds them.
-        let EmbeddingNames { positions, segments, .. } = architecture.names.embeddings;
+        let EmbeddingNames { positions, segments, .. } = &architecture.names.embeddings;
         let is_needless = |name: &str| {
             let parts = BUFFERS.iter().chain(needless).chain([positions, segments]);
             parts.into_iter().any(|parts| format!(".{name}.").contains(&format!(".{parts}.")))

@@ -19,22 +19,14 @@ pub enum Class {
     Temporary,
 }
 
-struct ClassFacts {
-    status: u8,
-    /// Machine-readable name of the class.
-    code: &'static str,
-    /// Description of the failure in a few words.
-    about: &'static str,
-}
-
 impl Class {
     pub const ALL: [Self; 7] =
         [Self::Other, Self::Usage, Self::Input, Self::Model, Self::Output, Self::Incomplete, Self::Temporary];
 
-    /// Exit status, name and description of a class. `Temporary` has `EX_TEMPFAIL` of sysexits.h, known to mailers and
-    /// schedulers.
-    const fn facts(self) -> ClassFacts {
-        let (status, code, about) = match self {
+    /// Returns the exit status, the machine-readable name and a description in a few words. `Temporary` has `EX_TEMPFAIL` of
+    /// sysexits.h, known to mailers and schedulers.
+    const fn facts(self) -> (u8, &'static str, &'static str) {
+        match self {
             Self::Other => (1, "failed", "failed"),
             Self::Usage => (2, "usage", "wrong usage"),
             Self::Input => (3, "input", "input"),
@@ -42,20 +34,19 @@ impl Class {
             Self::Output => (5, "output", "output"),
             Self::Incomplete => (6, "incomplete", "shards are missing"),
             Self::Temporary => (75, "temporary", "network: try again"),
-        };
-        ClassFacts { status, code, about }
+        }
     }
 
     pub fn status(self) -> u8 {
-        self.facts().status
+        self.facts().0
     }
 
     pub fn code(self) -> &'static str {
-        self.facts().code
+        self.facts().1
     }
 
     pub fn about(self) -> &'static str {
-        self.facts().about
+        self.facts().2
     }
 }
 

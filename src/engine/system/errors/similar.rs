@@ -1,10 +1,10 @@
 //! The known name most similar to an unknown one, for "did you mean".
 
 /// Minimum similarity of a suggested name, from 0 to 1: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
-const ALIKE: f64 = 0.8;
+const MIN_SIMILARITY: f64 = 0.8;
 
 /// Minimum length of a common substring that is not taken for chance, in characters.
-const SHARED: usize = 3;
+const MIN_RUN: usize = 3;
 
 /// Finds the known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds
 /// typing slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of
@@ -12,19 +12,19 @@ const SHARED: usize = 3;
 pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();
-    let by = |likeness: fn(&str, &str) -> f64| {
-        let alike = known.iter().map(|name| (likeness(&name.to_lowercase(), &lower), *name));
-        let alike = alike.filter(|(likeness, _)| *likeness >= ALIKE);
-        alike.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, name)| name)
+    let best_by = |likeness: fn(&str, &str) -> f64| {
+        let similar = known.iter().map(|name| (likeness(&name.to_lowercase(), &lower), *name));
+        let similar = similar.filter(|(likeness, _)| *likeness >= MIN_SIMILARITY);
+        similar.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, name)| name)
     };
-    by(strsim::jaro_winkler).or_else(|| by(shared_run))
+    best_by(strsim::jaro_winkler).or_else(|| best_by(common_run_share))
 }
 
-/// Length of the longest common substring as a share of the shorter name; 0 below [`SHARED`] letters.
-fn shared_run(a: &str, b: &str) -> f64 {
+/// Length of the longest common substring as a share of the shorter name; 0 below [`MIN_RUN`] letters.
+fn common_run_share(a: &str, b: &str) -> f64 {
     let run = longest_common_run(a, b);
     let shorter = a.chars().count().min(b.chars().count());
-    if run >= SHARED { run as f64 / shorter as f64 } else { 0.0 }
+    if run >= MIN_RUN { run as f64 / shorter as f64 } else { 0.0 }
 }
 
 /// Length of the longest common substring, in characters.

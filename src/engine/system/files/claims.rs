@@ -4,12 +4,13 @@
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::SystemTime;
 
 use anyhow::anyhow;
 
 use crate::system::errors::{Facts, io_error};
+use crate::system::parallel::locked;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
@@ -41,14 +42,10 @@ struct Claims {
 
 static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
-fn claims() -> MutexGuard<'static, Claims> {
-    CLAIMS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Registers a file as read. Fails if it is an output of this process.
 pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::of(metadata) else { return Ok(()) };
-    let mut claims = claims();
+    let mut claims = locked(&CLAIMS);
     if claims.written.contains(&id) {
         return Err(same_run("it is an output of the same run"));
     }
@@ -64,18 +61,18 @@ pub(super) struct ReplacedFile(Option<FileId>);
 pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
-    claims().written.extend(id);
+    locked(&CLAIMS).written.extend(id);
     Ok(ReplacedFile(id))
 }
 
 /// Registers a file as written until the process ends.
 pub(super) fn write_for_good(metadata: &Metadata) {
-    claims().written.extend(FileId::of(metadata));
+    locked(&CLAIMS).written.extend(FileId::of(metadata));
 }
 
 /// Fails if this process has read the file.
 pub(super) fn ensure_unread(metadata: &Metadata) -> io::Result<()> {
-    let is_read = FileId::of(metadata).is_some_and(|id| claims().read.contains(&id));
+    let is_read = FileId::of(metadata).is_some_and(|id| locked(&CLAIMS).read.contains(&id));
     if is_read { Err(same_run("the same run reads it")) } else { Ok(()) }
 }
 
@@ -85,7 +82,7 @@ fn same_run(what: &'static str) -> io::Error {
 
 impl Drop for ReplacedFile {
     fn drop(&mut self) {
-        let written = &mut claims().written;
+        let written = &mut locked(&CLAIMS).written;
         if let Some(place) = written.iter().position(|id| Some(*id) == self.0) {
             written.swap_remove(place);
         }

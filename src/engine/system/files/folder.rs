@@ -52,8 +52,8 @@ impl OutputFolder {
         let created = fs::create_dir_all(folder_of(&path)).and_then(|()| File::create(&path));
         let mut file = BufWriter::new(created.cannot("write", shown.display()).class(Class::Output)?);
         write(&mut file)?;
-        let whole = file.flush().and_then(|()| file.get_ref().sync_all());
-        whole.cannot("write", shown.display()).class(Class::Output)
+        let flushed = file.flush().and_then(|()| file.get_ref().sync_all());
+        flushed.cannot("write", shown.display()).class(Class::Output)
     }
 
     /// Copies a file to the path `name` within the folder. Fails if it cannot be read or written.
@@ -67,19 +67,19 @@ impl OutputFolder {
     /// Moves the folder to its path. Fails if a folder with files is there by now.
     pub fn commit(self) -> Result<()> {
         let Self { path, temporary } = self;
-        let mut list = interrupt::lock();
-        list.forget(temporary.path());
-        let move_it = || {
+        let mut outputs = interrupt::lock();
+        outputs.forget(temporary.path());
+        let replace = || {
             // Removes an empty folder; fails if it was filled meanwhile.
             if path.is_dir() {
                 fs::remove_dir(&path)?;
             }
             fs::rename(temporary.path(), &path)
         };
-        move_it().cannot("write", path.display()).class(Class::Output)?;
+        replace().cannot("write", path.display()).class(Class::Output)?;
         // The temporary path no longer exists, so nothing is left to remove.
         let _ = temporary.keep();
-        list.mark_committed();
+        outputs.mark_committed();
         Ok(())
     }
 }

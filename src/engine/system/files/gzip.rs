@@ -14,9 +14,9 @@ use crate::system::errors::{Facts, io_error};
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Maximum ratio of decompressed to compressed bytes of a report. Reports have 5 to 10; deflate can reach 1032.
-const LARGEST_RATIO: u64 = 256;
+const MAX_RATIO: u64 = 256;
 
-/// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked: 1 MiB, which costs nothing.
+/// Decompressed bytes up to which [`MAX_RATIO`] is not checked: 1 MiB, which costs nothing.
 const UNCHECKED_BYTES: u64 = 1 << 20;
 
 /// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
@@ -27,28 +27,28 @@ pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Decompresses gzip data; other bytes are returned unchanged. Fails if the data is damaged, or exceeds `most` bytes or
-/// `LARGEST_RATIO`; decompression stops there.
+/// `MAX_RATIO`; decompression stops there.
 pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);
     }
-    let by_ratio = (bytes.len() as u64).saturating_mul(LARGEST_RATIO).max(UNCHECKED_BYTES);
-    let bound = most.min(by_ratio);
-    let mut whole = Vec::new();
-    let unpacking = MultiGzDecoder::new(&*bytes).take(bound + 1).read_to_end(&mut whole);
-    unpacking.map_err(|error| {
+    let ratio_bound = (bytes.len() as u64).saturating_mul(MAX_RATIO).max(UNCHECKED_BYTES);
+    let bound = most.min(ratio_bound);
+    let mut decompressed = Vec::new();
+    let result = MultiGzDecoder::new(&*bytes).take(bound + 1).read_to_end(&mut decompressed);
+    result.map_err(|error| {
         let damaged = anyhow!("it is packed by gzip and damaged: {error}").hint("copy it anew, or write it again");
         io_error(io::ErrorKind::InvalidData, damaged)
     })?;
-    if whole.len() as u64 <= bound {
-        return Ok(whole);
+    if decompressed.len() as u64 <= bound {
+        return Ok(decompressed);
     }
     if bound == most {
         return Err(too_long(most));
     }
-    let bomb =
-        anyhow!("it unpacks to more than {LARGEST_RATIO} times its {} bytes, the most that is unpacked", bytes.len());
-    Err(io_error(io::ErrorKind::FileTooLarge, bomb))
+    let ratio_error =
+        anyhow!("it unpacks to more than {MAX_RATIO} times its {} bytes, the most that is unpacked", bytes.len());
+    Err(io_error(io::ErrorKind::FileTooLarge, ratio_error))
 }
 
 #[cfg(test)]

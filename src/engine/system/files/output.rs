@@ -83,11 +83,11 @@ impl Output {
         if let Ok(metadata) = fs::metadata(&target) {
             claims::ensure_unread(&metadata)?;
         }
-        let mut list = interrupt::lock();
-        list.forget(&temporary);
+        let mut outputs = interrupt::lock();
+        outputs.forget(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
         temporary.persist(&target)?;
-        list.mark_committed();
+        outputs.mark_committed();
         Ok(())
     }
 }

@@ -16,14 +16,14 @@ pub fn open(path: &Path) -> io::Result<File> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened,
         }
-        let there = match fs::symlink_metadata(path) {
+        let existing = match fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            there => there?,
+            existing => existing?,
         };
-        if is_own(&there) {
+        if is_own(&existing) {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             // The file may have been exchanged in the meantime; nothing is written yet.
-            if is_same(&there, &file.metadata()?) {
+            if is_same(&existing, &file.metadata()?) {
                 return Ok(file);
             }
         } else {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Error, Result, anyhow};
 
 /// Memory need that is never refused, in bytes: a system with less free memory can swap.
-const SMALL: u64 = 64 << 20;
+const NEVER_REFUSED: u64 = 64 << 20;
 
 /// Memory limit by `--memory`, in bytes; 0 without one.
 static LIMIT: AtomicU64 = AtomicU64::new(0);
@@ -24,10 +24,10 @@ pub fn available() -> Option<u64> {
     match LIMIT.load(Ordering::Relaxed) {
         // Bytes that can be taken without swapping (`proc_meminfo(5)`).
         0 => {
-            let free = kilobytes("/proc/meminfo", "MemAvailable:");
-            [free, left_of_groups(), left_of_address_space()].into_iter().flatten().min()
+            let free = proc_bytes("/proc/meminfo", "MemAvailable:");
+            [free, free_in_control_groups(), free_address_space()].into_iter().flatten().min()
         }
-        limit => Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0))),
+        limit => Some(limit.saturating_sub(proc_bytes("/proc/self/status", "VmRSS:").unwrap_or(0))),
     }
 }
 
@@ -37,9 +37,9 @@ pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
     lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
 }
 
-/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most `SMALL` never is.
+/// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most `NEVER_REFUSED` never is.
 pub fn is_too_much(needed: u64, free: u64) -> bool {
-    needed > free && needed > SMALL
+    needed > free && needed > NEVER_REFUSED
 }
 
 /// Makes the error that `what` needs `needed` bytes and only `free` are free, without a hint.
@@ -49,7 +49,7 @@ pub fn too_much(needed: u64, free: u64, what: &str) -> Error {
 
 /// The value of `--memory` that allows the process `needed` more bytes.
 pub fn limit_for(needed: u64) -> String {
-    let used = kilobytes("/proc/self/status", "VmRSS:").unwrap_or(0);
+    let used = proc_bytes("/proc/self/status", "VmRSS:").unwrap_or(0);
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
 }
 
@@ -58,39 +58,39 @@ pub fn in_words(bytes: u64) -> String {
 }
 
 /// Value of a key in a `/proc` file, in bytes; the file has units of 1024. `None` if it lacks the key.
-fn kilobytes(file: &str, key: &str) -> Option<u64> {
+fn proc_bytes(file: &str, key: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(key))?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
 }
 
 /// Bytes of address space left under `ulimit -v` (`proc_pid_limits(5)`).
-fn left_of_address_space() -> Option<u64> {
+fn free_address_space() -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let limit: u64 = limit.split_whitespace().next()?.parse().ok()?;
-    Some(limit.saturating_sub(kilobytes("/proc/self/status", "VmSize:")?))
+    Some(limit.saturating_sub(proc_bytes("/proc/self/status", "VmSize:")?))
 }
 
 /// Names in a control group: `[file of its limit, file of its usage, key of reclaimable memory in memory.stat]`.
 type GroupFiles = [&'static str; 3];
 
 /// Names in cgroup version 2 (cgroups(7), `memory.max`).
-const GROUP: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
+const CGROUP_V2_FILES: GroupFiles = ["memory.max", "memory.current", "inactive_file"];
 
 /// Names in cgroup version 1.
-const OLD_GROUP: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+const CGROUP_V1_FILES: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
 
 /// Bytes left in the tightest control group of the process; a container is a control group.
-fn left_of_groups() -> Option<u64> {
+fn free_in_control_groups() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let path = Path::new(path.trim_start_matches('/'));
         match controllers {
-            "" => left_of(Path::new("/sys/fs/cgroup"), path, GROUP),
+            "" => free_in_group(Path::new("/sys/fs/cgroup"), path, CGROUP_V2_FILES),
             _ if controllers.split(',').any(|name| name == "memory") => {
-                left_of(Path::new("/sys/fs/cgroup/memory"), path, OLD_GROUP)
+                free_in_group(Path::new("/sys/fs/cgroup/memory"), path, CGROUP_V1_FILES)
             }
             _ => None,
         }
@@ -99,7 +99,7 @@ fn left_of_groups() -> Option<u64> {
 }
 
 /// Bytes left in the tightest control group among `path` and its ancestors up to `root`; reclaimable memory counts as left.
-fn left_of(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
+fn free_in_group(root: &Path, path: &Path, [most, now, reclaimable]: GroupFiles) -> Option<u64> {
     let of_group = |group: &Path| -> Option<u64> {
         let number = |file: &str| fs::read_to_string(root.join(group).join(file)).ok()?.trim().parse::<u64>().ok();
         let (most, now) = (number(most)?, number(now)?);
@@ -125,7 +125,7 @@ mod tests {
         };
         write(&job, ["max\n", "50\n", "anon 1\n"]);
         write(&root.path().join("slurm"), ["1000\n", "400\n", "anon 5\ninactive_file 100\n"]);
-        let left = |path: &str| left_of(root.path(), Path::new(path), GROUP);
+        let left = |path: &str| free_in_group(root.path(), Path::new(path), CGROUP_V2_FILES);
         assert_eq!((left("slurm/job"), left(""), left("gone")), (Some(700), None, None));
         write(&job, ["300", "50", ""]);
         assert_eq!(left("slurm/job"), Some(250));
@@ -133,7 +133,11 @@ mod tests {
 
     #[test]
     fn what_is_small_is_never_too_much() {
-        assert!(!is_too_much(SMALL, 0) && is_too_much(SMALL + 1, SMALL) && !is_too_much(1 << 40, 1 << 40));
+        assert!(
+            !is_too_much(NEVER_REFUSED, 0)
+                && is_too_much(NEVER_REFUSED + 1, NEVER_REFUSED)
+                && !is_too_much(1 << 40, 1 << 40)
+        );
         assert_eq!((in_words(12_345_678), in_words(9_120_000_000)), ("12 MB".to_owned(), "9.1 GB".to_owned()));
         assert_eq!(
             too_much(2_000_000_000, 0, "this").to_string(),

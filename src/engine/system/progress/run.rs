@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::keep_moving;
+use crate::system::parallel::locked;
 use crate::system::printable::one_line;
 use crate::system::terminal::say;
 
@@ -158,13 +159,9 @@ impl RunProgress {
         Self { bar: ProgressBar::new(STEPS).with_style(style), ..Self::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Replaces the planned passes. If none were planned, a new run begins.
     pub fn plan(&self, passes: impl IntoIterator<Item = PassWork>) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         if state.planned.is_empty() {
             *state = State::default();
             self.bar.reset();
@@ -176,17 +173,17 @@ impl RunProgress {
 
     /// Increments the number of the current pass. Other passes that it needs first are not counted.
     pub fn next_pass(&self) {
-        self.state().number += 1;
+        locked(&self.state).number += 1;
     }
 
     /// Removes the current pass from the plan when its own sequences begin.
     pub fn take_planned(&self) {
-        self.state().planned.pop_front();
+        locked(&self.state).planned.pop_front();
     }
 
     /// Begins counting the sequences of a pass, or of another pass that it needs first.
     pub fn begin(&self, work: PassWork, measure: Measure) {
-        self.state().current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
+        locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
     pub fn note(&self, text: &str) {
@@ -194,7 +191,7 @@ impl RunProgress {
     }
 
     pub fn advance(&self, sentences: usize, tokens: usize) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.tokens += tokens as f64;
         if let Some(current) = &mut state.current {
             current.sentences += sentences as f64;
@@ -210,7 +207,7 @@ impl RunProgress {
 
     /// Ends the count that [`RunProgress::begin`] began. The bar disappears if no further pass is planned.
     pub fn finish_pass(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.finish_pass();
         if state.planned.is_empty() {
             self.bar.finish_and_clear();
@@ -227,7 +224,7 @@ mod tests {
     }
 
     fn share(progress: &RunProgress) -> f64 {
-        progress.state().share().unwrap()
+        locked(&progress.state).share().unwrap()
     }
 
     /// A corpus of 100 sentences and 1,000 tokens: once as it is, 50 sentences eleven times, 500 other tokens twice.
@@ -243,11 +240,11 @@ mod tests {
         progress.next_pass();
         progress.take_planned();
         progress.begin(first, Measure::Bytes(4000, Arc::clone(&read)));
-        assert_eq!(progress.state().share(), None);
+        assert_eq!(locked(&progress.state).share(), None);
         read.store(1000, Ordering::Relaxed);
         progress.advance(25, 250);
         assert!((share(&progress) - 250.0 / all).abs() < 1e-9);
-        let words = progress.state().words(Duration::from_secs(5));
+        let words = locked(&progress.state).words(Duration::from_secs(5));
         // 29 times what took five seconds.
         assert_eq!(words, "3 %, 2m left: pass 1 of 3 (words), 25 sentences, 50 tokens/s");
         progress.advance(75, 750);
@@ -287,7 +284,7 @@ mod tests {
         progress.take_planned();
         // Nothing is expected: another run begins.
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
-        assert_eq!(progress.state().share(), None);
+        assert_eq!(locked(&progress.state).share(), None);
     }
 
     /// Text from standard input has no end that is known.
@@ -299,6 +296,9 @@ mod tests {
         progress.take_planned();
         progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Unknown);
         progress.advance(3, 30);
-        assert_eq!(progress.state().words(Duration::from_secs(1)), "pass 1 of 1 (words), 3 sentences, 30 tokens/s");
+        assert_eq!(
+            locked(&progress.state).words(Duration::from_secs(1)),
+            "pass 1 of 1 (words), 3 sentences, 30 tokens/s"
+        );
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,9 @@ use anyhow::{Context, Error, Result};
 
 use super::digest::Digest;
 use super::environment::Environment;
-use crate::model::files::{FileStore, MissingFile, ModelFile, ModelFiles, Place, first_modules, gather};
+use crate::model::files::{
+    FileStore, MissingFile, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+};
 use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output, shared};
 use crate::system::progress::DownloadProgress;
@@ -60,18 +62,11 @@ impl Cache {
         let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
         let folder = self.snapshot(&commit);
-        let files_in = |folder: &Path| {
-            let entries = folder.read_dir().into_iter().flatten().filter_map(Result::ok);
-            let files = entries.filter(|entry| entry.path().is_file());
-            files.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
-        };
         if !folder.is_dir() {
             return Err(absent());
         }
-        let mut names: BTreeSet<String> = files_in(&folder).into_iter().collect();
-        for module in first_modules(&folder) {
-            names.extend(files_in(&folder.join(&module)).into_iter().map(|name| format!("{module}/{name}")));
-        }
+        let mut names = files_in(&folder).unwrap_or_default();
+        names.extend(first_modules(&folder).into_iter().flat_map(|module| files_within(&folder, module)));
         let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
         gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
@@ -107,22 +102,23 @@ impl Cache {
     /// Returns the id of the cached model that is most similar to `id`; `None` if none is similar enough.
     pub(super) fn closest(&self, id: &str) -> Option<String> {
         // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
-        const ALIKE: f64 = 0.85;
+        const MIN_SIMILARITY: f64 = 0.85;
         // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
         let name = |id: &str| id.rsplit('/').next().unwrap_or_default().to_lowercase();
-        let likeness = |other: &str| {
+        let similarity = |other: &str| {
             let whole = strsim::jaro_winkler(&id.to_lowercase(), &other.to_lowercase());
-            if name(id) == name(other) { whole.max(ALIKE) } else { whole }
+            if name(id) == name(other) { whole.max(MIN_SIMILARITY) } else { whole }
         };
         let entries = self.all.read_dir().ok()?.filter_map(Result::ok);
         let others = entries.filter_map(|entry| {
             let id = entry.file_name().to_str()?.strip_prefix(MODELS)?.replacen("--", "/", 1);
             entry.path().join("snapshots").is_dir().then_some(id)
         });
-        let alike = others.filter(|other| other != id).map(|other| (likeness(&other), other));
-        let best =
-            alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-        best.map(|(_, other)| other)
+        let similar = others.filter(|other| other != id).map(|other| (similarity(&other), other));
+        let most_similar = similar
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        most_similar.map(|(_, other)| other)
     }
 
     /// Locks a blob against simultaneous downloads by other processes, Python's included. Dropping the returned file releases the

@@ -15,7 +15,7 @@ use crate::system::files::input;
 mod tests;
 
 /// Default time limit for an answer to begin, and for each further piece of it, as in `huggingface_hub` 2.4.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Hint for an endpoint that does not answer as the Hub does.
 pub(super) const WAY_OUT: &str =
@@ -46,7 +46,7 @@ pub(super) struct Environment {
 }
 
 /// The variables that can name a proxy, in the HTTP client's order of precedence.
-const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
+const PROXY_VARIABLES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
 #[derive(Clone)]
 pub(super) struct Token {
@@ -89,7 +89,8 @@ impl Environment {
             seconds.ok_or_else(|| anyhow!("{name} is `{text}`").of_value(&text).hint("give a number of seconds"))
         };
         // 0 is no useful timeout, as in Python.
-        let timeout = |name| seconds(name, TIMEOUT).map(|value| if value.is_zero() { TIMEOUT } else { value });
+        let timeout =
+            |name| seconds(name, DEFAULT_TIMEOUT).map(|value| if value.is_zero() { DEFAULT_TIMEOUT } else { value });
         let hf_home = path("HF_HOME")
             .or_else(|| path("XDG_CACHE_HOME").map(|cache| cache.join("huggingface")))
             .or_else(|| home.as_ref().map(|home| home.join(".cache").join("huggingface")))
@@ -97,11 +98,11 @@ impl Environment {
             .hint("set HF_HOME")?;
         let token_file = path("HF_TOKEN_PATH").unwrap_or_else(|| hf_home.join("token"));
         let token_withheld = flag("HF_HUB_DISABLE_IMPLICIT_TOKEN").unwrap_or(false);
-        let of_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
-        let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(of_variable) {
-            Some(token) => token.checked()?,
+        let from_variable = |name: &str| Some(Token { value: text(name)?, origin: name.to_owned() });
+        let token = match ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].into_iter().find_map(from_variable) {
+            Some(token) => token.trimmed()?,
             None if token_withheld => None,
-            None => Token::of_file(&token_file)?,
+            None => Token::read_file(&token_file)?,
         };
         Ok(Self {
             endpoint: text("HF_ENDPOINT")
@@ -118,7 +119,7 @@ impl Environment {
                 .then_some(Offline { by: "HF_HUB_OFFLINE", way_out: "unset HF_HUB_OFFLINE" }),
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
             piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
-            proxy: PROXIES.into_iter().find(|name| text(name).is_some()),
+            proxy: PROXY_VARIABLES.into_iter().find(|name| text(name).is_some()),
             backoff: Backoff { first: seconds("HEADSCOPE_HUB_WAIT", Backoff::DEFAULT.first)?, ..Backoff::DEFAULT },
         })
     }
@@ -151,12 +152,12 @@ fn expand(path: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
 
 impl Token {
     /// Reads the token from the file that a Hub login writes; `None` if the file is missing or blank.
-    fn of_file(path: &Path) -> Result<Option<Self>> {
+    fn read_file(path: &Path) -> Result<Option<Self>> {
         const WAY_OUT: &str = "remove it or log in again";
         let origin = format!("the file `{}`", path.display());
         // A token has some forty bytes.
         match input::read_to_string(path, 1 << 12) {
-            Ok(value) => Self { value, origin }.checked().about(path.display()),
+            Ok(value) => Self { value, origin }.trimmed().about(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
                 .with_context(|| format!("cannot read an access token from {origin}: {WAY_OUT}"))
@@ -166,7 +167,7 @@ impl Token {
     }
 
     /// Trims white space around the token; `None` if it is blank. Fails if it has a character that no token has.
-    fn checked(self) -> Result<Option<Self>> {
+    fn trimmed(self) -> Result<Option<Self>> {
         let value = self.value.trim().to_owned();
         // The token becomes part of a header (RFC 6750, section 2.1).
         ensure!(
