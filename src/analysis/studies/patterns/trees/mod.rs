@@ -106,9 +106,9 @@ impl Sums for TreeSums {
     type SequenceState = TreeState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<TreeState> {
-        let of_tree = |tree| sequence.candidates().into_iter().map(|sentence| GoldEdges::new(tree, sentence)).collect();
-        let mut gold: Vec<GoldEdges> = sequence.tree.as_deref().map_or_else(Vec::new, of_tree);
-        gold.retain(|sentence| sentence.count() > 0);
+        let edges = |tree| sequence.candidates().into_iter().map(move |sentence| GoldEdges::new(tree, sentence));
+        let gold = sequence.tree.as_deref().into_iter().flat_map(edges);
+        let gold: Vec<GoldEdges> = gold.filter(|sentence| sentence.count() > 0).collect();
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         for sentence in &gold {
