@@ -99,20 +99,16 @@ impl Window {
                 even.are_in_sight(span(place), span(other), from)
             }
         };
-        let first =
-            (0..window.heads.len()).map(|place| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place));
-        window.first = first.collect();
+        let first = |place: usize| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place);
+        window.first = (0..window.heads.len()).map(first).collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
-            let mut all: Vec<usize> = of_entity.iter().map(place).collect();
+            let all: Vec<usize> = of_entity.iter().map(place).collect();
             let mut places = all.clone();
             places.dedup();
-            // The first mention has no antecedent, nor has another mention with its head word.
-            all.retain(|&place| place > places[0]);
             window.entities.push(places);
-            for place in all {
-                window.add(place, words);
-            }
+            // The first mention has no antecedent, nor has another mention with its head word.
+            all.iter().filter(|&&place| place > all[0]).for_each(|&place| window.add(place, words));
         }
         window.anaphors.sort_by_key(|anaphor| anaphor.candidates.end);
         window
@@ -135,7 +131,7 @@ impl Window {
         let word = |place: usize| &words[self.heads[place]];
         let own = word(place);
         let nearest =
-            |wanted: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| wanted(word(other)));
+            |accepts: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| accepts(word(other)));
         let chosen = [None, nearest(&|other| same_lemma(own, other)), nearest(&|other| agree(own, other))];
         let other_lemma = !of_entity.iter().any(|&other| same_lemma(own, word(other)));
         let (is_pronoun, is_proper) = (own.upos == Some(Upos::Pron), own.upos == Some(Upos::Propn));

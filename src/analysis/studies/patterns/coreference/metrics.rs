@@ -35,18 +35,18 @@ impl CoreferenceInputs<'_> {
 
     /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
     fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
-        let (kind, way) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
-        if !directions(self.visibility).contains(&way) {
+        let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
+        if !directions(self.visibility).contains(&direction) {
             return Fraction::NONE;
         }
         let sums = &self.block[kind];
-        let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
+        let right = self.right[kind][direction] - other(sums, self.best[kind]) as f64;
         Fraction::mean(right, sums.anaphors, sums.windows)
     }
 }
 
-fn key(kind: usize, way: usize) -> String {
-    format!("{}:{}", KINDS[kind], DIRECTIONS[way])
+fn key(kind: usize, direction: usize) -> String {
+    format!("{}:{}", KINDS[kind], DIRECTIONS[direction])
 }
 
 const BY_KIND: Keys =
@@ -97,9 +97,11 @@ pub(super) const COREFERENCE: Detector = Detector {
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     shown: LabelStyle::of(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..DIRECTIONS.len()).map(move |way| (kind, way)));
-        let tested = cells.filter_map(|(kind, way)| {
-            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
+        let cells = [ALL, OTHER_LEMMA]
+            .into_iter()
+            .flat_map(|kind| (0..DIRECTIONS.len()).map(move |direction| (kind, direction)));
+        let tested = cells.filter_map(|(kind, direction)| {
+            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, direction));
             let measured = evidence.metric("coreference_gain", Some(&key));
             let metric = format!("coreference_gain.{key}");
             assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))

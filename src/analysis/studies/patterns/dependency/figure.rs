@@ -59,7 +59,7 @@ const OF_HEAD: usize = 6;
 /// its accuracy by distance on the clearest relation that it is best on.
 pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
-    let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
+    let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
         let head = relation.by_head.iter().find(|head| head.place == place)?;
         let lead = |direction: Direction| Some((head.versus_offset.get(direction).as_ref()?.difference, direction));
         let clearest = Direction::BOTH.into_iter().filter_map(lead).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -67,7 +67,7 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     };
     let tested = relations.iter().filter(|relation| relation.count >= least);
     let mut shown: Vec<(f64, Direction, &RelationMetrics)> =
-        tested.filter_map(|relation| of(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
+        tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
     shown.sort_by(|a, b| b.0.total_cmp(&a.0));
     let of_place = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
         let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));

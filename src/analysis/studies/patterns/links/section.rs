@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, MARGIN, REACHES};
+use super::link::{BestRule, LeadTest, LinkMetrics, MARGIN, REACHES};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_values_above_margin;
