@@ -5,10 +5,9 @@ use anstyle::AnsiColor;
 use super::anaphors::{ALL, BASELINES, KINDS, OTHER_LEMMA};
 use super::sums::{Block, DIRECTIONS, KindSums, directions};
 use crate::model::grid::visibility::Visibility;
+use crate::study::Explanation;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
-use crate::study::metrics::explanation::Explanation;
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, Threshold, assess};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Input of the metrics of one attention head: its right choices, in one block or the corpus, with baselines and denominators.

@@ -19,15 +19,14 @@ use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::FoldScores;
 use crate::study::labels::evidence::MIN_QUERIES;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Known, Section, View, section, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, table_of};
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Policy, Study, Summary, TableRows,
+    columns,
+};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 use anaphors::{BASELINES, KINDS, MentionCounts};

@@ -6,8 +6,7 @@ use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::ALL;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Measured, assess};
+use crate::study::labels::{Assessment, Bound, Measured, Policy, Threshold, assess};
 
 pub(super) const MARGIN: Threshold = Threshold::share(
     "syntactic_margin",

@@ -22,12 +22,11 @@ use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
-use crate::study::upstream::UpstreamResults;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Estimates, EstimationContext, Explanation, Labelling, Observed, PassSpec, Study, UpstreamResults,
+    VerdictRule, columns,
+};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};

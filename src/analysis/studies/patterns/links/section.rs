@@ -13,13 +13,12 @@ use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTEN
 use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, assess, correct, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
-use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::wording::{
     TableColumn, percent, percent_of, plus_minus_percent, significance, table_of, with_interval,
 };
-use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
-use crate::study::{Caveat, CaveatSubject};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Shortage};
+use crate::study::{Caveat, CaveatSubject, InBrief, Summary, TableRows, Unit};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 

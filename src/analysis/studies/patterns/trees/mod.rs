@@ -12,11 +12,9 @@ use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
 use crate::study::section::NoSection;
-use crate::study::{Card, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
 pub struct Trees;

@@ -11,13 +11,11 @@ use super::optimum::FitCourse;
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::studies::patterns::dependency::relation::signed_points;
+use crate::study::Policy;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Known, Section, View, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, decimal, percent};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
 /// Names of the parsers in report order: five that are fitted, and four that are not.

@@ -5,10 +5,8 @@ use serde::Serialize;
 use super::super::assessment::{of_relation, testable_relations};
 use super::super::relation::{RelationMetrics, signed_points};
 use super::super::tags::{Side, TagRule};
-use crate::study::labels;
-use crate::study::labels::policy::Policy;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, significance, with_interval};
+use crate::study::{Policy, TableRows, labels};
 use crate::system::printable::one_line;
 
 pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [

@@ -15,9 +15,8 @@ use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
 use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{aligned_table, decimal, percent};
+use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
