@@ -52,7 +52,7 @@ pub struct Window {
     pub anaphors: Vec<Anaphor>,
     pub met: MentionCounts,
     /// For each entry of [`Window::heads`], the index of its first candidate antecedent.
-    first: Vec<usize>,
+    first_candidates: Vec<usize>,
 }
 
 /// An anaphor: a mention of an entity that the window has mentioned before.
@@ -100,7 +100,7 @@ impl Window {
             }
         };
         let first = |place: usize| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place);
-        window.first = (0..window.heads.len()).map(first).collect();
+        window.first_candidates = (0..window.heads.len()).map(first).collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
             let all: Vec<usize> = of_entity.iter().map(place).collect();
@@ -108,16 +108,16 @@ impl Window {
             places.dedup();
             window.entities.push(places);
             // The first mention has no antecedent, nor has another mention with its head word.
-            all.iter().filter(|&&place| place > all[0]).for_each(|&place| window.add(place, words));
+            all.iter().filter(|&&place| place > all[0]).for_each(|&place| window.add_anaphor(place, words));
         }
         window.anaphors.sort_by_key(|anaphor| anaphor.candidates.end);
         window
     }
 
-    fn add(&mut self, place: usize, words: &[Annotation]) {
+    fn add_anaphor(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];
-        let candidates = self.first[place]..place;
+        let candidates = self.first_candidates[place]..place;
         let before = |place: usize| places.partition_point(|&other| other < place);
         let of_entity = &places[before(candidates.start)..before(place)];
         if of_entity.is_empty() {

@@ -33,7 +33,7 @@ impl CoreferenceInputs<'_> {
     }
 
     /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
-    fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
+    fn accuracy_above(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
         if !directions(self.visibility).contains(&direction) {
             return Fraction::NONE;
@@ -56,7 +56,7 @@ const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not 
 type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
 
 pub const METRICS: &[CoreferenceMetric] = &[
-    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |_, _| 0)).explained(Explanation {
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |_, _| 0)).explained(Explanation {
         name: "coreference_accuracy",
         measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
             that attends to it most, heads a mention of the same entity.",
@@ -69,7 +69,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
             antecedent sees its anaphor.",
     }),
-    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |sums, best| sums.baselines[best])).explained(
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |sums, best| sums.baselines[best])).explained(
         Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",

@@ -48,12 +48,12 @@ pub struct ScoredArc {
     pub relations: Vec<usize>,
 }
 
-/// Returns the arcs of a tree for which `takes(dependent, head)` holds. `index` maps a relation and the side of the syntactic
+/// Returns the arcs of a tree for which `is_scored(dependent, head)` holds. `index` maps a relation and the side of the syntactic
 /// head to the relation's index.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
-    mut takes: impl FnMut(usize, usize) -> bool,
+    mut is_scored: impl FnMut(usize, usize) -> bool,
     mut index: impl FnMut(&str, Side) -> usize,
 ) -> Vec<ScoredArc> {
     if tree.len() < 2 {
@@ -61,7 +61,7 @@ pub fn scored_arcs(
     }
     let arcs = tree.iter().enumerate();
     arcs.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?, &arc.relation)))
-        .filter(|&(dependent, head, _)| takes(dependent, head))
+        .filter(|&(dependent, head, _)| is_scored(dependent, head))
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
             head,
@@ -179,18 +179,18 @@ impl Agreement {
 
     /// Whether no agreement exceeds the right predictions of its attention head or baseline in `total`.
     pub fn is_within(&self, total: &RelationSums) -> bool {
-        let mut met = vec![0; self.cues.len().max(CUES)];
-        total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
-        let within = |head: usize, direction: usize| {
+        let mut cue_arcs = vec![0; self.cues.len().max(CUES)];
+        total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.place()] = *count);
+        let is_consistent = |head: usize, direction: usize| {
             let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
             let places = self.places[head][direction].iter().zip(&total.places);
             let cues = self.cues.iter().map(|heads| heads.get(head).map_or(0, |both| both[direction]));
             places.clone().all(|(both, baseline)| both <= baseline)
-                && cues.clone().zip(&met).all(|(both, baseline)| both <= *baseline)
+                && cues.clone().zip(&cue_arcs).all(|(both, baseline)| both <= *baseline)
                 && places.map(|(both, _)| both).sum::<u64>() <= right
                 && cues.sum::<u64>() <= right
         };
-        (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
+        (0..self.places.len()).all(|head| is_consistent(head, 0) && is_consistent(head, 1))
     }
 
     /// Returns an attention head's right predictions in one direction, among the arcs of one cue.

@@ -53,7 +53,7 @@ fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
 }
 
 /// Maximum number of relations in an attention head's figure: as many as fit on a card.
-const OF_HEAD: usize = 6;
+const MAX_HEAD_RELATIONS: usize = 6;
 
 /// Returns an attention head's figures. The first has relations that it leads by the label margin, or is best on. The second has
 /// its accuracy by distance on the clearest relation that it is best on.
@@ -74,7 +74,7 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
         let head = relation.by_head.iter().find(|head| head.place == place);
         row(relation, direction.name().to_owned(), head.and_then(own), false)
     };
-    let rows: Vec<ForestRow> = shown.iter().take(OF_HEAD).map(of_place).collect();
+    let rows: Vec<ForestRow> = shown.iter().take(MAX_HEAD_RELATIONS).map(of_place).collect();
     let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);
     let relations = (!rows.is_empty()).then(|| Figure {
         name: "relations",
