@@ -53,14 +53,13 @@ impl FoldFit {
         Some([0, 1].map(|fold| {
             let pair = [fold, fold + 2];
             let fold_moments = pair.map(|quarter| &moments.quarters[quarter]);
-            let selection = RidgeSelection {
-                moments: fold_moments,
-                sums: pair.map(|quarter| &quarters[quarter]),
-                inverses: pair.map(|quarter| &quarter_inverses[quarter][..]),
-                widths,
+            let halves = pair.map(|quarter| (&quarters[quarter], &quarter_inverses[quarter][..]));
+            let select = |layer: usize| {
+                let rows = fold_moments.map(|quarter| RowSums::new(&[&quarter.layers[layer]], widths));
+                select_ridge(halves, &rows)
             };
             let all = EmbeddingSums::new(&fold_moments, widths.embedding);
-            let ridges = in_parallel(threads, 0..layers, |layer| selection.ridge(layer));
+            let ridges = in_parallel(threads, 0..layers, select);
             let inverses = in_parallel(threads, RIDGES, |ridge| all.inverses(&[ridge]).pop().flatten());
             let fit = |layer: usize| {
                 let place = ridges[layer];
@@ -171,59 +170,53 @@ impl RowSums {
     }
 }
 
-/// Selection of a ridge within a fold: a fit on one half is tested on the other, both ways.
-struct RidgeSelection<'a> {
-    moments: [&'a QuarterMoments; 2],
-    sums: [&'a EmbeddingSums; 2],
-    inverses: [&'a [Option<Vec<f64>>]; 2],
-    widths: Widths,
+/// Embedding sums of one half of a fold, with their inverted scatter matrix for each ridge ([`EmbeddingSums::inverses`]).
+type Half<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
+
+/// Selects a ridge within a fold: a fit on one half is tested on the other, both ways. Returns the index of the ridge with the
+/// smallest residual on a layer's rows; the smaller ridge among equals.
+fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
+    let [first, second] = [[0, 1], [1, 0]]
+        .map(|[fitted, tested]| residuals(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
+    let residuals: [f64; RIDGES.len()] = std::array::from_fn(|place| first[place] + second[place]);
+    (1..RIDGES.len()).fold(0, |best, place| if residuals[place] < residuals[best] { place } else { best })
 }
 
-impl RidgeSelection<'_> {
-    /// Index of the ridge with the smallest residual on a layer's rows; the smaller ridge among equals.
-    fn ridge(&self, layer: usize) -> usize {
-        let rows = self.moments.map(|quarter| RowSums::new(&[&quarter.layers[layer]], self.widths));
-        let [first, second] = [[0, 1], [1, 0]].map(|halves| self.residuals(halves, &rows));
-        let residuals: [f64; RIDGES.len()] = std::array::from_fn(|place| first[place] + second[place]);
-        (1..RIDGES.len()).fold(0, |best, place| if residuals[place] < residuals[best] { place } else { best })
-    }
-
-    /// Residual sum of squares on the `tested` half with the fit of the other half, for each ridge.
-    ///
-    /// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
-    /// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
-    /// the `tested` half.
-    fn residuals(&self, [fitted, tested]: [usize; 2], rows: &[RowSums; 2]) -> [f64; RIDGES.len()] {
-        let (fit_sums, test_sums) = (self.sums[fitted], self.sums[tested]);
-        let (fit_rows, test_rows) = (&rows[fitted], &rows[tested]);
-        let Widths { embedding, hidden } = self.widths;
-        let positions = test_sums.tokens.len();
-        let Some(nearest) = nearest(&fit_sums.tokens, positions) else { return [0.0; RIDGES.len()] };
-        let x_centres = position_means(&fit_rows.at, hidden, &fit_sums.tokens, &nearest);
-        let e_centres = position_means(&fit_sums.at, embedding, &fit_sums.tokens, &nearest);
-        // The sums at each position, less the centre times the number of tokens.
-        let less_centres = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
-            let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&test_sums.tokens);
-            pairs
-                .flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre))
-                .collect()
-        };
-        let x = less_centres(&test_rows.at, &x_centres, hidden);
-        let e = less_centres(&test_sums.at, &e_centres, embedding);
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let total = test_rows.squares - dot(&x_centres, &x) - dot(&x_centres, &test_rows.at);
-        let crosses =
-            less_pairs(test_rows.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&test_sums.at, &x_centres)]);
-        let squares =
-            less_pairs(test_sums.squares.clone(), [embedding; 2], [(&e_centres, &e), (&test_sums.at, &e_centres)]);
-        std::array::from_fn(|place| {
-            let Some(inverse) = &self.inverses[fitted][place] else { return total };
-            let weights = weights(fit_sums, fit_rows, inverse);
-            let squares = Matrix::new(&squares, embedding, embedding);
-            let product = product(squares, Matrix::new(&weights, embedding, hidden));
-            total - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
-        })
-    }
+/// Residual sum of squares on the half of `test_sums` and `test_rows` with the fit of the other half, for each ridge.
+///
+/// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
+/// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
+/// the tested half.
+fn residuals(
+    (fit_sums, inverses): Half<'_>,
+    test_sums: &EmbeddingSums,
+    [fit_rows, test_rows]: [&RowSums; 2],
+) -> [f64; RIDGES.len()] {
+    let (embedding, hidden) = (fit_sums.width, fit_rows.width);
+    let positions = test_sums.tokens.len();
+    let Some(nearest) = nearest(&fit_sums.tokens, positions) else { return [0.0; RIDGES.len()] };
+    let x_centres = position_means(&fit_rows.at, hidden, &fit_sums.tokens, &nearest);
+    let e_centres = position_means(&fit_sums.at, embedding, &fit_sums.tokens, &nearest);
+    // The sums at each position, less the centre times the number of tokens.
+    let less_centres = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
+        let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&test_sums.tokens);
+        pairs.flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre)).collect()
+    };
+    let x = less_centres(&test_rows.at, &x_centres, hidden);
+    let e = less_centres(&test_sums.at, &e_centres, embedding);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let total = test_rows.squares - dot(&x_centres, &x) - dot(&x_centres, &test_rows.at);
+    let crosses =
+        less_pairs(test_rows.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&test_sums.at, &x_centres)]);
+    let squares =
+        less_pairs(test_sums.squares.clone(), [embedding; 2], [(&e_centres, &e), (&test_sums.at, &e_centres)]);
+    std::array::from_fn(|place| {
+        let Some(inverse) = &inverses[place] else { return total };
+        let weights = weights(fit_sums, fit_rows, inverse);
+        let squares = Matrix::new(&squares, embedding, embedding);
+        let product = product(squares, Matrix::new(&weights, embedding, hidden));
+        total - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
+    })
 }
 
 /// Subtracts from `products` the products of each pair, summed over positions. The pairs are `[positions, rows]` and `[positions,

@@ -18,11 +18,8 @@ use crate::study::metrics::metric::Denominator;
 
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
-/// A rule with its accuracy, and its right choices per block.
-struct Rule {
-    accuracy: RuleAccuracy,
-    by_block: PerBlock,
-}
+/// A rule's accuracy, and its right choices per block.
+type Rule = (RuleAccuracy, PerBlock);
 
 impl LinkMetrics {
     /// Computes the metrics of one type of links. `None` without a scored source.
@@ -55,7 +52,7 @@ impl LinkMetrics {
             });
             let leads = ByEnd::new(|direction| {
                 let right = right.get(direction).as_ref()?;
-                let rules = rules.iter().map(|rule| lead(&scored, right, &rule.by_block)).collect();
+                let rules = rules.iter().map(|(_, by_block)| lead(&scored, right, by_block)).collect();
                 let count = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
                     sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
                 };
@@ -133,7 +130,7 @@ impl LinkMetrics {
                 chance: total.pairs_chance.value() / total.pairs as f64,
                 by_separation: by_separation(&sums.separations),
             }),
-            rules: rules.into_iter().map(|rule| rule.accuracy).collect(),
+            rules: rules.into_iter().map(|(accuracy, _)| accuracy).collect(),
             by_head,
         })
     }
@@ -152,18 +149,15 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
 /// Returns all rules, followed by the best rule of each [`RuleGroup`] with its held-out accuracy.
 fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
-    let rule = |group: RuleGroup, name: &str, hits: Hits| Rule {
-        accuracy: RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.share(hits.right) },
-        by_block: hits.by_block,
+    let rule = |group: RuleGroup, name: &str, hits: Hits| {
+        (RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.share(hits.right) }, hits.by_block)
     };
     let of_place =
         |place: PlaceRule| rule(RuleGroup::Place, &place.name(), scored.predicted(|sums| place.hits(&sums.places)));
     let mut rules: Vec<Rule> = PlaceRule::all(&total.places).into_iter().map(of_place).collect();
     let accuracy = total.chance.value() / total.count as f64;
-    rules.push(Rule {
-        accuracy: RuleAccuracy { group: RuleGroup::Place, rule: "chance".to_owned(), accuracy },
-        by_block: scored.per_block(|sums| sums.chance.value()),
-    });
+    let chance = RuleAccuracy { group: RuleGroup::Place, rule: "chance".to_owned(), accuracy };
+    rules.push((chance, scored.per_block(|sums| sums.chance.value())));
     for (number, name) in SAME_CLASS.into_iter().enumerate() {
         rules.push(rule(RuleGroup::SameClass, name, scored.predicted(|sums| sums.same_class[number])));
     }
@@ -175,7 +169,7 @@ fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<Be
         rules.push(rule(RuleGroup::ClassRules, "class rules", hits));
     }
     let best = |group: RuleGroup, (heldout_accuracy, heldout_ci95)| {
-        let of_group = rules.iter().map(|rule| &rule.accuracy).filter(|rule| rule.group == group);
+        let of_group = rules.iter().map(|(accuracy, _)| accuracy).filter(|rule| rule.group == group);
         let best = of_group.reduce(|best, next| if next.accuracy > best.accuracy { next } else { best })?;
         Some(BestRule { rule: best.rule.clone(), accuracy: best.accuracy, heldout_accuracy, heldout_ci95 })
     };

@@ -39,7 +39,7 @@ impl RelationMetrics {
         let by_offset = scored.predicted(|sums| sums.places[offset]);
         let (heldout_offset, heldout_offset_interval) =
             scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
-        let tags = (total.tagged > 0).then(|| Tags::new(&scored));
+        let tags = (total.tagged > 0).then(|| tag_baseline(&scored));
 
         let of_head = |place: usize| {
             let mut entry = HeadAccuracy { place: grid.place(place), ..HeadAccuracy::default() };
@@ -58,9 +58,9 @@ impl RelationMetrics {
                 *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
                 *entry.versus_offset.get_mut(direction) =
                     Some(scored.versus_offset(&head, &by_offset, both, later_alone));
-                *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|tags| {
-                    let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
-                    scored.versus_tags(&head, &tags.predicted, both)
+                *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
+                    let both = rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
+                    scored.versus_tags(&head, hits, both)
                 });
                 *entry.specific.get_mut(direction) = scored.specific(place, side);
                 *entry.left_out.get_mut(direction) =
@@ -70,7 +70,7 @@ impl RelationMetrics {
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
         let direction = Direction::BOTH[best.1];
-        let (tag_baseline, tag_intervals) = tags.map(|tags| (tags.baseline, tags.ci95)).unzip();
+        let (tag_baseline, tag_intervals) = tags.map(|(_, _, baseline)| baseline).unzip();
         Self {
             relation: key.name.clone(),
             side: key.side,
@@ -198,30 +198,21 @@ impl ArcScores<'_> {
     }
 }
 
-struct Tags {
-    rules: Rules,
-    predicted: Hits,
-    baseline: TagBaseline,
-    ci95: BaselineIntervals,
-}
-
-impl Tags {
-    fn new(scored: &ArcScores<'_>) -> Self {
-        let best = |sums: &RelationSums| Rules::best(&sums.cues);
-        let rules = best(&scored.total);
-        let predicted = scored.predicted(|sums| rules.hits(&sums.cues));
-        let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
-        let (rule, hits) = single(&scored.total.cues);
-        let baseline = TagBaseline {
-            accuracy: scored.share(predicted.right),
-            heldout_accuracy,
-            rules: rules.named(&scored.total.cues),
-            single: SingleRule { rule, accuracy: scored.share(hits) },
-        };
-        let ci95 =
-            BaselineIntervals { accuracy: scored.interval(&predicted.by_block), heldout_accuracy: heldout_interval };
-        Self { rules, predicted, baseline, ci95 }
-    }
+/// Returns the best tag rules, their right predictions, and the baseline that they are, with its intervals.
+fn tag_baseline(scored: &ArcScores<'_>) -> (Rules, Hits, (TagBaseline, BaselineIntervals)) {
+    let best = |sums: &RelationSums| Rules::best(&sums.cues);
+    let rules = best(&scored.total);
+    let hits = scored.predicted(|sums| rules.hits(&sums.cues));
+    let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
+    let (rule, single_hits) = single(&scored.total.cues);
+    let baseline = TagBaseline {
+        accuracy: scored.share(hits.right),
+        heldout_accuracy,
+        rules: rules.named(&scored.total.cues),
+        single: SingleRule { rule, accuracy: scored.share(single_hits) },
+    };
+    let ci95 = BaselineIntervals { accuracy: scored.interval(&hits.by_block), heldout_accuracy: heldout_interval };
+    (rules, hits, (baseline, ci95))
 }
 
 fn ratio(part: u64, total: u64) -> Option<f64> {

@@ -159,7 +159,7 @@ impl LinkEvidence {
     }
 }
 
-/// Whether pairs are scored for this type of links, instead of sources: it is undirected, in an encoder.
+/// Whether pairs are scored instead of sources, as for undirected types in encoders.
 pub fn are_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
