@@ -105,12 +105,11 @@ impl Study for Dependency {
         set_shares(&mut relations);
 
         let all = || sums.relations.iter().filter(|(key, _)| key.name == ALL);
-        let place_of =
-            |direction| all().find(|(key, _)| directions(key.side).contains(&direction)).map(|(_, &place)| place);
-        let places = Direction::BOTH.map(place_of);
-        let of_block = |block: &Vec<RelationSums>| -> [RelationSums; 2] {
-            places.map(|place| place.and_then(|place| block.get(place)).cloned().unwrap_or_default())
+        let of_direction = |block: &Vec<RelationSums>, direction| {
+            let mut places = all().filter(|(key, _)| directions(key.side).contains(&direction));
+            places.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
         };
+        let of_block = |block| Direction::BOTH.map(|direction| of_direction(block, direction));
         let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();
         let mut total = <[RelationSums; 2]>::default();
         blocks.iter().for_each(|block| total.merge(block));

@@ -169,8 +169,11 @@ impl LinkParser {
 
     /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
     pub fn of_head(&self, place: HeadPlace) -> Option<String> {
-        let most = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
-        let best = self.heads.iter().reduce(|best, next| if most(next) > most(best) { next } else { best })?;
+        let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
+        let best = self
+            .heads
+            .iter()
+            .reduce(|best, next| if larger_weight(next) > larger_weight(best) { next } else { best })?;
         let weights = match best.to {
             None => format!("{} for a corrected weight of 1", decimal(best.from, 0)),
             Some(to) => format!(
@@ -179,7 +182,7 @@ impl LinkParser {
                 decimal(to, 2)
             ),
         };
-        (best.place == place && most(best) > 0.0)
+        (best.place == place && larger_weight(best) > 0.0)
             .then(|| format!("the largest weight in the model of links {} by all heads: {weights}", self.title()))
     }
 
