@@ -58,16 +58,16 @@ impl FoldFit {
                 let rows = fold_moments.map(|quarter| RowSums::new(&[&quarter.layers[layer]], widths));
                 select_ridge(halves, &rows)
             };
-            let all = EmbeddingSums::new(&fold_moments, widths.embedding);
+            let fold_sums = EmbeddingSums::new(&fold_moments, widths.embedding);
             let ridges = in_parallel(threads, 0..layers, select);
-            let inverses = in_parallel(threads, RIDGES, |ridge| all.inverses(&[ridge]).pop().flatten());
+            let inverses = in_parallel(threads, RIDGES, |ridge| fold_sums.inverses(&[ridge]).pop().flatten());
             let fit = |layer: usize| {
                 let place = ridges[layer];
                 let rows = RowSums::new(&fold_moments.map(|quarter| &quarter.layers[layer]), widths);
-                layer_fit(&all, &rows, inverses[place].as_deref(), place)
+                layer_fit(&fold_sums, &rows, inverses[place].as_deref(), place)
             };
             let layers = in_parallel(threads, 0..layers, fit);
-            Self { embedding: to_f32(&all.mean()), layers }
+            Self { embedding: to_f32(&fold_sums.mean()), layers }
         }))
     }
 }

@@ -163,9 +163,9 @@ impl RebuiltSums {
             }
             let share = &mut block.layers[layer];
             for &at in &rows {
-                let own = &pack.inputs[(span.start + at) * width..][..width];
-                share.all += squared_distance(own, replaced.base(span.start + at, width));
-                share.left += squared_distance(own, &inputs[(span.start + at) * width..][..width]);
+                let input = &pack.inputs[(span.start + at) * width..][..width];
+                share.all += squared_distance(input, replaced.base(span.start + at, width));
+                share.left += squared_distance(input, &inputs[(span.start + at) * width..][..width]);
             }
             let visibility = classes.of_layer(layer);
             for head in 0..grid.heads {
@@ -249,10 +249,10 @@ impl Sums for RebuiltSums {
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         let of_block = |block: &RebuiltBlock| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count());
         let ridges = self.ridges.is_empty() || self.ridges.len() == grid.layers;
-        let known = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
+        let is_ridge = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
         (self.grid, &self.classes) == (grid, classes)
             && ridges
-            && self.ridges.iter().flatten().all(known)
+            && self.ridges.iter().flatten().all(is_ridge)
             && self.blocks.fit(of_block)
     }
 }

@@ -154,11 +154,12 @@ impl Choice {
             let share =
                 |variant: usize| (!is_even).then(|| 1.0 - distances.variants[variant].value() / distances.even.value());
             let even = |block: &RebuiltBlock| block.heads[place].even.value();
-            let both = ratio(sums, |block| even(block) - block.heads[place].variants[POSITION_TOKEN].value(), even);
+            let both_restored =
+                ratio(sums, |block| even(block) - block.heads[place].variants[POSITION_TOKEN].value(), even);
             HeadChoice {
                 place: grid.place(place),
                 rebuilt: Rebuilt::new(share),
-                ci95: if is_even { None } else { both.interval() },
+                ci95: if is_even { None } else { both_restored.interval() },
                 is_even,
             }
         };
@@ -234,8 +235,8 @@ fn table(layers: &[LayerChoice]) -> comfy_table::Table {
             let control = sharp_control.map(|control| format!(" ({})", whole_percent(control.values()[variant])));
             whole_percent(rebuilt.values()[variant]) + &control.unwrap_or_default()
         };
-        let own = whole_percent(*own_share) + &plus_minus_percent(*ci95);
-        [format!("L{layer}")].into_iter().chain((0..VARIANTS.len()).map(cell)).chain([own]).collect::<Vec<_>>()
+        let input_share = whole_percent(*own_share) + &plus_minus_percent(*ci95);
+        [format!("L{layer}")].into_iter().chain((0..VARIANTS.len()).map(cell)).chain([input_share]).collect::<Vec<_>>()
     };
     aligned_table(header, layers.iter().map(row), 1..)
 }
@@ -299,9 +300,9 @@ fn figures(choice: &Choice) -> Vec<Figure> {
         let ends = [rebuilt.special, rebuilt.position, rebuilt.position_token].map(share);
         let mut reached = 0.0_f64;
         let parts = ends.map(|end| {
-            let more = (end - reached).max(0.0);
-            reached += more;
-            more
+            let part = (end - reached).max(0.0);
+            reached += part;
+            part
         });
         let context = if head.is_even { 0.0 } else { 1.0 - reached };
         Stack { place: head.place, parts: parts.into_iter().chain([context]).collect() }

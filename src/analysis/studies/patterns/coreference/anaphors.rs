@@ -103,12 +103,15 @@ impl Window {
         window.first_candidates = (0..window.heads.len()).map(first).collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
-            let all: Vec<usize> = of_entity.iter().map(place).collect();
-            let mut places = all.clone();
+            let mention_places: Vec<usize> = of_entity.iter().map(place).collect();
+            let mut places = mention_places.clone();
             places.dedup();
             window.entities.push(places);
             // The first mention has no antecedent, nor has another mention with its head word.
-            all.iter().filter(|&&place| place > all[0]).for_each(|&place| window.add_anaphor(place, words));
+            mention_places
+                .iter()
+                .filter(|&&place| place > mention_places[0])
+                .for_each(|&place| window.add_anaphor(place, words));
         }
         window.anaphors.sort_by_key(|anaphor| anaphor.candidates.end);
         window
@@ -129,12 +132,13 @@ impl Window {
             return;
         }
         let word = |place: usize| &words[self.heads[place]];
-        let own = word(place);
+        let anaphor_word = word(place);
         let nearest =
             |accepts: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| accepts(word(other)));
-        let chosen = [None, nearest(&|other| same_lemma(own, other)), nearest(&|other| agree(own, other))];
-        let other_lemma = !of_entity.iter().any(|&other| same_lemma(own, word(other)));
-        let (is_pronoun, is_proper) = (own.upos == Some(Upos::Pron), own.upos == Some(Upos::Propn));
+        let chosen =
+            [None, nearest(&|other| same_lemma(anaphor_word, other)), nearest(&|other| agree(anaphor_word, other))];
+        let other_lemma = !of_entity.iter().any(|&other| same_lemma(anaphor_word, word(other)));
+        let (is_pronoun, is_proper) = (anaphor_word.upos == Some(Upos::Pron), anaphor_word.upos == Some(Upos::Propn));
         let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();

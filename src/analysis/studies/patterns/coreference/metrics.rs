@@ -22,8 +22,8 @@ pub struct CoreferenceInputs<'a> {
 /// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
 pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
-        let right = &total[kind].baselines;
-        (0..BASELINES.len()).rev().max_by_key(|&baseline| right[baseline]).expect("there are baselines")
+        let hits = &total[kind].baselines;
+        (0..BASELINES.len()).rev().max_by_key(|&baseline| hits[baseline]).expect("there are baselines")
     })
 }
 

@@ -214,14 +214,14 @@ impl Coreference {
                 counted(*mentions, "mention"),
                 plural(windows, "window", "windows")
             )?;
-            let least = policy.count(&MIN_QUERIES);
+            let min_count = policy.count(&MIN_QUERIES);
             // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
-                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
+                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= min_count).collect();
             out.table_without(table_of(&COLUMNS, &shown), DROP_ORDER);
             writeln!(out)?;
-            if all.count < least {
-                writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
+            if all.count < min_count {
+                writeln!(out, "A coreference label needs {}, so none was tested.", counted(min_count, "anaphor"))?;
             }
             if *unscored > 0 {
                 let are = plural(unscored, "is", "are");

@@ -37,8 +37,8 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
 
 /// Returns the relations with enough words for a label, most frequent first.
 pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
-    let least = policy.count(&MIN_COUNT);
-    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
+    let min_count = policy.count(&MIN_COUNT);
+    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= min_count).collect();
     tested.sort_by_key(|relation| Reverse(relation.count));
     tested
 }

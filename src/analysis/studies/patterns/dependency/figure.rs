@@ -70,9 +70,9 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
         tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
     shown.sort_by(|a, b| b.0.total_cmp(&a.0));
     let of_place = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
-        let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
+        let accuracy_mark = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
         let head = relation.by_head.iter().find(|head| head.place == place);
-        row(relation, direction.name().to_owned(), head.and_then(own), false)
+        row(relation, direction.name().to_owned(), head.and_then(accuracy_mark), false)
     };
     let rows: Vec<ForestRow> = shown.iter().take(MAX_HEAD_RELATIONS).map(of_place).collect();
     let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);

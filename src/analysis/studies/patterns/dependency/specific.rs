@@ -82,12 +82,12 @@ impl SentenceArcs {
         let [pool_hits, group_hits] = &self.hits;
         self.groups.iter().zip(group_hits).filter(|(group, _)| group.others > 0).map(|(group, hits)| {
             let difference = |direction: usize| {
-                let own = hits[direction];
-                let others = pool_hits[group.pool][direction] - if group.is_pooled { own } else { 0 };
-                let expected =
-                    (u128::from(group.arcs * others) * UNIT + u128::from(group.others / 2)) / u128::from(group.others);
+                let relation_hits = hits[direction];
+                let other_hits = pool_hits[group.pool][direction] - if group.is_pooled { relation_hits } else { 0 };
+                let expected = (u128::from(group.arcs * other_hits) * UNIT + u128::from(group.others / 2))
+                    / u128::from(group.others);
                 let signed = |arcs: u128| i64::try_from(arcs).expect("a sentence has fewer than 2^31 arcs");
-                signed(u128::from(own) * UNIT) - signed(expected)
+                signed(u128::from(relation_hits) * UNIT) - signed(expected)
             };
             (group.relation, [0, 1].map(difference))
         })

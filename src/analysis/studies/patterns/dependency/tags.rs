@@ -63,8 +63,10 @@ impl Rules {
 
     /// Returns the rules by the dependent's UPOS tag, for tags where some rule has a hit.
     pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
-        let right = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
-        right.map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::from_index(self.0[class]))).collect()
+        let cues_with_hits = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
+        cues_with_hits
+            .map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::from_index(self.0[class])))
+            .collect()
     }
 }
 

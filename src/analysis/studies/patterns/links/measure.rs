@@ -59,9 +59,10 @@ impl LinkMetrics {
                 let among = scored.per_block(|sums| count(sums, |hits| hits.among_class));
                 let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
                 let among_class = (total.with_class > 0).then(|| RuleLead::of(&Jackknife::new(&above, &with_class)));
-                let more =
+                let more_than_neighbour =
                     scored.per_block(|sums| count(sums, |hits| hits.beside) - count(sums, |hits| hits.elsewhere));
-                let same_places = is_aligned.then(|| RuleLead::of(&Jackknife::new(&more, &with_neighbour)));
+                let same_places =
+                    is_aligned.then(|| RuleLead::of(&Jackknife::new(&more_than_neighbour, &with_neighbour)));
                 let test = LeadTest::default();
                 Some(Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test })
             });

@@ -82,8 +82,8 @@ impl LinksSection {
                 }
             }
             let p: Vec<Option<f64>> = tests.iter().map(|(_, p)| *p).collect();
-            let all = self.links.iter_mut().flat_map(|links| &mut links.by_head);
-            let leads = all.flat_map(|head| head.leads.both_mut()).flatten();
+            let heads = self.links.iter_mut().flat_map(|links| &mut links.by_head);
+            let leads = heads.flat_map(|head| head.leads.both_mut()).flatten();
             for ((leads, (test, _)), q) in leads.zip(tests).zip(q_values_above_margin(&p)) {
                 *leads.tests_mut()[step] = LeadTest { q, ..test };
             }
@@ -289,8 +289,8 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
         let metric = accuracy_of(&links.name, direction);
         let label = format!("link:{}", links.name);
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
-        let least = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
-        let estimate = least.and_then(|(_, &lead)| links.estimate(lead));
+        let lead_over_place = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
+        let estimate = lead_over_place.and_then(|(_, &lead)| links.estimate(lead));
         assessment.p_below_threshold = estimate.map(|estimate| estimate.p_below(margin));
         let standard_error = estimate.map(|estimate| estimate.standard_error);
         let label = &mut assessment.label;

@@ -46,7 +46,7 @@ impl RelationMetrics {
             for &direction in directions(key.side).iter().filter(|_| context.has(place)) {
                 let side = direction as usize;
                 let head = scored.predicted(|sums| sums.hits_of((place, side)));
-                let both = agreement.places[place][side][offset];
+                let both_right = agreement.places[place][side][offset];
                 let [later_right, later_both] = later.right((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
                 let special =
@@ -54,13 +54,14 @@ impl RelationMetrics {
                 let to_special = special.iter().sum::<f64>() / total.count as f64;
                 *entry.accuracy.get_mut(direction) = Some(scored.share(head.right));
                 *entry.ci95.get_mut(direction) = scored.interval(&head.by_block);
-                *entry.where_offset_wrong.get_mut(direction) = ratio(head.right - both, total.count - by_offset.right);
+                *entry.where_offset_wrong.get_mut(direction) =
+                    ratio(head.right - both_right, total.count - by_offset.right);
                 *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
                 *entry.versus_offset.get_mut(direction) =
-                    Some(scored.versus_offset(&head, &by_offset, both, later_alone));
+                    Some(scored.versus_offset(&head, &by_offset, both_right, later_alone));
                 *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
-                    let both = rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
-                    scored.versus_tags(&head, hits, both)
+                    let both_right = rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
+                    scored.versus_tags(&head, hits, both_right)
                 });
                 *entry.specific.get_mut(direction) = scored.specific(place, side);
                 *entry.left_out.get_mut(direction) =

@@ -69,9 +69,9 @@ impl Parser {
                 continue;
             };
             row[dependent] = f64::NEG_INFINITY;
-            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let gold_score = row[gold] - most;
-            row.iter_mut().for_each(|score| *score = (*score - most).exp());
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let gold_score = row[gold] - largest;
+            row.iter_mut().for_each(|score| *score = (*score - largest).exp());
             let total: f64 = row.iter().sum();
             loss += total.ln() - gold_score;
             row.iter_mut().for_each(|share| *share /= total);
@@ -103,9 +103,9 @@ impl Parser {
         }
         for (slopes, &head) in by_head.as_chunks_mut::<2>().0.iter_mut().zip(&self.heads) {
             sentence.attention(head, weights);
-            let both = dot_both(weights, by_dependent, by_candidate);
-            slopes[0] += both[0];
-            slopes[1] += both[1];
+            let products = dot_both(weights, by_dependent, by_candidate);
+            slopes[0] += products[0];
+            slopes[1] += products[1];
         }
         loss
     }

@@ -285,21 +285,21 @@ fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>
     for sentence in sentences {
         for choice in sentence.choices_with_targets() {
             score(sentence, choice, at, &mut scores);
-            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
             let share = 1.0 / choice.targets.len() as f64;
-            total += sum.ln() - choice.targets.iter().map(|&target| scores[target] - most).sum::<f64>() * share;
+            total += sum.ln() - choice.targets.iter().map(|&target| scores[target] - largest).sum::<f64>() * share;
             let Some(slopes) = slopes.as_deref_mut() else { continue };
             let word = choice.word;
             for ((place, score), &node) in scores.iter().enumerate().zip(&choice.candidates) {
                 let is_target = choice.targets.binary_search(&place).is_ok();
-                let excess = (score - most).exp() / sum - if is_target { share } else { 0.0 };
+                let excess = (score - largest).exp() / sum - if is_target { share } else { 0.0 };
                 let start = if node == sentence.root() { BUCKETS } else { bucket(word, node) } * BUCKET_PARAMETERS;
-                let own = &mut slopes[start..];
-                own[0] += excess;
-                add(&mut own[1..=COMPONENTS], excess, sentence.components_of(word));
+                let bucket_slopes = &mut slopes[start..];
+                bucket_slopes[0] += excess;
+                add(&mut bucket_slopes[1..=COMPONENTS], excess, sentence.components_of(word));
                 if node < sentence.root() {
-                    add(&mut own[1 + COMPONENTS..BUCKET_PARAMETERS], excess, sentence.components_of(node));
+                    add(&mut bucket_slopes[1 + COMPONENTS..BUCKET_PARAMETERS], excess, sentence.components_of(node));
                 }
             }
         }

@@ -163,8 +163,9 @@ pub fn proximal_newton(
     let mut violation = norm(&subgradient(&at, &gradient, penalised));
     let (mut steps, mut reusable) = (0, None);
     while violation > tolerance && steps < MOST_STEPS {
-        let used = reusable.take().unwrap_or_else(|| curvature(&at));
-        let step = model_step((&at, &gradient, penalised), &used, (INNER * violation).max(INNER * tolerance));
+        let curvature_matrix = reusable.take().unwrap_or_else(|| curvature(&at));
+        let step =
+            model_step((&at, &gradient, penalised), &curvature_matrix, (INNER * violation).max(INNER * tolerance));
         let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
         let predicted =
             gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end) - absolute(&at);
@@ -185,7 +186,7 @@ pub fn proximal_newton(
         gradient.copy_from_slice(&next_gradient);
         steps += 1;
         let before = std::mem::replace(&mut violation, next_violation);
-        reusable = Some(used).filter(|_| violation < GOOD_STEP * before);
+        reusable = Some(curvature_matrix).filter(|_| violation < GOOD_STEP * before);
     }
     Minimum { at, value, gradient: violation, steps }
 }
@@ -253,8 +254,8 @@ impl Curvature {
 
     /// Adds the outer products of `rows`, divided by `count`, to the sum.
     pub fn add(&mut self, rows: &[f32], count: f64) {
-        let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
-        multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
+        let row_matrix = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
+        multiply(MatrixMut::new(&mut self.part, self.size, self.size), row_matrix.transposed(), row_matrix);
         zip(&mut self.whole, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
     }
 }

@@ -130,7 +130,7 @@ impl Relations {
         if self.relations.is_empty() {
             return writeln!(out, "No word of the corpus has an annotated head, so no syntactic label was tested.");
         }
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let shown = testable_relations(&self.relations, policy);
         if shown.is_empty() {
             let most = self.relations.iter().map(|relation| relation.count).max().unwrap_or(0);
@@ -138,7 +138,7 @@ impl Relations {
                 out,
                 "No relation has {}, so none is tested and there is no syntactic label; the most frequent has {most} \
                  (`--min-count` sets the fewest).",
-                counted(least, "word")
+                counted(min_count, "word")
             );
         }
         let points = policy.share(&MARGIN) * 100.0;
@@ -147,7 +147,7 @@ impl Relations {
             "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval (held-out: head chosen on one \
              half of the sentences, scored on the other; q: of the test that the head is more than {points:.0} points over the offset, - where \
              it is not):\n",
-            counted(least, "word")
+            counted(min_count, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
@@ -255,10 +255,10 @@ impl Relations {
         tested: impl Fn(&mut HeadAccuracy) -> [&mut Option<T>; 2],
         set: impl Fn(&mut T, MarginExcess, Option<f64>),
     ) {
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let tests: Vec<Vec<MarginExcess>> = self.relations.iter().map(tests).collect();
         let p = self.relations.iter().zip(&tests).flat_map(|(relation, tests)| {
-            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= least))
+            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= min_count))
         });
         let mut q = q_values_above_margin(&p.collect::<Vec<_>>()).into_iter();
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
@@ -270,7 +270,7 @@ impl Relations {
     /// Returns the accuracy of each attention head, not that of chosen heads. The interval of a chosen head ignores the choice,
     /// so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let mut numbers = Vec::new();
         for relation in &self.relations {
             for (head, entry) in relation.by_head.iter().enumerate() {
@@ -286,7 +286,7 @@ impl Relations {
                     blocks: relation.blocks,
                     effective_blocks: relation.effective_blocks,
                     trials: Some(relation.count),
-                    enough: relation.count >= least,
+                    enough: relation.count >= min_count,
                     left_out: entry.left_out.get(direction).as_ref(),
                 }));
             }

@@ -275,12 +275,12 @@ impl Sums for DependencySums {
             by_sentence.count(place, right);
             let dependent = arc.dependent;
             let to_special = Direction::BOTH.map(|direction| {
-                let most = match partners {
+                let largest_word_weight = match partners {
                     None if direction.is_forward() => words.get(dependent, predicted[dependent][0]),
                     None => words.get(predicted[dependent][1], dependent),
                     Some(partners) => partners.most(words, dependent),
                 };
-                u64::from(special.most(view, dependent, Some(direction)) > most)
+                u64::from(special.most(view, dependent, Some(direction)) > largest_word_weight)
             });
             for &relation in &arc.relations {
                 block[relation].hits[head].merge(&right);

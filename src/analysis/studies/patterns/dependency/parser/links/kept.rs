@@ -138,7 +138,7 @@ impl KeptLinks {
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
         let count = self.sources.len();
-        let most = self.pairs.as_ref().map_or(count, LinkedPairs::taken);
+        let max_hits = self.pairs.as_ref().map_or(count, LinkedPairs::taken);
         let cells = self.rows().checked_mul(self.width());
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end
@@ -146,7 +146,7 @@ impl KeptLinks {
             && (self.pairs.is_some(), self.sources.is_empty()) == (is_of_pairs, is_of_pairs)
             && self.sources.iter().all(|source| source.fits(words))
             && self.pairs.iter().all(|pairs| pairs.fit(words))
-            && self.hits.as_flattened().iter().all(|&right| right as usize <= most)
+            && self.hits.as_flattened().iter().all(|&right| right as usize <= max_hits)
             && cells == Some(self.terms.len())
             && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
     }

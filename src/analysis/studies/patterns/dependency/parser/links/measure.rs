@@ -171,8 +171,9 @@ impl LinkParser {
         let of_words = lexical.iter().map(|lexical| (OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
-            let both = [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
-            LinkWeights { place: context.grid.place(head), from: both[0], to: Some(both[1]) }
+            let weights_by_end =
+                [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
+            LinkWeights { place: context.grid.place(head), from: weights_by_end[0], to: Some(weights_by_end[1]) }
         };
         let ridges = lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect();
         let heads = (0..heads).map(weights).collect();
@@ -182,13 +183,13 @@ impl LinkParser {
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
         let per_pairs =
             |number: fn(&LinkedPairs) -> f64| per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number));
-        let taken = per_pairs(|pairs| pairs.taken() as f64);
+        let taken_pairs = per_pairs(|pairs| pairs.taken() as f64);
         let folds = [in_fold(trained, 0), in_fold(trained, 1)];
         let linked = folds
             .each_ref()
             .map(|links| links.iter().flat_map(|links| &links.pairs).map(|pairs| pairs.linked() as u64).sum::<u64>());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of pairs")]
-        let empty = Self { count: taken.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
+        let empty = Self { count: taken_pairs.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
         if let Some(why) = hindrance(linked, "linked pair") {
             return Self { none: Some(why), ..empty };
         }
@@ -211,7 +212,7 @@ impl LinkParser {
             per_block(trained, |sequence, links| separated(&[links]).linked(&orders[sequence.block % 2]));
         let chance = per_pairs(LinkedPairs::chance);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
-        let accuracies = accuracies(&OF_PAIRS, &right, &taken);
+        let accuracies = accuracies(&OF_PAIRS, &right, &taken_pairs);
         let courses = zip(OF_PAIRS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {

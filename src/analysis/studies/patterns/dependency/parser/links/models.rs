@@ -81,10 +81,10 @@ pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
 /// Writes the probability `p` of each candidate to `shares`. Returns the mean `-ln p` of the targets.
 fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
     score(rows, weights, source.candidates.len(), shares);
-    let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let largest = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let targets = zip(&*shares, &source.candidates).filter(|(_, candidate)| source.is_target(**candidate));
-    let of_targets = targets.map(|(score, _)| score - most).sum::<f64>() / source.targets.len() as f64;
-    shares.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let of_targets = targets.map(|(score, _)| score - largest).sum::<f64>() / source.targets.len() as f64;
+    shares.iter_mut().for_each(|score| *score = (*score - largest).exp());
     let total: f64 = shares.iter().sum();
     shares.iter_mut().for_each(|share| *share /= total);
     total.ln() - of_targets

@@ -241,8 +241,8 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
         }
     }
     let unfitted: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
-    let most = unfitted.iter().max_by_key(|one| one.count);
-    if let Some((one, why)) = most.and_then(|one| Some((one, one.none.as_ref()?))) {
+    let commonest = unfitted.iter().max_by_key(|one| one.count);
+    if let Some((one, why)) = commonest.and_then(|one| Some((one, one.none.as_ref()?))) {
         let (count, is) = (counted(unfitted.len(), "type"), plural(&unfitted.len(), "is", "are"));
         writeln!(out, "{count} of links {is} not read from all heads; of {} {why}.", one.title())?;
     }
