@@ -247,12 +247,9 @@ impl Sums for RebuiltSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
-        let of_block = |block: &RebuiltBlock| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count());
-        let ridges = self.ridges.is_empty() || self.ridges.len() == grid.layers;
-        let is_ridge = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
         (self.grid, &self.classes) == (grid, classes)
-            && ridges
-            && self.ridges.iter().flatten().all(is_ridge)
-            && self.blocks.fit(of_block)
+            && [0, grid.layers].contains(&self.ridges.len())
+            && self.ridges.iter().flatten().all(|&ridge| usize::from(ridge) < super::fit::RIDGES.len())
+            && self.blocks.fit(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count()))
     }
 }

@@ -1,6 +1,7 @@
 //! Counts of arcs where an attention head points from a word to its syntactic head (docs/methodology/dependency.md).
 
 use std::collections::BTreeMap;
+use std::iter::zip;
 
 use serde::{Deserialize, Serialize};
 
@@ -171,7 +172,7 @@ impl Agreement {
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`. The lists must have been resized for the arc.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        add_at(&mut self.places[head], arc.place, right);
+        zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.place] += right);
         if let Some(cue) = arc.cue {
             self.cues[cue.place()][head].merge(&right);
         }
@@ -199,11 +200,6 @@ impl Agreement {
     }
 }
 
-fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2]) {
-    first[place] += right[0];
-    second[place] += right[1];
-}
-
 /// Counts of one relation's arcs in sentences after the first of a group of related sentences. They are no independent evidence,
 /// so tests against an offset leave them out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +220,7 @@ impl DuplicateArcs {
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`, on an arc that was counted.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        add_at(&mut self.right[head], arc.place, right);
+        zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.place] += right);
     }
 
     /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
@@ -237,8 +233,8 @@ impl DuplicateArcs {
             let all_wrong = total.places[place].checked_sub(all);
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
-        let mut of_directions = self.right.as_flattened().iter().zip(all.places.as_flattened());
-        of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
+        zip(self.right.as_flattened(), all.places.as_flattened())
+            .all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
     /// Returns an attention head's right predictions in one direction: `[on all arcs, on arcs in the offset class place]`.

@@ -137,9 +137,7 @@ impl KeptLinks {
     /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
-        let count = self.sources.len();
-        let max_hits = self.pairs.as_ref().map_or(count, LinkedPairs::taken);
-        let cells = self.rows().checked_mul(self.width());
+        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::taken);
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end
             && self.sentence.end <= words
@@ -147,7 +145,7 @@ impl KeptLinks {
             && self.sources.iter().all(|source| source.fits(words))
             && self.pairs.iter().all(|pairs| pairs.fit(words))
             && self.hits.as_flattened().iter().all(|&right| right as usize <= max_hits)
-            && cells == Some(self.terms.len())
+            && self.rows().checked_mul(self.width()) == Some(self.terms.len())
             && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
     }
 }

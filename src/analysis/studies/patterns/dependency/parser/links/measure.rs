@@ -64,10 +64,10 @@ fn fitted<M: Send + Sync>(
         let by_block = per_block(of_models[model], elsewhere);
         (fitted, by_block)
     });
-    let both = |[(even, on_odd), (odd, on_even)]: [(M, PerBlock); 2]| {
+    let join = |[(even, on_odd), (odd, on_even)]: [(M, PerBlock); 2]| {
         ([even, odd], std::array::from_fn(|block| on_odd[block] + on_even[block]))
     };
-    folds.into_iter().map(both).collect()
+    folds.into_iter().map(join).collect()
 }
 
 impl LinksRead {
