@@ -128,17 +128,17 @@ impl DependencySums {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
-        for (key, &theirs) in &other.relations {
-            places[theirs] = index_of(&mut self.relations, key.clone());
+        for (key, &index) in &other.relations {
+            places[index] = index_of(&mut self.relations, key.clone());
         }
         self.resize();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
             self.agreements[place].merge(agreement);
             self.later[place].merge(later);
         }
-        for (number, theirs) in other.blocks.iter().enumerate() {
+        for (number, relations) in other.blocks.iter().enumerate() {
             let block = &mut self.blocks[number];
-            for (relation, &place) in theirs.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
+            for (relation, &place) in relations.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
                 sums_at(block, place).merge(relation);
             }
         }
@@ -213,13 +213,13 @@ impl Sums for DependencySums {
             index_of(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
-        let takes = |dependent: usize, head: usize| {
+        let is_scored = |dependent: usize, head: usize| {
             let sight = Sight::of(sequence, visibility, from, (dependent, head));
             *with_first += u64::from(sight == Sight::WithFirst);
             *out_of_sight += u64::from(sight == Sight::OutOfSight);
             sight == Sight::Scored
         };
-        let arcs = scored_arcs(tree, &sequence.annotations, takes, index);
+        let arcs = scored_arcs(tree, &sequence.annotations, is_scored, index);
         self.resize();
         let visibilities = self.classes.kinds().iter().filter(|_| is_causal && !arcs.is_empty());
         let partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();

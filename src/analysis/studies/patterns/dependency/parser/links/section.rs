@@ -240,10 +240,10 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
             out.blank();
         }
     }
-    let unfitted: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
-    let commonest = unfitted.iter().max_by_key(|one| one.count);
+    let without_fit: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
+    let commonest = without_fit.iter().max_by_key(|one| one.count);
     if let Some((one, why)) = commonest.and_then(|one| Some((one, one.none.as_ref()?))) {
-        let (count, is) = (counted(unfitted.len(), "type"), plural(&unfitted.len(), "is", "are"));
+        let (count, is) = (counted(without_fit.len(), "type"), plural(&without_fit.len(), "is", "are"));
         writeln!(out, "{count} of links {is} not read from all heads; of {} {why}.", one.title())?;
     }
     if left_out > 0 {
