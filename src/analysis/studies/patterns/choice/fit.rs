@@ -47,28 +47,27 @@ impl FoldFit {
         if text_tokens(moments).into_iter().any(|tokens| tokens < tokens_needed(widths)) {
             return None;
         }
-        let quarters = moments.quarters.each_ref().map(|quarter| EmbeddingSums::of(&[quarter], widths.embedding));
-        let halves = in_parallel(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
+        let quarters = moments.quarters.each_ref().map(|quarter| EmbeddingSums::new(&[quarter], widths.embedding));
+        let quarter_inverses = in_parallel(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
         let layers = moments.quarters[0].layers.len();
         Some([0, 1].map(|fold| {
             let pair = [fold, fold + 2];
-            let own = pair.map(|quarter| &moments.quarters[quarter]);
-            let choosing = RidgeSelection {
-                own,
-                sums: pair.map(|quarter| &quarters[quarter]),
-                inverses: pair.map(|quarter| &halves[quarter][..]),
-                widths,
+            let fold_moments = pair.map(|quarter| &moments.quarters[quarter]);
+            let halves = pair.map(|quarter| (&quarters[quarter], &quarter_inverses[quarter][..]));
+            let select = |layer: usize| {
+                let rows = fold_moments.map(|quarter| RowSums::new(&[&quarter.layers[layer]], widths));
+                select_ridge(halves, &rows)
             };
-            let all = EmbeddingSums::of(&own, widths.embedding);
-            let ridges = in_parallel(threads, 0..layers, |layer| choosing.ridge(layer));
-            let inverses = in_parallel(threads, RIDGES, |ridge| all.inverses(&[ridge]).pop().flatten());
+            let fold_sums = EmbeddingSums::new(&fold_moments, widths.embedding);
+            let ridges = in_parallel(threads, 0..layers, select);
+            let inverses = in_parallel(threads, RIDGES, |ridge| fold_sums.inverses(&[ridge]).pop().flatten());
             let fit = |layer: usize| {
                 let place = ridges[layer];
-                let rows = RowSums::of(&own.map(|quarter| &quarter.layers[layer]), widths);
-                layer_fit(&all, &rows, inverses[place].as_deref(), place)
+                let rows = RowSums::new(&fold_moments.map(|quarter| &quarter.layers[layer]), widths);
+                layer_fit(&fold_sums, &rows, inverses[place].as_deref(), place)
             };
             let layers = in_parallel(threads, 0..layers, fit);
-            Self { embedding: single(&all.mean()), layers }
+            Self { embedding: to_f32(&fold_sums.mean()), layers }
         }))
     }
 }
@@ -92,7 +91,7 @@ struct EmbeddingSums {
 }
 
 impl EmbeddingSums {
-    fn of(quarters: &[&QuarterMoments], width: usize) -> Self {
+    fn new(quarters: &[&QuarterMoments], width: usize) -> Self {
         let positions = quarters.iter().map(|quarter| quarter.tokens.len()).max().unwrap_or(0);
         let (mut tokens, mut at) = (vec![0.0; positions], vec![0.0; positions * width]);
         let mut squares = vec![0.0; width * width];
@@ -145,7 +144,7 @@ struct RowSums {
 }
 
 impl RowSums {
-    fn of(layers: &[&LayerMoments], Widths { embedding, hidden }: Widths) -> Self {
+    fn new(layers: &[&LayerMoments], Widths { embedding, hidden }: Widths) -> Self {
         let positions = layers.iter().map(|layer| layer.rows.len()).max().unwrap_or(0);
         let none = || (0.0, vec![0.0; hidden]);
         let mut sums = Self {
@@ -171,62 +170,53 @@ impl RowSums {
     }
 }
 
-/// Selection of a ridge within a fold: a fit on one half is tested on the other, both ways.
-struct RidgeSelection<'a> {
-    own: [&'a QuarterMoments; 2],
-    sums: [&'a EmbeddingSums; 2],
-    inverses: [&'a [Option<Vec<f64>>]; 2],
-    widths: Widths,
+/// Embedding sums of one half of a fold, with their inverted scatter matrix for each ridge ([`EmbeddingSums::inverses`]).
+type Half<'a> = (&'a EmbeddingSums, &'a [Option<Vec<f64>>]);
+
+/// Selects a ridge within a fold: a fit on one half is tested on the other, both ways. Returns the index of the ridge with the
+/// smallest residual on a layer's rows; the smaller ridge among equals.
+fn select_ridge(halves: [Half<'_>; 2], rows: &[RowSums; 2]) -> usize {
+    let [first, second] = [[0, 1], [1, 0]]
+        .map(|[fitted, tested]| residuals(halves[fitted], halves[tested].0, [&rows[fitted], &rows[tested]]));
+    let residuals: [f64; RIDGES.len()] = std::array::from_fn(|place| first[place] + second[place]);
+    (1..RIDGES.len()).fold(0, |best, place| if residuals[place] < residuals[best] { place } else { best })
 }
 
-impl RidgeSelection<'_> {
-    /// Index of the ridge with the smallest residual on a layer's rows; the smaller ridge among equals.
-    fn ridge(&self, layer: usize) -> usize {
-        let rows = self.own.map(|quarter| RowSums::of(&[&quarter.layers[layer]], self.widths));
-        let mut left = [0.0; RIDGES.len()];
-        for (fitted, held) in [(0, 1), (1, 0)] {
-            let more = self.left([fitted, held], &rows);
-            left.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-        }
-        (1..RIDGES.len()).fold(0, |best, place| if left[place] < left[best] { place } else { best })
-    }
-
-    /// Residual sum of squares on the `held` half with the fit of the other half, for each ridge.
-    ///
-    /// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
-    /// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
-    /// the `held` half.
-    fn left(&self, [fitted, held]: [usize; 2], rows: &[RowSums; 2]) -> [f64; RIDGES.len()] {
-        let (fit, here) = (self.sums[fitted], self.sums[held]);
-        let (own, theirs) = (&rows[held], &rows[fitted]);
-        let Widths { embedding, hidden } = self.widths;
-        let positions = here.tokens.len();
-        let Some(nearest) = nearest(&fit.tokens, positions) else { return [0.0; RIDGES.len()] };
-        let centres = |at: &[f64], width: usize| -> Vec<f64> {
-            let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / fit.tokens[place]);
-            nearest.iter().flat_map(row).collect()
-        };
-        let [x_centres, e_centres] = [centres(&theirs.at, hidden), centres(&fit.at, embedding)];
-        // The sums at each position, less the centre times the number of tokens.
-        let less = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
-            let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&here.tokens);
-            pairs
-                .flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre))
-                .collect()
-        };
-        let (x, e) = (less(&own.at, &x_centres, hidden), less(&here.at, &e_centres, embedding));
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let all = own.squares - dot(&x_centres, &x) - dot(&x_centres, &own.at);
-        let crosses = less_pairs(own.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&here.at, &x_centres)]);
-        let squares = less_pairs(here.squares.clone(), [embedding; 2], [(&e_centres, &e), (&here.at, &e_centres)]);
-        std::array::from_fn(|place| {
-            let Some(inverse) = &self.inverses[fitted][place] else { return all };
-            let weights = weights(fit, theirs, inverse);
-            let squares = Matrix::new(&squares, embedding, embedding);
-            let product = product(squares, Matrix::new(&weights, embedding, hidden));
-            all - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
-        })
-    }
+/// Residual sum of squares on the half of `test_sums` and `test_rows` with the fit of the other half, for each ridge.
+///
+/// Let `x` and `E` be a token's input and embedding. Let `c` and `d` be the fitted half's mean input and embedding at its
+/// position, and `B` the fitted weights. The residual is the sum of `|(x - c) - (E - d) B|²`, which follows from the sums of
+/// the tested half.
+fn residuals(
+    (fit_sums, inverses): Half<'_>,
+    test_sums: &EmbeddingSums,
+    [fit_rows, test_rows]: [&RowSums; 2],
+) -> [f64; RIDGES.len()] {
+    let (embedding, hidden) = (fit_sums.width, fit_rows.width);
+    let positions = test_sums.tokens.len();
+    let Some(nearest) = nearest(&fit_sums.tokens, positions) else { return [0.0; RIDGES.len()] };
+    let x_centres = position_means(&fit_rows.at, hidden, &fit_sums.tokens, &nearest);
+    let e_centres = position_means(&fit_sums.at, embedding, &fit_sums.tokens, &nearest);
+    // The sums at each position, less the centre times the number of tokens.
+    let less_centres = |sums: &[f64], centres: &[f64], width: usize| -> Vec<f64> {
+        let pairs = sums.chunks_exact(width).zip(centres.chunks_exact(width)).zip(&test_sums.tokens);
+        pairs.flat_map(|((sums, centres), n)| zip(sums, centres).map(move |(sum, centre)| sum - n * centre)).collect()
+    };
+    let x = less_centres(&test_rows.at, &x_centres, hidden);
+    let e = less_centres(&test_sums.at, &e_centres, embedding);
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    let total = test_rows.squares - dot(&x_centres, &x) - dot(&x_centres, &test_rows.at);
+    let crosses =
+        less_pairs(test_rows.crosses.clone(), [embedding, hidden], [(&e_centres, &x), (&test_sums.at, &x_centres)]);
+    let squares =
+        less_pairs(test_sums.squares.clone(), [embedding; 2], [(&e_centres, &e), (&test_sums.at, &e_centres)]);
+    std::array::from_fn(|place| {
+        let Some(inverse) = &inverses[place] else { return total };
+        let weights = weights(fit_sums, fit_rows, inverse);
+        let squares = Matrix::new(&squares, embedding, embedding);
+        let product = product(squares, Matrix::new(&weights, embedding, hidden));
+        total - 2.0 * dot(&weights, &crosses) + dot(&weights, &product)
+    })
 }
 
 /// Subtracts from `products` the products of each pair, summed over positions. The pairs are `[positions, rows]` and `[positions,
@@ -255,41 +245,44 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     let weights = inverse.map_or_else(|| vec![0.0; embedding * hidden], |inverse| weights(sums, rows, inverse));
     let (mean, centre) = (mean_of(&rows.at, hidden, sums.total()), sums.mean());
     let nearest = nearest(&sums.tokens, sums.tokens.len()).unwrap_or_default();
-    let at = |sums: &[f64], width: usize, centre: &[f64], of: &[f64]| -> Vec<f64> {
-        let row = |&place: &usize| {
-            let own = sums[place * width..][..width].iter().zip(centre);
-            own.map(|(sum, centre)| sum / of[place] - centre).collect::<Vec<_>>()
-        };
-        nearest.iter().flat_map(row).collect()
+    let centred = |at: &[f64], width: usize, centre: &[f64]| -> Vec<f64> {
+        let means = position_means(at, width, &sums.tokens, &nearest);
+        means.iter().zip(centre.iter().cycle()).map(|(mean, centre)| mean - centre).collect()
     };
-    let positions = at(&rows.at, hidden, &mean, &sums.tokens);
-    let embeddings = at(&sums.at, embedding, &centre, &sums.tokens);
+    let positions = centred(&rows.at, hidden, &mean);
+    let embeddings = centred(&sums.at, embedding, &centre);
     let linear = product(Matrix::new(&embeddings, nearest.len(), embedding), Matrix::new(&weights, embedding, hidden));
     let positions: Vec<f64> = positions.iter().zip(&linear).map(|(row, linear)| row - linear).collect();
-    let of_special = |(tokens, sums): &(f64, Vec<f64>)| {
-        single(&if *tokens > 0.0 { mean_of(sums, hidden, *tokens) } else { mean.clone() })
+    let special_mean = |(tokens, sums): &(f64, Vec<f64>)| {
+        to_f32(&if *tokens > 0.0 { mean_of(sums, hidden, *tokens) } else { mean.clone() })
     };
     LayerFit {
-        positions: single(&positions),
-        weights: single(&weights),
-        first: of_special(&rows.first),
-        specials: rows.specials.iter().map(|(id, sums)| (*id, of_special(sums))).collect(),
-        mean: single(&mean),
+        positions: to_f32(&positions),
+        weights: to_f32(&weights),
+        first: special_mean(&rows.first),
+        specials: rows.specials.iter().map(|(id, sums)| (*id, special_mean(sums))).collect(),
+        mean: to_f32(&mean),
         ridge: u8::try_from(ridge).expect("a place in RIDGES"),
     }
+}
+
+/// Mean row of each position, taken at the position that `nearest` assigns to it, `[positions, width]`.
+fn position_means(at: &[f64], width: usize, tokens: &[f64], nearest: &[usize]) -> Vec<f64> {
+    let row = |&place: &usize| at[place * width..][..width].iter().map(move |sum| sum / tokens[place]);
+    nearest.iter().flat_map(row).collect()
 }
 
 /// For each position, finds the position whose mean it uses: itself, or the nearest lower one with a token, or the nearest
 /// higher. `None` if there are no tokens.
 fn nearest(tokens: &[f64], positions: usize) -> Option<Vec<usize>> {
     let mut place = tokens.iter().position(|&tokens| tokens > 0.0)?;
-    let of = |position: usize| {
+    let nearest_to = |position: usize| {
         if tokens.get(position).is_some_and(|&tokens| tokens > 0.0) {
             place = position;
         }
         place
     };
-    Some((0..positions).map(of).collect())
+    Some((0..positions).map(nearest_to).collect())
 }
 
 /// Centres products of vectors within positions: subtracts the product of their sums divided by the number of tokens.
@@ -301,14 +294,14 @@ fn less_products(
     if tokens.is_empty() {
         return products;
     }
-    let rooted = |sums: &[f64], width: usize| -> Vec<f64> {
+    let divided_by_root = |sums: &[f64], width: usize| -> Vec<f64> {
         let row = |(sums, &tokens): (&[f64], &f64)| {
             let root = if tokens > 0.0 { tokens.sqrt() } else { 1.0 };
             sums.iter().map(|sum| sum / root).collect::<Vec<_>>()
         };
         sums.chunks_exact(width).zip(tokens).flat_map(row).collect()
     };
-    let (a, b) = (rooted(a, rows), rooted(b, columns));
+    let (a, b) = (divided_by_root(a, rows), divided_by_root(b, columns));
     let (a, b) = (Matrix::new(&a, tokens.len(), rows), Matrix::new(&b, tokens.len(), columns));
     let between = product(a.transposed(), b);
     products.iter_mut().zip(&between).for_each(|(product, between)| *product -= between);
@@ -333,6 +326,6 @@ fn mean_of(rows: &[f64], width: usize, tokens: f64) -> Vec<f64> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "inputs of layers are float32")]
-fn single(values: &[f64]) -> Vec<f32> {
+fn to_f32(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&value| value as f32).collect()
 }

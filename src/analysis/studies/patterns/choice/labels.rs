@@ -36,14 +36,14 @@ fn is_first_layer(evidence: &Evidence<'_>) -> bool {
 /// both tests (Berger 1982).
 fn by_one_part(label: &str, variant: usize, evidence: &Evidence<'_>, policy: &Policy) -> Option<Assessment> {
     let (name, least) = (VARIANTS[variant], policy.rule(&REBUILT));
-    let own = rebuilt(evidence, variant);
-    let share = assess(label, &format!("rebuilt.{name}"), own, Bound::AtLeast, least)?;
+    let measured = rebuilt(evidence, variant);
+    let share = assess(label, &format!("rebuilt.{name}"), measured, Bound::AtLeast, least)?;
     let lead = evidence.metric(OVER_SPECIAL, Some(name));
     let lead = assess(label, &format!("{OVER_SPECIAL}.{name}"), lead, Bound::AtLeast, policy.rule(&ABOVE_SPECIAL))?;
     let other = if variant == POSITION { TOKEN } else { POSITION };
     let [special, other] = [SPECIAL, other].map(|other| rebuilt(evidence, other).score);
     // A tie goes to position.
-    let is_larger = if variant == POSITION { own.score >= other } else { own.score > other };
+    let is_larger = if variant == POSITION { measured.score >= other } else { measured.score > other };
     let is_special = special.zip(least).is_some_and(|(share, least)| Bound::AtLeast.holds(share, least));
     let fires = share.fires && lead.fires && is_larger && !is_special && !is_first_layer(evidence);
     let p = share.label.test.p.zip(lead.label.test.p).map(|(share, lead)| share.max(lead));
@@ -60,9 +60,12 @@ pub const LABELS: &[Detector] = &[
         shown: LabelStyle::of(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
             let score = rebuilt(evidence, SPECIAL);
-            let found = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
-            let of_layer = |found: Assessment| Assessment { fires: found.fires && !is_first_layer(evidence), ..found };
-            found.into_iter().map(of_layer).collect()
+            let assessment = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
+            let of_layer = |assessment: Assessment| Assessment {
+                fires: assessment.fires && !is_first_layer(evidence),
+                ..assessment
+            };
+            assessment.into_iter().map(of_layer).collect()
         },
         ..Detector::role(Explanation {
             name: "chooses:special",

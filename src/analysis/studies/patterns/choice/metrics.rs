@@ -34,13 +34,13 @@ impl ChoiceInputs<'_> {
     }
 
     /// Sum of distances, as a share of the distances from uniform attention.
-    fn by_even(&self, of: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
+    fn share_of_even(&self, distance: impl Fn(f64, &[f64; VARIANTS.len()]) -> f64) -> Fraction {
         if self.is_even {
             return Fraction::NONE;
         }
         let sums = &self.block.heads[self.head];
         let even = sums.even.value();
-        self.over(Fraction::new(of(even, &sums.variants.map(ExactSum::value)), even))
+        self.over(Fraction::new(distance(even, &sums.variants.map(ExactSum::value)), even))
     }
 }
 
@@ -57,7 +57,7 @@ const BY_VARIANT: Keys = Keys::Each(VARIANTS.len(), |variant| VARIANTS[variant].
 type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
 
 pub const METRICS: &[ChoiceMetric] = &[
-    ChoiceMetric::keyed(BY_VARIANT, |seen, variant| seen.by_even(|even, variants| even - variants[variant])).explained(
+    ChoiceMetric::keyed(BY_VARIANT, |inputs, variant| inputs.share_of_even(|even, variants| even - variants[variant])).explained(
         Explanation {
             name: "rebuilt",
             measures: "Share of a head's distance from even attention that comes back when its queries and keys are \
@@ -74,8 +74,8 @@ pub const METRICS: &[ChoiceMetric] = &[
                 belongs to a token at a place, counts as context.",
         },
     ),
-    ChoiceMetric::keyed(Keys::Each(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()), |seen, place| {
-        seen.by_even(|_, variants| variants[SPECIAL] - variants[ONE_PART[place]])
+    ChoiceMetric::keyed(Keys::Each(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()), |inputs, place| {
+        inputs.share_of_even(|_, variants| variants[SPECIAL] - variants[ONE_PART[place]])
     })
     .explained(Explanation {
         name: OVER_SPECIAL,
@@ -87,7 +87,7 @@ pub const METRICS: &[ChoiceMetric] = &[
         caveats: "Special tokens have a part of their own in every variant, so that a head that looks at them alone \
             has 0 here.",
     }),
-    ChoiceMetric::single(|seen, _| seen.by_even(|_, variants| variants[POSITION_TOKEN])).explained(Explanation {
+    ChoiceMetric::single(|inputs, _| inputs.share_of_even(|_, variants| variants[POSITION_TOKEN])).explained(Explanation {
         name: "context",
         measures: "Share of a head's distance from even attention that follows neither from which token stands where, \
             nor from the two together: what the layers below have made of the tokens.",
@@ -96,9 +96,9 @@ pub const METRICS: &[ChoiceMetric] = &[
         source: "Defined here.",
         caveats: "It falls with the size of the corpus that the parts are fitted on, which the section `choice` says.",
     }),
-    ChoiceMetric::single(|seen, _| {
-        let (even, rows) = (seen.block.heads[seen.head].even.value(), seen.block.rows as f64);
-        seen.over(Fraction::new(even, rows))
+    ChoiceMetric::single(|inputs, _| {
+        let (even, rows) = (inputs.block.heads[inputs.head].even.value(), inputs.block.rows as f64);
+        inputs.over(Fraction::new(even, rows))
     })
     .explained(Explanation {
         name: "distance_from_even",

@@ -14,10 +14,11 @@ mod tests;
 use crate::model::forward::visitor::Needs;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::section;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, columns,
+};
 use fit::FoldFit;
 use metrics::{ChoiceInputs, METRICS, is_even};
 use moments::InputMoments;

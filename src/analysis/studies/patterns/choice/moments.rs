@@ -78,24 +78,24 @@ impl QuarterMoments {
             return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
         };
         // Sums without a token are empty.
-        let is = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
+        let has_len = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
         let at_positions = |sums: &[VectorSums], len: usize| {
             sums.len() == self.tokens.len()
-                && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| is(sums, tokens, len))
+                && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| has_len(sums, tokens, len))
         };
-        let of_layer = |layer: &LayerMoments| {
+        let layer_fits = |layer: &LayerMoments| {
             at_positions(&layer.rows, hidden)
-                && is(&layer.crosses, self.count(), embedding * hidden)
-                && layer.specials.values().chain([&layer.first]).all(|sums| is(&sums.rows, sums.tokens, hidden))
+                && has_len(&layer.crosses, self.count(), embedding * hidden)
+                && layer.specials.values().chain([&layer.first]).all(|sums| has_len(&sums.rows, sums.tokens, hidden))
         };
         at_positions(&self.embeddings, embedding)
-            && is(&self.squares, self.count(), half(embedding))
+            && has_len(&self.squares, self.count(), half(embedding))
             && self.layers.len() == layers
-            && self.layers.iter().all(of_layer)
+            && self.layers.iter().all(layer_fits)
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InputMoments {
     grid: HeadGrid,
     /// Widths of the vectors; `None` until a token is observed.
@@ -103,32 +103,29 @@ pub struct InputMoments {
     /// Sums of each quarter: `q` has the blocks `b` with `b mod 4 = q`, and fold `f` has the quarters `f` and `f + 2`.
     pub quarters: [QuarterMoments; QUARTERS],
     #[serde(skip)]
-    at_work: MomentBuffers,
-}
-
-/// Buffers for the current pack of sequences.
-#[derive(Clone, Debug, Default)]
-struct MomentBuffers {
     embeddings: Option<WordEmbeddings>,
+    #[serde(skip)]
     pack: TokenPack,
+    /// Buffer for matrix products.
+    #[serde(skip)]
     products: Vec<f64>,
 }
 
 impl InputMoments {
     pub fn new(grid: HeadGrid) -> Self {
         let quarter = || QuarterMoments { layers: vec![LayerMoments::default(); grid.layers], ..Default::default() };
-        let quarters = std::array::from_fn(|_| quarter());
-        Self { grid, widths: None, quarters, at_work: MomentBuffers::default() }
+        Self { grid, quarters: std::array::from_fn(|_| quarter()), ..Self::default() }
     }
 
     /// Adds the inputs of a layer for all tokens of the pack.
     fn add_layer(&mut self, layer: usize) {
-        let Self { widths, quarters, at_work: MomentBuffers { embeddings, pack, products }, .. } = self;
+        let Self { widths, quarters, embeddings, pack, products, .. } = self;
         let Some(embeddings) = embeddings else { return };
-        let known = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.width() });
+        let widths = *widths.insert(Widths { embedding: embeddings.width(), hidden: pack.width() });
         for (number, quarter) in quarters.iter_mut().enumerate() {
-            let own = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
-            let (text, special): (Vec<&PackedToken>, Vec<_>) = own.partition(|token| token.part == TokenPart::Text);
+            let of_quarter = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
+            let (text, special): (Vec<&PackedToken>, Vec<_>) =
+                of_quarter.partition(|token| token.part == TokenPart::Text);
             let row = |token: &PackedToken| pack.input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
             for token in special {
                 let moments = &mut quarter.layers[layer];
@@ -137,14 +134,14 @@ impl InputMoments {
                     _ => moments.specials.entry(token.id).or_default(),
                 };
                 sums.tokens += 1;
-                sums.rows.add(known.hidden, 0, &row(token));
+                sums.rows.add(widths.hidden, 0, &row(token));
             }
             if !text.is_empty() {
-                let kinds = DistinctTokens::of(&text, embeddings);
+                let distinct = DistinctTokens::new(&text, embeddings);
                 if layer == 0 {
-                    add_embeddings(quarter, &text, &kinds, products);
+                    add_embeddings(quarter, &text, &distinct, products);
                 }
-                add_rows(&mut quarter.layers[layer], &text, row, (&kinds, known), products);
+                add_rows(&mut quarter.layers[layer], &text, row, (&distinct, widths), products);
             }
         }
     }
@@ -152,24 +149,25 @@ impl InputMoments {
 
 /// Distinct tokens of a list, so that each is multiplied with its embedding once.
 struct DistinctTokens {
-    of: Vec<usize>,
-    /// Embeddings of the distinct tokens, `[kinds, embedding]`.
+    /// For each token of the list, the index of its distinct token.
+    indices: Vec<usize>,
+    /// Embeddings of the distinct tokens, `[distinct tokens, embedding]`.
     embeddings: Vec<f64>,
     width: usize,
 }
 
 impl DistinctTokens {
-    fn of(text: &[&PackedToken], embeddings: &WordEmbeddings) -> Self {
-        let mut known: BTreeMap<u32, usize> = BTreeMap::new();
-        let (mut of, mut rows) = (Vec::with_capacity(text.len()), Vec::new());
+    fn new(text: &[&PackedToken], embeddings: &WordEmbeddings) -> Self {
+        let mut index_of_id: BTreeMap<u32, usize> = BTreeMap::new();
+        let (mut indices, mut rows) = (Vec::with_capacity(text.len()), Vec::new());
         for token in text {
-            let next = known.len();
-            of.push(*known.entry(token.id).or_insert_with(|| {
+            let next = index_of_id.len();
+            indices.push(*index_of_id.entry(token.id).or_insert_with(|| {
                 rows.extend(embeddings.of(token.id).iter().copied().map(f64::from));
                 next
             }));
         }
-        Self { of, embeddings: rows, width: embeddings.width() }
+        Self { indices, embeddings: rows, width: embeddings.width() }
     }
 
     fn matrix(&self) -> Matrix<'_, f64> {
@@ -181,50 +179,50 @@ impl DistinctTokens {
 fn add_embeddings(
     quarter: &mut QuarterMoments,
     text: &[&PackedToken],
-    kinds: &DistinctTokens,
+    distinct: &DistinctTokens,
     products: &mut Vec<f64>,
 ) {
-    let mut times = vec![0.0; kinds.matrix().rows()];
-    for (token, &kind) in text.iter().zip(&kinds.of) {
+    let mut times = vec![0.0; distinct.matrix().rows()];
+    for (token, &index) in text.iter().zip(&distinct.indices) {
         let positions = quarter.tokens.len().max(token.position + 1);
         quarter.tokens.resize(positions, 0);
         quarter.embeddings.resize_with(positions, VectorSums::default);
         quarter.tokens[token.position] += 1;
-        let row = &kinds.embeddings[kind * kinds.width..][..kinds.width];
-        quarter.embeddings[token.position].add(kinds.width, 0, row);
-        times[kind] += 1.0;
+        let row = &distinct.embeddings[index * distinct.width..][..distinct.width];
+        quarter.embeddings[token.position].add(distinct.width, 0, row);
+        times[index] += 1.0;
     }
-    let rows = kinds.embeddings.chunks_exact(kinds.width).zip(&times);
+    let rows = distinct.embeddings.chunks_exact(distinct.width).zip(&times);
     let counted: Vec<f64> = rows.flat_map(|(row, times)| row.iter().map(move |value| value * times)).collect();
-    upper_products(kinds.matrix(), Matrix::new(&counted, times.len(), kinds.width), products);
-    quarter.squares.add_squares(products, kinds.width);
+    upper_products(distinct.matrix(), Matrix::new(&counted, times.len(), distinct.width), products);
+    quarter.squares.add_squares(products, distinct.width);
 }
 
 fn add_rows(
     layer: &mut LayerMoments,
     text: &[&PackedToken],
     row: impl Fn(&PackedToken) -> Vec<f64>,
-    (kinds, Widths { embedding, hidden }): (&DistinctTokens, Widths),
+    (distinct, Widths { embedding, hidden }): (&DistinctTokens, Widths),
     products: &mut Vec<f64>,
 ) {
-    let count = kinds.matrix().rows();
+    let count = distinct.matrix().rows();
     // Products with embeddings are summed over distinct tokens: each embedding times the sum of its tokens' rows.
-    let mut by_kind = vec![0.0; count * hidden];
-    for (token, &kind) in text.iter().zip(&kinds.of) {
+    let mut row_sums = vec![0.0; count * hidden];
+    for (token, &index) in text.iter().zip(&distinct.indices) {
         let row = row(token);
         layer.rows.resize_with(layer.rows.len().max(token.position + 1), VectorSums::default);
         layer.rows[token.position].add(hidden, 0, &row);
-        layer.squares += squared(&row);
-        by_kind[kind * hidden..][..hidden].iter_mut().zip(&row).for_each(|(sum, value)| *sum += value);
+        layer.squares += squared_norm(&row);
+        row_sums[index * hidden..][..hidden].iter_mut().zip(&row).for_each(|(sum, value)| *sum += value);
     }
     products.resize(embedding * hidden, 0.0);
-    let into = MatrixMut::new(products, embedding, hidden);
-    multiply(into, kinds.matrix().transposed(), Matrix::new(&by_kind, count, hidden));
+    let cross_products = MatrixMut::new(products, embedding, hidden);
+    multiply(cross_products, distinct.matrix().transposed(), Matrix::new(&row_sums, count, hidden));
     layer.crosses.add_products(products);
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn squared(row: &[f64]) -> f64 {
+fn squared_norm(row: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
     let (chunks, rest) = row.as_chunks::<LANES>();
     chunks.iter().for_each(|chunk| partial.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value * value));
@@ -242,19 +240,19 @@ impl Sums for InputMoments {
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.at_work.embeddings.clone_from(&known.embeddings);
+        self.embeddings.clone_from(&known.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
-        Some(self.at_work.pack.begin(sequence))
+        Some(self.pack.begin(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
         match event {
-            Event::AttentionInputs { layer, inputs, .. } if self.at_work.pack.observe(*number, *inputs) => {
+            Event::AttentionInputs { layer, inputs, .. } if self.pack.observe(*number, *inputs) => {
                 self.add_layer(*layer);
             }
-            Event::PackOver => self.at_work.pack = TokenPack::default(),
+            Event::PackOver => self.pack = TokenPack::default(),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
 use super::pack::{TokenPack, TokenPart};
-use super::replaced::{AddedParts, ReplacedInputs};
+use super::replaced::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
 use crate::linalg::lanes::{LANES, across};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
@@ -75,10 +75,18 @@ pub struct RebuiltSums {
     pub ridges: Vec<[u8; 2]>,
     pub blocks: Blocks<RebuiltBlock>,
     #[serde(skip)]
-    at_work: RebuildBuffers,
+    buffers: RebuildBuffers,
 }
 
-const BOTH: AddedParts = AddedParts { of_position: true, of_token: true };
+/// Replaced inputs of the first four [`VARIANTS`]: whether queries and keys see positions, and the parts added to the mean.
+const REPLACEMENTS: [(Positions, &[usize]); 4] = [
+    (Positions::Unseen, &[]),
+    (Positions::Seen, &[POSITION_PART]),
+    (Positions::Unseen, &[EMBEDDING_PART]),
+    (Positions::Seen, BOTH_PARTS),
+];
+
+const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
 
 /// Fitted parts of both folds, and buffers for the current pack.
 #[derive(Clone, Default)]
@@ -87,17 +95,10 @@ struct RebuildBuffers {
     embeddings: Option<WordEmbeddings>,
     pack: TokenPack,
     replaced: ReplacedInputs,
-    between: VariantBuffers,
-}
-
-/// Queries and keys of a layer, from its actual inputs and from each replacement.
-#[derive(Clone, Default)]
-struct VariantBuffers {
-    whole: QueriesKeys,
-    special: QueriesKeys,
-    position: QueriesKeys,
-    token: QueriesKeys,
-    position_token: QueriesKeys,
+    /// Queries and keys of a layer from its actual inputs.
+    actual: QueriesKeys,
+    /// Queries and keys of a layer from each of [`REPLACEMENTS`].
+    replacements: [QueriesKeys; REPLACEMENTS.len()],
     /// Products of the parts of replaced inputs with a layer's query and key weights, one row per part.
     products: Vec<f32>,
     /// Replaced inputs, made of position and token.
@@ -115,39 +116,40 @@ impl RebuiltSums {
         };
         let of_layer = |layer: usize| folds.as_ref().map(|folds| folds.each_ref().map(|fold| fold.layers[layer].ridge));
         let ridges = (0..grid.layers).filter_map(of_layer).collect();
-        let at_work = RebuildBuffers { folds: Arc::new(folds), ..RebuildBuffers::default() };
-        Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), at_work }
+        let buffers = RebuildBuffers { folds: Arc::new(folds), ..RebuildBuffers::default() };
+        Self { grid, classes: classes.clone(), ridges, blocks: Blocks::new(empty), buffers }
     }
 
     fn add_layer(&mut self, layer: usize, encoder: &dyn Encoder) {
-        let Self { grid, classes, blocks, at_work, .. } = self;
-        let RebuildBuffers { folds, embeddings, pack, replaced, between } = at_work;
+        let Self { grid, classes, blocks, buffers, .. } = self;
+        let RebuildBuffers { folds, embeddings, pack, replaced, actual, replacements, products, inputs, scratch } =
+            buffers;
         let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
-        let layers = [Positions::Seen, Positions::Unseen].map(|seen| encoder.layer_attention(layer, seen));
+        let layers = [Positions::Seen, Positions::Unseen].map(|positions| encoder.layer_attention(layer, positions));
         let [Some(seen), Some(unseen)] = &layers else { return };
-        let (seen, unseen): (&dyn LayerAttention, &dyn LayerAttention) = (&**seen, &**unseen);
+        let attention_with = |positions: &Positions| -> &dyn LayerAttention {
+            if matches!(positions, Positions::Seen) { &**seen } else { &**unseen }
+        };
         replaced.fill(layer, pack, folds, embeddings);
         let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
-        let VariantBuffers { whole, special, position, token, position_token, products, inputs, scratch } = between;
-        seen.project(&pack.inputs, &lengths, whole);
+        seen.project(&pack.inputs, &lengths, actual);
         seen.products(&replaced.parts, products);
-        let outputs = whole.rows.len() / pack.tokens.len();
-        let make = |attention: &dyn LayerAttention, made: AddedParts, into: &mut QueriesKeys| {
-            replaced.rows(made, products, outputs, &mut into.rows);
-            attention.prepare(&lengths, into);
-        };
-        make(unseen, AddedParts { of_position: false, of_token: false }, special);
-        make(seen, AddedParts { of_position: true, of_token: false }, position);
-        make(unseen, AddedParts { of_position: false, of_token: true }, token);
-        make(seen, BOTH, position_token);
-        replaced.rows(BOTH, &replaced.parts, pack.width(), inputs);
+        let outputs = actual.rows.len() / pack.tokens.len();
+        for ((positions, added), projected) in REPLACEMENTS.iter().zip(&mut *replacements) {
+            replaced.write_rows(added, products, outputs, &mut projected.rows);
+            attention_with(positions).prepare(&lengths, projected);
+        }
+        replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.width(), inputs);
+        let [special, position, token, position_token] = &*replacements;
+        let actual = &*actual;
+        let (seen, unseen) = (attention_with(&Positions::Seen), attention_with(&Positions::Unseen));
         let variants = [
-            (unseen, [&*special; 2]),
-            (seen, [&*position; 2]),
-            (unseen, [&*token; 2]),
-            (seen, [&*position_token; 2]),
-            (seen, [&*whole, &*position_token]),
-            (seen, [&*position_token, &*whole]),
+            (unseen, [special; 2]),
+            (seen, [position; 2]),
+            (unseen, [token; 2]),
+            (seen, [position_token; 2]),
+            (seen, [actual, position_token]),
+            (seen, [position_token, actual]),
         ];
         let width = pack.width();
         for sequence in &pack.sequences {
@@ -161,20 +163,21 @@ impl RebuiltSums {
             }
             let share = &mut block.layers[layer];
             for &at in &rows {
-                let own = &pack.inputs[(span.start + at) * width..][..width];
-                share.all += squared_distance(own, replaced.base(span.start + at, width));
-                share.left += squared_distance(own, &inputs[(span.start + at) * width..][..width]);
+                let input = &pack.inputs[(span.start + at) * width..][..width];
+                share.all += squared_distance(input, replaced.base(span.start + at, width));
+                share.left += squared_distance(input, &inputs[(span.start + at) * width..][..width]);
             }
             let visibility = classes.of_layer(layer);
             for head in 0..grid.heads {
                 let mut roots = Roots::of(rows.clone());
-                roots.push(seen.attention(head, &span, [&*whole; 2], scratch), 1);
+                roots.push(seen.attention(head, &span, [actual; 2], scratch), 1);
                 let roots = roots.of_head(0, span.len());
-                let from = |view: AttentionView<'_>| -> f64 {
-                    let own = roots.chunks_exact(span.len()).zip(&rows);
-                    own.map(|(own, &row)| from_weights(own, view.row(row))).sum()
+                let distance_to = |view: AttentionView<'_>| -> f64 {
+                    let actual_rows = roots.chunks_exact(span.len()).zip(&rows);
+                    actual_rows.map(|(roots, &row)| hellinger_squared(roots, view.row(row))).sum()
                 };
-                let distances = variants.map(|(layer, sides)| from(layer.attention(head, &span, sides, scratch)));
+                let distances =
+                    variants.map(|(layer, sides)| distance_to(layer.attention(head, &span, sides, scratch)));
                 let sums = &mut block.heads[grid.index(layer, head)];
                 sums.even += from_even(roots, &rows, (visibility, span.len()));
                 add_each(&mut sums.variants, &distances);
@@ -185,7 +188,7 @@ impl RebuiltSums {
 
 /// Squared Hellinger distance `½ sum (√a - √b)²` between rows: `roots` has `√a`, `weights` has `b`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
-fn from_weights(roots: &[f32], weights: &[f32]) -> f64 {
+fn hellinger_squared(roots: &[f32], weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
     let (own, own_rest) = roots.as_chunks::<LANES>();
     let (others, others_rest) = weights.as_chunks::<LANES>();
@@ -222,34 +225,31 @@ impl Sums for RebuiltSums {
     type SequenceState = usize;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { attention_inputs: self.at_work.folds.is_some(), ..Needs::default() })
+        Demands::of(Needs { attention_inputs: self.buffers.folds.is_some(), ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
-        self.at_work.embeddings.clone_from(&known.embeddings);
+        self.buffers.embeddings.clone_from(&known.embeddings);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
-        Some(self.at_work.pack.begin(sequence))
+        Some(self.buffers.pack.begin(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
         match event {
-            Event::AttentionInputs { layer, inputs, encoder } if self.at_work.pack.observe(*number, *inputs) => {
+            Event::AttentionInputs { layer, inputs, encoder } if self.buffers.pack.observe(*number, *inputs) => {
                 self.add_layer(*layer, *encoder);
             }
-            Event::PackOver => self.at_work.pack = TokenPack::default(),
+            Event::PackOver => self.buffers.pack = TokenPack::default(),
             _ => {}
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
-        let of_block = |block: &RebuiltBlock| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count());
-        let ridges = self.ridges.is_empty() || self.ridges.len() == grid.layers;
-        let known = |ridge: &u8| usize::from(*ridge) < super::fit::RIDGES.len();
         (self.grid, &self.classes) == (grid, classes)
-            && ridges
-            && self.ridges.iter().flatten().all(known)
-            && self.blocks.fit(of_block)
+            && [0, grid.layers].contains(&self.ridges.len())
+            && self.ridges.iter().flatten().all(|&ridge| usize::from(ridge) < super::fit::RIDGES.len())
+            && self.blocks.fit(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count()))
     }
 }

@@ -22,15 +22,12 @@ struct TokenPlaces {
     /// Index of the part that is the mean input for tokens of its kind.
     base: usize,
     /// Indices of the parts of position and embedding, `[position, embedding]`; `None` for special tokens.
-    of_text: Option<[usize; 2]>,
+    text_parts: Option<[usize; 2]>,
 }
 
-/// Parts added to the mean of text tokens. Special tokens are their mean alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddedParts {
-    pub of_position: bool,
-    pub of_token: bool,
-}
+/// Parts of a text token that can be added to the mean, as indices into [`TokenPlaces::text_parts`].
+pub const POSITION_PART: usize = 0;
+pub const EMBEDDING_PART: usize = 1;
 
 /// Indices of input parts, by the fold of the sequence and a key such as the position.
 type Places<K> = BTreeMap<(usize, K), usize>;
@@ -45,7 +42,7 @@ impl ReplacedInputs {
         tokens.clear();
         let (mut bases, mut positions): (Places<(TokenPart, u32)>, Places<usize>) = Default::default();
         let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
-        let mut add = |row: &[f32]| {
+        let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
             parts.len() / hidden - 1
         };
@@ -53,25 +50,26 @@ impl ReplacedInputs {
             let fold = token.block % 2;
             let fit = fit_of(fold);
             // All text tokens share a mean, and so do all first tokens.
-            let like = (token.part, if token.part == TokenPart::Special { token.id } else { 0 });
-            let base = *bases.entry((fold, like)).or_insert_with(|| add(base(fit, token)));
-            let of_text = (token.part == TokenPart::Text).then(|| {
+            let mean_key = (token.part, if token.part == TokenPart::Special { token.id } else { 0 });
+            let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(base(fit, token)));
+            let text_parts = (token.part == TokenPart::Text).then(|| {
                 let position = at_position(fit, token.position);
-                let known = kinds[fold].len();
+                let next = kinds[fold].len();
                 let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
-                    let (own, mean) = (embeddings.of(token.id), &folds[1 - fold].embedding);
-                    centred[fold].extend(own.iter().zip(mean).map(|(value, mean)| value - mean));
-                    known
+                    let (embedding, mean) = (embeddings.of(token.id), &folds[1 - fold].embedding);
+                    centred[fold].extend(embedding.iter().zip(mean).map(|(value, mean)| value - mean));
+                    next
                 });
-                [*positions.entry((fold, token.position)).or_insert_with(|| add(position)), kind]
+                [*positions.entry((fold, token.position)).or_insert_with(|| push_part(position)), kind]
             });
-            tokens.push(TokenPlaces { base, of_text });
+            tokens.push(TokenPlaces { base, text_parts });
         }
         // Parts of embeddings come last, fold by fold.
         let first = parts.len() / hidden;
         let firsts = [first, first + kinds[0].len()];
-        let own = pack.tokens.iter().zip(tokens);
-        own.for_each(|(token, parts)| parts.of_text.iter_mut().for_each(|[_, kind]| *kind += firsts[token.block % 2]));
+        for (token, places) in pack.tokens.iter().zip(tokens) {
+            places.text_parts.iter_mut().for_each(|[_, kind]| *kind += firsts[token.block % 2]);
+        }
         for (fold, kinds) in kinds.iter().enumerate().filter(|(_, kinds)| !kinds.is_empty()) {
             let (start, count, width) = (parts.len(), kinds.len(), embeddings.width());
             parts.resize(start + count * hidden, 0.0);
@@ -86,26 +84,16 @@ impl ReplacedInputs {
         &self.parts[self.tokens[token].base * hidden..][..hidden]
     }
 
-    /// Writes the replaced rows of all tokens to `into`. They are summed from `of_parts`, a linear map of the parts, `[parts,
-    /// width]`.
-    pub fn rows(&self, made: AddedParts, of_parts: &[f32], width: usize, into: &mut Vec<f32>) {
-        let part = |place: usize| &of_parts[place * width..][..width];
-        into.clear();
-        for TokenPlaces { base, of_text } in &self.tokens {
-            let base = part(*base);
-            let of_text = of_text.filter(|_| made.of_position || made.of_token);
-            let Some([position, token]) = of_text.map(|places| places.map(part)) else {
-                into.extend_from_slice(base);
-                continue;
-            };
-            match made {
-                AddedParts { of_position: true, of_token: true } => {
-                    into.extend(base.iter().zip(position).zip(token).map(|((base, at), linear)| base + at + linear));
-                }
-                AddedParts { of_position: true, .. } => {
-                    into.extend(base.iter().zip(position).map(|(base, at)| base + at));
-                }
-                AddedParts { .. } => into.extend(base.iter().zip(token).map(|(base, linear)| base + linear)),
+    /// Writes the replaced rows of all tokens to `rows`: their base, plus the `added` parts for text tokens. `mapped_parts` is a
+    /// linear map of the parts, `[parts, width]`.
+    pub fn write_rows(&self, added: &[usize], mapped_parts: &[f32], width: usize, rows: &mut Vec<f32>) {
+        let part = |place: usize| &mapped_parts[place * width..][..width];
+        rows.clear();
+        for TokenPlaces { base, text_parts } in &self.tokens {
+            let start = rows.len();
+            rows.extend_from_slice(part(*base));
+            for place in text_parts.iter().flat_map(|places| added.iter().map(|&added| places[added])) {
+                rows[start..].iter_mut().zip(part(place)).for_each(|(sum, value)| *sum += value);
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Write};
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +12,11 @@ use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, RebuiltSums, SPECIA
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};
-use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
-use crate::study::show::wording::{decimal, plain_table, plus_minus_percent};
+use crate::study::show::wording::{aligned_table, decimal, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
 use crate::system::counted::counted;
 
@@ -94,8 +92,9 @@ pub struct Rebuilt {
 }
 
 impl Rebuilt {
-    fn of(values: [Option<f64>; VARIANTS.len()]) -> Self {
-        let [special, position, token, position_token, keys, queries] = values;
+    /// Creates the shares from a function of the index in [`VARIANTS`].
+    fn new(share: impl Fn(usize) -> Option<f64>) -> Self {
+        let [special, position, token, position_token, keys, queries] = std::array::from_fn(share);
         Self { special, position, token, position_token, keys, queries }
     }
 
@@ -118,10 +117,13 @@ pub struct HeadChoice {
     pub is_even: bool,
 }
 
-fn ratio(sums: &RebuiltSums, above: impl Fn(&RebuiltBlock) -> f64, below: impl Fn(&RebuiltBlock) -> f64) -> Jackknife {
-    let per_block =
-        |of: &dyn Fn(&RebuiltBlock) -> f64| -> PerBlock { std::array::from_fn(|block| of(&sums.blocks[block])) };
-    Jackknife::new(&per_block(&above), &per_block(&below)).on(Scale::Real)
+/// Ratio of two numbers of each block, with its jackknife.
+fn ratio(
+    sums: &RebuiltSums,
+    numerator: impl Fn(&RebuiltBlock) -> f64,
+    denominator: impl Fn(&RebuiltBlock) -> f64,
+) -> Jackknife {
+    Jackknife::new(&sums.blocks.each(numerator), &sums.blocks.each(denominator)).on(Scale::Real)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -147,26 +149,25 @@ impl Choice {
             return Self { fitted_on, needed, layers: Vec::new(), heads: Vec::new() };
         }
         let head = |place: usize| {
-            let own = &total.heads[place];
+            let distances = &total.heads[place];
             let is_even = is_even(&total, place);
-            let share = |variant: usize| (!is_even).then(|| 1.0 - own.variants[variant].value() / own.even.value());
-            let both = ratio(
-                sums,
-                |block| block.heads[place].even.value() - block.heads[place].variants[POSITION_TOKEN].value(),
-                |block| block.heads[place].even.value(),
-            );
+            let share =
+                |variant: usize| (!is_even).then(|| 1.0 - distances.variants[variant].value() / distances.even.value());
+            let even = |block: &RebuiltBlock| block.heads[place].even.value();
+            let both_restored =
+                ratio(sums, |block| even(block) - block.heads[place].variants[POSITION_TOKEN].value(), even);
             HeadChoice {
                 place: grid.place(place),
-                rebuilt: Rebuilt::of(std::array::from_fn(share)),
-                ci95: if is_even { None } else { both.interval() },
+                rebuilt: Rebuilt::new(share),
+                ci95: if is_even { None } else { both_restored.interval() },
                 is_even,
             }
         };
         let heads: Vec<HeadChoice> = (0..grid.count()).map(head).collect();
         let layer = |(layer, ridge): (usize, &[u8; 2])| {
             let of_layer = heads[layer * grid.heads..][..grid.heads].iter();
-            let own: Vec<&HeadChoice> = of_layer.filter(|head| !head.is_even).collect();
-            let mean = |variant: usize| mean(own.iter().filter_map(|head| head.rebuilt.values()[variant]));
+            let uneven: Vec<&HeadChoice> = of_layer.filter(|head| !head.is_even).collect();
+            let mean = |variant: usize| mean(uneven.iter().filter_map(|head| head.rebuilt.values()[variant]));
             let varies = total.layers[layer].all.value() > 0.0;
             let share = ratio(sums, |block| block.layers[layer].left.value(), |block| block.layers[layer].all.value());
             LayerChoice {
@@ -174,8 +175,8 @@ impl Choice {
                 own_share: varies.then(|| share.all()),
                 ci95: if varies { share.interval() } else { None },
                 ridge: ridge.map(|place| RIDGES[usize::from(place)]),
-                rebuilt: Rebuilt::of(std::array::from_fn(mean)),
-                heads: own.len(),
+                rebuilt: Rebuilt::new(mean),
+                heads: uneven.len(),
                 sharp_control: None,
             }
         };
@@ -184,13 +185,12 @@ impl Choice {
     }
 
     fn compare_with_sharp(&mut self, seeds: &[&dyn Section]) {
-        let others: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
+        let controls: Vec<&Self> = seeds.iter().map(|&seed| section(seed)).collect();
         for (number, layer) in self.layers.iter_mut().enumerate() {
             let mean = |variant: usize| {
-                let of_seed = |other: &&Self| other.layers.get(number)?.rebuilt.values()[variant];
-                mean(others.iter().filter_map(of_seed))
+                mean(controls.iter().filter_map(|control| control.layers.get(number)?.rebuilt.values()[variant]))
             };
-            layer.sharp_control = Some(Rebuilt::of(std::array::from_fn(mean)));
+            layer.sharp_control = Some(Rebuilt::new(mean));
         }
     }
 
@@ -224,26 +224,21 @@ impl Choice {
     }
 }
 
-fn shown(share: Option<f64>) -> String {
+fn whole_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", 100.0 * share))
 }
 
 fn table(layers: &[LayerChoice]) -> comfy_table::Table {
-    let mut table = plain_table();
     let header = ["", "special", "position", "token", "both", "both in keys", "both in queries", "input's own share"];
-    table.set_header(header);
-    for LayerChoice { layer, own_share, ci95, rebuilt, sharp_control, .. } in layers {
-        let control = sharp_control.map(|control| control.values());
+    let row = |LayerChoice { layer, own_share, ci95, rebuilt, sharp_control, .. }: &LayerChoice| {
         let cell = |variant: usize| {
-            let beside = control.map_or_else(String::new, |control| format!(" ({})", shown(control[variant])));
-            shown(rebuilt.values()[variant]) + &beside
+            let control = sharp_control.map(|control| format!(" ({})", whole_percent(control.values()[variant])));
+            whole_percent(rebuilt.values()[variant]) + &control.unwrap_or_default()
         };
-        let cells: [String; VARIANTS.len()] = std::array::from_fn(cell);
-        let own = shown(*own_share) + &plus_minus_percent(*ci95);
-        table.add_row([format!("L{layer}")].into_iter().chain(cells).chain([own]));
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+        let input_share = whole_percent(*own_share) + &plus_minus_percent(*ci95);
+        [format!("L{layer}")].into_iter().chain((0..VARIANTS.len()).map(cell)).chain([input_share]).collect::<Vec<_>>()
+    };
+    aligned_table(header, layers.iter().map(row), 1..)
 }
 
 stored!(Choice as choice);
@@ -267,9 +262,9 @@ impl Section for Choice {
     fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
         let Some(head) = self.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
         if head.is_even {
-            return ["its attention is even: there is nothing to rebuild".to_owned()].into_iter().collect();
+            return HeadCard::from_iter(["its attention is even: there is nothing to rebuild".to_owned()]);
         }
-        let [special, position, token, both, keys, queries] = head.rebuilt.values().map(shown);
+        let [special, position, token, both, keys, queries] = head.rebuilt.values().map(whole_percent);
         let ci95 = plus_minus_percent(head.ci95);
         let by_construction = if place.layer == 0 { " (layer 0 reads nothing else)" } else { "" };
         let line = format!(
@@ -278,10 +273,10 @@ impl Section for Choice {
              it in keys alone{by_construction}"
         );
         let shares = head.rebuilt.values();
-        let is_told = place.layer > 0 && is_unlabelled(shares, policy);
-        let clause = shares[POSITION_TOKEN].filter(|_| is_told).map(|share| {
-            let (part, of) = if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH) };
-            format!("has {} of its distance from even attention {of}", decimal(part, 2))
+        let is_mentioned = place.layer > 0 && is_unlabelled(shares, policy);
+        let clause = shares[POSITION_TOKEN].filter(|_| is_mentioned).map(|share| {
+            let (part, phrase) = if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH) };
+            format!("has {} of its distance from even attention {phrase}", decimal(part, 2))
         });
         HeadCard::from_iter([line]).saying(clause)
     }
@@ -305,9 +300,9 @@ fn figures(choice: &Choice) -> Vec<Figure> {
         let ends = [rebuilt.special, rebuilt.position, rebuilt.position_token].map(share);
         let mut reached = 0.0_f64;
         let parts = ends.map(|end| {
-            let more = (end - reached).max(0.0);
-            reached += more;
-            more
+            let part = (end - reached).max(0.0);
+            reached += part;
+            part
         });
         let context = if head.is_even { 0.0 } else { 1.0 - reached };
         Stack { place: head.place, parts: parts.into_iter().chain([context]).collect() }

@@ -52,7 +52,7 @@ pub struct Window {
     pub anaphors: Vec<Anaphor>,
     pub met: MentionCounts,
     /// For each entry of [`Window::heads`], the index of its first candidate antecedent.
-    first: Vec<usize>,
+    first_candidates: Vec<usize>,
 }
 
 /// An anaphor: a mention of an entity that the window has mentioned before.
@@ -99,29 +99,28 @@ impl Window {
                 even.are_in_sight(span(place), span(other), from)
             }
         };
-        let first =
-            (0..window.heads.len()).map(|place| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place));
-        window.first = first.collect();
+        let first = |place: usize| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place);
+        window.first_candidates = (0..window.heads.len()).map(first).collect();
         for of_entity in headed.chunk_by(|a, b| a.0 == b.0) {
             let place = |(_, head): &(&str, usize)| window.heads.partition_point(|other| other < head);
-            let mut all: Vec<usize> = of_entity.iter().map(place).collect();
-            let mut places = all.clone();
+            let mention_places: Vec<usize> = of_entity.iter().map(place).collect();
+            let mut places = mention_places.clone();
             places.dedup();
-            // The first mention has no antecedent, nor has another mention with its head word.
-            all.retain(|&place| place > places[0]);
             window.entities.push(places);
-            for place in all {
-                window.add(place, words);
-            }
+            // The first mention has no antecedent, nor has another mention with its head word.
+            mention_places
+                .iter()
+                .filter(|&&place| place > mention_places[0])
+                .for_each(|&place| window.add_anaphor(place, words));
         }
         window.anaphors.sort_by_key(|anaphor| anaphor.candidates.end);
         window
     }
 
-    fn add(&mut self, place: usize, words: &[Annotation]) {
+    fn add_anaphor(&mut self, place: usize, words: &[Annotation]) {
         let entity = self.entities.len() - 1;
         let places = &self.entities[entity];
-        let candidates = self.first[place]..place;
+        let candidates = self.first_candidates[place]..place;
         let before = |place: usize| places.partition_point(|&other| other < place);
         let of_entity = &places[before(candidates.start)..before(place)];
         if of_entity.is_empty() {
@@ -133,12 +132,13 @@ impl Window {
             return;
         }
         let word = |place: usize| &words[self.heads[place]];
-        let own = word(place);
+        let anaphor_word = word(place);
         let nearest =
-            |wanted: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| wanted(word(other)));
-        let chosen = [None, nearest(&|other| same_lemma(own, other)), nearest(&|other| agree(own, other))];
-        let other_lemma = !of_entity.iter().any(|&other| same_lemma(own, word(other)));
-        let (is_pronoun, is_proper) = (own.upos == Some(Upos::Pron), own.upos == Some(Upos::Propn));
+            |accepts: &dyn Fn(&Annotation) -> bool| candidates.clone().rev().find(|&other| accepts(word(other)));
+        let chosen =
+            [None, nearest(&|other| same_lemma(anaphor_word, other)), nearest(&|other| agree(anaphor_word, other))];
+        let other_lemma = !of_entity.iter().any(|&other| same_lemma(anaphor_word, word(other)));
+        let (is_pronoun, is_proper) = (anaphor_word.upos == Some(Upos::Pron), anaphor_word.upos == Some(Upos::Propn));
         let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();

@@ -5,10 +5,9 @@ use anstyle::AnsiColor;
 use super::anaphors::{ALL, BASELINES, KINDS, OTHER_LEMMA};
 use super::sums::{Block, DIRECTIONS, KindSums, directions};
 use crate::model::grid::visibility::Visibility;
+use crate::study::Explanation;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::labels::policy::Threshold;
-use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, assess};
-use crate::study::metrics::explanation::Explanation;
+use crate::study::labels::{Bound, Detector, LabelStyle, Parameter, Phrase, Threshold, assess};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Input of the metrics of one attention head: its right choices, in one block or the corpus, with baselines and denominators.
@@ -23,8 +22,8 @@ pub struct CoreferenceInputs<'a> {
 /// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
 pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
-        let right = &total[kind].baselines;
-        (0..BASELINES.len()).rev().max_by_key(|&baseline| right[baseline]).expect("there are baselines")
+        let hits = &total[kind].baselines;
+        (0..BASELINES.len()).rev().max_by_key(|&baseline| hits[baseline]).expect("there are baselines")
     })
 }
 
@@ -34,19 +33,19 @@ impl CoreferenceInputs<'_> {
     }
 
     /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
-    fn less(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
-        let (kind, way) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
-        if !directions(self.visibility).contains(&way) {
+    fn accuracy_above(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
+        let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
+        if !directions(self.visibility).contains(&direction) {
             return Fraction::NONE;
         }
         let sums = &self.block[kind];
-        let right = self.right[kind][way] - other(sums, self.best[kind]) as f64;
+        let right = self.right[kind][direction] - other(sums, self.best[kind]) as f64;
         Fraction::mean(right, sums.anaphors, sums.windows)
     }
 }
 
-fn key(kind: usize, way: usize) -> String {
-    format!("{}:{}", KINDS[kind], DIRECTIONS[way])
+fn key(kind: usize, direction: usize) -> String {
+    format!("{}:{}", KINDS[kind], DIRECTIONS[direction])
 }
 
 const BY_KIND: Keys =
@@ -57,7 +56,7 @@ const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not 
 type CoreferenceMetric = Metric<fn(&CoreferenceInputs<'_>, usize) -> Fraction>;
 
 pub const METRICS: &[CoreferenceMetric] = &[
-    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |_, _| 0)).explained(Explanation {
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |_, _| 0)).explained(Explanation {
         name: "coreference_accuracy",
         measures: "How often, of the head words of all mentions before an anaphor, the one that it attends to most, or \
             that attends to it most, heads a mention of the same entity.",
@@ -70,7 +69,7 @@ pub const METRICS: &[CoreferenceMetric] = &[
             names and nouns: compare coreference_gain and the kind other-lemma. In a decoder antecedent->anaphor is null: no \
             antecedent sees its anaphor.",
     }),
-    CoreferenceMetric::keyed(BY_KIND, |seen, cell| seen.less(cell, |sums, best| sums.baselines[best])).explained(
+    CoreferenceMetric::keyed(BY_KIND, |inputs, cell| inputs.accuracy_above(cell, |sums, best| sums.baselines[best])).explained(
         Explanation {
             name: "coreference_gain",
             measures: "How much more often a head is right about an anaphor than the best rule without a head.",
@@ -97,9 +96,11 @@ pub(super) const COREFERENCE: Detector = Detector {
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
     shown: LabelStyle::of(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
-        let cells = [ALL, OTHER_LEMMA].into_iter().flat_map(|kind| (0..DIRECTIONS.len()).map(move |way| (kind, way)));
-        let tested = cells.filter_map(|(kind, way)| {
-            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, way));
+        let cells = [ALL, OTHER_LEMMA]
+            .into_iter()
+            .flat_map(|kind| (0..DIRECTIONS.len()).map(move |direction| (kind, direction)));
+        let tested = cells.filter_map(|(kind, direction)| {
+            let (label, key) = (format!("coreference:{}", KINDS[kind]), key(kind, direction));
             let measured = evidence.metric("coreference_gain", Some(&key));
             let metric = format!("coreference_gain.{key}");
             assess(&label, &metric, measured, Bound::AtLeast, policy.rule(&MARGIN))

@@ -19,15 +19,14 @@ use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::FoldScores;
 use crate::study::labels::evidence::MIN_QUERIES;
-use crate::study::labels::policy::Policy;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
 use crate::study::section::{Known, Section, View, section, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
 use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, table_of};
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Policy, Study, Summary, TableRows,
+    columns,
+};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 use anaphors::{BASELINES, KINDS, MentionCounts};
@@ -215,14 +214,14 @@ impl Coreference {
                 counted(*mentions, "mention"),
                 plural(windows, "window", "windows")
             )?;
-            let least = policy.count(&MIN_QUERIES);
+            let min_count = policy.count(&MIN_QUERIES);
             // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
-                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= least).collect();
+                kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= min_count).collect();
             out.table_without(table_of(&COLUMNS, &shown), DROP_ORDER);
             writeln!(out)?;
-            if all.count < least {
-                writeln!(out, "A coreference label needs {}, so none was tested.", counted(least, "anaphor"))?;
+            if all.count < min_count {
+                writeln!(out, "A coreference label needs {}, so none was tested.", counted(min_count, "anaphor"))?;
             }
             if *unscored > 0 {
                 let are = plural(unscored, "is", "are");
@@ -254,9 +253,8 @@ impl Coreference {
 
 /// Returns the attention head with most right choices, and its direction. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &KindSums) -> (usize, usize) {
-    let cells =
-        sums.heads.iter().enumerate().flat_map(|(head, directions)| (0..directions.len()).map(move |way| (head, way)));
-    let right = |(head, way): (usize, usize)| sums.heads[head][way];
+    let cells = (0..sums.heads.len()).flat_map(|head| (0..DIRECTIONS.len()).map(move |direction| (head, direction)));
+    let right = |(head, direction): (usize, usize)| sums.heads[head][direction];
     cells.reduce(|best, next| if right(next) > right(best) { next } else { best }).expect("there are heads")
 }
 
@@ -264,27 +262,27 @@ impl KindMetrics {
     /// Computes the accuracies for one kind of anaphors; `best` is the index of its best baseline.
     fn new(kind: usize, scored: &FoldScores<'_, KindSums>, best: usize, context: &EstimationContext) -> Self {
         let total = &scored.total;
-        let (place, way) = best_head(total);
-        let over = |right: &PerBlock| Jackknife::new(right, &scored.words);
-        let right = scored.per_block(|sums| sums.heads[place][way] as f64);
-        let of_rule = scored.per_block(|sums| sums.baselines[best] as f64);
+        let (place, direction) = best_head(total);
+        let jackknife = |right: &PerBlock| Jackknife::new(right, &scored.words);
+        let right = scored.per_block(|sums| sums.heads[place][direction] as f64);
+        let by_rule = scored.per_block(|sums| sums.baselines[best] as f64);
         let (heldout_accuracy, heldout_interval) =
-            scored.held_out(best_head, |sums, &(place, way)| sums.heads[place][way]);
+            scored.held_out(best_head, |sums, &(place, direction)| sums.heads[place][direction]);
         let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.share(right));
         Self {
             kind: KINDS[kind].to_owned(),
             count: total.anaphors,
             windows: total.windows,
             place: context.grid.place(place),
-            direction: DIRECTIONS[way].to_owned(),
-            accuracy: scored.share(total.heads[place][way]),
+            direction: DIRECTIONS[direction].to_owned(),
+            accuracy: scored.share(total.heads[place][direction]),
             heldout_accuracy,
             baselines: Baselines { nearest, same_lemma, agreement },
             chance: total.chance.value() / total.anaphors as f64,
             ci95: KindIntervals {
                 accuracy: scored.interval(&right),
                 heldout_accuracy: heldout_interval,
-                gain: over(&right).minus(&over(&of_rule)).on(Scale::Difference).interval(),
+                gain: jackknife(&right).minus(&jackknife(&by_rule)).on(Scale::Difference).interval(),
             },
         }
     }
@@ -338,29 +336,21 @@ fn figures(coreference: &Coreference) -> Vec<Figure> {
         return Vec::new();
     }
     let row = |kind: &KindMetrics| {
-        let alone = |value: f64| Mark::of(Some(value), None);
-        let rules = kind.baselines;
-        ForestRow {
-            name: format!("{} ({})", kind.kind, kind.count),
-            note: kind.place.to_string(),
-            marks: vec![
-                Mark::of(kind.heldout_accuracy, kind.ci95.heldout_accuracy),
-                alone(rules.nearest),
-                alone(rules.same_lemma),
-                alone(rules.agreement),
-            ],
-        }
+        let Baselines { nearest, same_lemma, agreement } = kind.baselines;
+        let rules = [nearest, same_lemma, agreement].map(|accuracy| Mark::of(Some(accuracy), None));
+        let head = Mark::of(kind.heldout_accuracy, kind.ci95.heldout_accuracy);
+        let marks = [head].into_iter().chain(rules).collect();
+        ForestRow { name: format!("{} ({})", kind.kind, kind.count), note: kind.place.to_string(), marks }
     };
     let marks = ["best head, held out", "nearest", "same lemma", "agreement"];
     let rows = coreference.kinds.iter().map(row).collect();
-    let chart = Chart::Forest(Forest::in_shares("anaphors whose antecedent is found", marks, rows));
     vec![Figure {
         name: "coreference",
         title: "Antecedents beside rules without a head".to_owned(),
         reading: "For each kind of anaphors the share whose antecedent is found: by the head that is best on one half of the \
             sentences, scored on the other, with its 95 % interval, and by three rules that use no head."
             .to_owned(),
-        chart,
+        chart: Chart::Forest(Forest::in_shares("anaphors whose antecedent is found", marks, rows)),
     }]
 }
 

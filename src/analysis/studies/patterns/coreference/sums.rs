@@ -49,8 +49,8 @@ impl KindSums {
 
     /// Whether no count of right choices or windows exceeds the number of anaphors.
     fn adds_up(&self) -> bool {
-        let right = self.baselines.iter().chain(self.heads.iter().flatten());
-        self.windows <= self.anaphors && right.copied().all(|right| right <= self.anaphors)
+        let counts = self.baselines.iter().chain(self.heads.iter().flatten());
+        self.windows <= self.anaphors && counts.copied().all(|counts| counts <= self.anaphors)
     }
 }
 

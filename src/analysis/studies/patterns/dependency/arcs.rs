@@ -1,6 +1,7 @@
 //! Counts of arcs where an attention head points from a word to its syntactic head (docs/methodology/dependency.md).
 
 use std::collections::BTreeMap;
+use std::iter::zip;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,12 +49,12 @@ pub struct ScoredArc {
     pub relations: Vec<usize>,
 }
 
-/// Returns the arcs of a tree for which `takes(dependent, head)` holds. `index` maps a relation and the side of the syntactic
+/// Returns the arcs of a tree for which `is_scored(dependent, head)` holds. `index` maps a relation and the side of the syntactic
 /// head to the relation's index.
 pub fn scored_arcs(
     tree: &[GoldArc],
     annotations: &[Annotation],
-    mut takes: impl FnMut(usize, usize) -> bool,
+    mut is_scored: impl FnMut(usize, usize) -> bool,
     mut index: impl FnMut(&str, Side) -> usize,
 ) -> Vec<ScoredArc> {
     if tree.len() < 2 {
@@ -61,7 +62,7 @@ pub fn scored_arcs(
     }
     let arcs = tree.iter().enumerate();
     arcs.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?, &arc.relation)))
-        .filter(|&(dependent, head, _)| takes(dependent, head))
+        .filter(|&(dependent, head, _)| is_scored(dependent, head))
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
             head,
@@ -171,7 +172,7 @@ impl Agreement {
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`. The lists must have been resized for the arc.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        add_at(&mut self.places[head], arc.place, right);
+        zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.place] += right);
         if let Some(cue) = arc.cue {
             self.cues[cue.place()][head].merge(&right);
         }
@@ -179,29 +180,24 @@ impl Agreement {
 
     /// Whether no agreement exceeds the right predictions of its attention head or baseline in `total`.
     pub fn is_within(&self, total: &RelationSums) -> bool {
-        let mut met = vec![0; self.cues.len().max(CUES)];
-        total.cues.iter().for_each(|(cue, count)| met[cue.place()] = *count);
-        let within = |head: usize, direction: usize| {
+        let mut cue_arcs = vec![0; self.cues.len().max(CUES)];
+        total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.place()] = *count);
+        let is_consistent = |head: usize, direction: usize| {
             let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
             let places = self.places[head][direction].iter().zip(&total.places);
             let cues = self.cues.iter().map(|heads| heads.get(head).map_or(0, |both| both[direction]));
             places.clone().all(|(both, baseline)| both <= baseline)
-                && cues.clone().zip(&met).all(|(both, baseline)| both <= *baseline)
+                && cues.clone().zip(&cue_arcs).all(|(both, baseline)| both <= *baseline)
                 && places.map(|(both, _)| both).sum::<u64>() <= right
                 && cues.sum::<u64>() <= right
         };
-        (0..self.places.len()).all(|head| within(head, 0) && within(head, 1))
+        (0..self.places.len()).all(|head| is_consistent(head, 0) && is_consistent(head, 1))
     }
 
     /// Returns an attention head's right predictions in one direction, among the arcs of one cue.
     pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
         self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
-}
-
-fn add_at([first, second]: &mut [[u64; PLACES]; 2], place: usize, right: [u64; 2]) {
-    first[place] += right[0];
-    second[place] += right[1];
 }
 
 /// Counts of one relation's arcs in sentences after the first of a group of related sentences. They are no independent evidence,
@@ -224,7 +220,7 @@ impl DuplicateArcs {
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`, on an arc that was counted.
     pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        add_at(&mut self.right[head], arc.place, right);
+        zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.place] += right);
     }
 
     /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
@@ -237,8 +233,8 @@ impl DuplicateArcs {
             let all_wrong = total.places[place].checked_sub(all);
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
-        let mut of_directions = self.right.as_flattened().iter().zip(all.places.as_flattened());
-        of_directions.all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
+        zip(self.right.as_flattened(), all.places.as_flattened())
+            .all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
     }
 
     /// Returns an attention head's right predictions in one direction: `[on all arcs, on arcs in the offset class place]`.

@@ -6,8 +6,7 @@ use super::relation::{HeadAccuracy, RelationMetrics};
 use crate::corpus::relation::ALL;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Bound, Measured, assess};
+use crate::study::labels::{Assessment, Bound, Measured, Policy, Threshold, assess};
 
 pub(super) const MARGIN: Threshold = Threshold::share(
     "syntactic_margin",
@@ -38,8 +37,8 @@ pub(super) const BEYOND_MARGIN: Threshold = Threshold::share(
 
 /// Returns the relations with enough words for a label, most frequent first.
 pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &Policy) -> Vec<&'a RelationMetrics> {
-    let least = policy.count(&MIN_COUNT);
-    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= least).collect();
+    let min_count = policy.count(&MIN_COUNT);
+    let mut tested: Vec<&RelationMetrics> = relations.iter().filter(|relation| relation.count >= min_count).collect();
     tested.sort_by_key(|relation| Reverse(relation.count));
     tested
 }

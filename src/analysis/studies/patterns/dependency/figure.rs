@@ -17,11 +17,11 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     }
     let rare = relations.len() - shown.len();
     let rare = if rare > 0 { format!(" {rare} rarer relations are left out.") } else { String::new() };
-    let of_best = |relation: &RelationMetrics| {
+    let best_head_row = |relation: &RelationMetrics| {
         let note = format!("{} {}", relation.place, relation.direction.name());
         row(relation, note, Mark::of(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
     };
-    let rows = shown.into_iter().map(of_best).collect();
+    let rows = shown.into_iter().map(best_head_row).collect();
     vec![Figure {
         name: "relations",
         title: "Dependency relations beside both baselines".to_owned(),
@@ -53,13 +53,13 @@ fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
 }
 
 /// Maximum number of relations in an attention head's figure: as many as fit on a card.
-const OF_HEAD: usize = 6;
+const MAX_HEAD_RELATIONS: usize = 6;
 
 /// Returns an attention head's figures. The first has relations that it leads by the label margin, or is best on. The second has
 /// its accuracy by distance on the clearest relation that it is best on.
 pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
-    let of = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
+    let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
         let head = relation.by_head.iter().find(|head| head.place == place)?;
         let lead = |direction: Direction| Some((head.versus_offset.get(direction).as_ref()?.difference, direction));
         let clearest = Direction::BOTH.into_iter().filter_map(lead).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -67,14 +67,14 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
     };
     let tested = relations.iter().filter(|relation| relation.count >= least);
     let mut shown: Vec<(f64, Direction, &RelationMetrics)> =
-        tested.filter_map(|relation| of(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
+        tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
     shown.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let of_place = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
-        let own = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
+    let relation_row = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
+        let accuracy_mark = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
         let head = relation.by_head.iter().find(|head| head.place == place);
-        row(relation, direction.name().to_owned(), head.and_then(own), false)
+        row(relation, direction.name().to_owned(), head.and_then(accuracy_mark), false)
     };
-    let rows: Vec<ForestRow> = shown.iter().take(OF_HEAD).map(of_place).collect();
+    let rows: Vec<ForestRow> = shown.iter().take(MAX_HEAD_RELATIONS).map(relation_row).collect();
     let best = shown.iter().map(|(.., relation)| relation).find(|relation| relation.place == place);
     let relations = (!rows.is_empty()).then(|| Figure {
         name: "relations",

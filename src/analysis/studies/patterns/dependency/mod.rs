@@ -22,12 +22,11 @@ use crate::stats::blocks::Merge;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::{Direction, LABEL_Q};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
-use crate::study::upstream::UpstreamResults;
-use crate::study::verdict_rule::VerdictRule;
-use crate::study::{Card, Labelling, Observed, PassSpec, Study, columns};
+use crate::study::{
+    Card, Estimates, EstimationContext, Explanation, Labelling, Observed, PassSpec, Study, UpstreamResults,
+    VerdictRule, columns,
+};
 use crate::system::parallel::in_parallel;
 use arcs::RelationSums;
 use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
@@ -106,9 +105,9 @@ impl Study for Dependency {
         set_shares(&mut relations);
 
         let all = || sums.relations.iter().filter(|(key, _)| key.name == ALL);
-        let of_direction = |block: &Vec<RelationSums>, direction: Direction| {
-            let mut own = all().filter(|(key, _)| directions(key.side).contains(&direction));
-            own.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
+        let of_direction = |block: &Vec<RelationSums>, direction| {
+            let mut places = all().filter(|(key, _)| directions(key.side).contains(&direction));
+            places.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
         };
         let of_block = |block| Direction::BOTH.map(|direction| of_direction(block, direction));
         let blocks: Vec<[RelationSums; 2]> = sums.blocks.iter().map(of_block).collect();

@@ -14,11 +14,11 @@ use crate::study::instruments::fold_scores::ShareDifference;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
+use crate::study::show::wording::{more_to_special, percent, plus_minus_percent, signed};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
-/// Returns the directions in which arcs are scored whose syntactic head is on `side`; both for `None`. In a decoder, the later
+/// Returns the directions in which arcs with the syntactic head on `side` are scored; both for `None`. In a decoder, the later
 /// word attends to the earlier.
 pub fn directions(side: Option<Side>) -> &'static [Direction] {
     match side {
@@ -114,7 +114,7 @@ impl RelationMetrics {
     /// Returns both baselines and all attention heads, most accurate first. Ties keep the order of the model.
     pub fn tracked(&self) -> Tracked {
         let tracker = |head: &HeadAccuracy, direction: Direction| {
-            let versus = head.versus_offset.get(direction).as_ref()?;
+            let offset = head.versus_offset.get(direction).as_ref()?;
             let tags = head.versus_tags.get(direction).as_ref();
             Some(Tracker {
                 place: head.place,
@@ -122,11 +122,11 @@ impl RelationMetrics {
                 accuracy: (*head.accuracy.get(direction))?,
                 ci95: *head.ci95.get(direction),
                 where_offset_wrong: *head.where_offset_wrong.get(direction),
-                over_offset: versus.difference,
-                over_offset_ci95: versus.ci95,
+                over_offset: offset.difference,
+                over_offset_ci95: offset.ci95,
                 over_tags: tags.map(|tags| tags.difference),
                 over_tags_ci95: tags.and_then(|tags| tags.ci95),
-                q: versus.q,
+                q: offset.q,
             })
         };
         let mut heads: Vec<Tracker> = self.each(tracker).collect();
@@ -141,6 +141,11 @@ impl RelationMetrics {
             heads,
         }
     }
+}
+
+/// Formats a difference of two accuracies in percentage points, with its sign and half of its interval.
+pub(super) fn signed_points(difference: f64, ci95: Option<Interval>) -> String {
+    signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
 }
 
 /// Sets [`RelationMetrics::share`] for relations that are split by the side of the syntactic head.
@@ -269,6 +274,13 @@ pub(super) struct MarginExcess {
     pub is_above: bool,
 }
 
+impl MarginExcess {
+    fn new(difference: ShareDifference, estimate: Option<Estimate>, margin: f64) -> Self {
+        let p = estimate.map(|estimate| estimate.p_above(margin));
+        Self { difference, p, is_above: Bound::AtLeast.holds(difference.value, margin) }
+    }
+}
+
 impl RelationMetrics {
     /// Keeps only accuracy and difference, with intervals, of attention heads below the best offset, except for the best head.
     pub(super) fn drop_unlabelled_comparisons(&mut self) {
@@ -288,12 +300,12 @@ impl RelationMetrics {
         }
     }
 
-    /// Returns `of(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
+    /// Returns `value(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
     pub(super) fn each<'a, T>(
         &'a self,
-        of: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
+        value: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
     ) -> impl Iterator<Item = T> {
-        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| of(head, direction))).flatten()
+        self.by_head.iter().flat_map(move |head| Direction::BOTH.map(|direction| value(head, direction))).flatten()
     }
 
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
@@ -329,20 +341,15 @@ impl RelationMetrics {
             let offset = head.versus_offset.get(direction).as_ref();
             let is_labelled = offset.is_some_and(|versus| Bound::AtLeast.holds(versus.difference, margin_over_offset));
             let estimate = standard_error.and_then(|error| self.with_others.estimate(value, error, Scale::Real));
-            Some(MarginExcess {
-                difference: ShareDifference { value, ci95, standard_error },
-                p: estimate.map(|estimate| estimate.p_above(margin)),
-                is_above: is_labelled && Bound::AtLeast.holds(value, margin),
-            })
+            let excess = MarginExcess::new(ShareDifference { value, ci95, standard_error }, estimate, margin);
+            Some(MarginExcess { is_above: is_labelled && excess.is_above, ..excess })
         };
         self.each(test).collect()
     }
 
     /// Runs the block test of a difference of two accuracies on the relation's words against `margin`.
     fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
-        let ShareDifference { value, standard_error, .. } = difference;
-        let p = self.estimate(value, standard_error).map(|estimate| estimate.p_above(margin));
-        MarginExcess { difference, p, is_above: Bound::AtLeast.holds(value, margin) }
+        MarginExcess::new(difference, self.estimate(difference.value, difference.standard_error), margin)
     }
 
     /// Returns the estimate of a difference of two accuracies. `None` without a standard error, or if blocks are too few to test.

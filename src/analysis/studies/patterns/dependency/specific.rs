@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::arcs::{ScoredArc, UNIT};
 use super::tags::Side;
+use crate::stats::blocks::Merge;
 
-/// Counts of one relation's arcs in a sentence that also has other arcs.
+/// Counts of one relation's arcs in one sentence.
 #[derive(Clone, Debug)]
 struct RelationGroup {
     relation: usize,
@@ -23,7 +24,7 @@ struct RelationGroup {
 pub struct SentenceArcs {
     groups: Vec<RelationGroup>,
     /// For each arc: the index of its sentence's pool, if the relation `all` pools the arc, and the indices of its `groups`.
-    of_arcs: Vec<(Option<usize>, Vec<usize>)>,
+    places: Vec<(Option<usize>, Vec<usize>)>,
     /// Right predictions of the current attention head by direction: `[per pool, per group]`.
     hits: [Vec<[u64; 2]>; 2],
 }
@@ -32,49 +33,36 @@ impl SentenceArcs {
     /// Groups `arcs` by sentence and relation. `sentence` returns the number of an arc's sentence, and `all` has the indices of
     /// the relation `all`. In a decoder there is one per side, and arcs are compared only with arcs on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
-        let (mut pools, mut groups) = (BTreeMap::new(), BTreeMap::new());
-        let mut found: Vec<(usize, bool, Vec<usize>)> = Vec::new();
-        let mut members: Vec<RelationGroup> = Vec::new();
-        let mut pooled: Vec<u64> = Vec::new();
+        let (mut pool_indices, mut group_indices) = (BTreeMap::new(), BTreeMap::new());
+        let (mut places, mut pooled_arcs) = (Vec::new(), Vec::<u64>::new());
+        let mut groups: Vec<RelationGroup> = Vec::new();
         for arc in arcs {
-            let place = (sentence(arc), is_causal.then_some(Side::of(arc.head, arc.dependent)));
-            let pool = *pools.entry(place).or_insert_with(|| {
-                pooled.push(0);
-                pooled.len() - 1
-            });
+            let number = sentence(arc);
+            let side = is_causal.then_some(Side::of(arc.head, arc.dependent));
+            let pool = *pool_indices.entry((number, side)).or_insert(pooled_arcs.len());
+            pooled_arcs.resize(pool_indices.len(), 0);
             let is_pooled = arc.relations.iter().any(|relation| all.contains(relation));
-            pooled[pool] += u64::from(is_pooled);
-            let of_relation = |&relation: &usize| {
-                let group = *groups.entry((place.0, relation)).or_insert_with(|| {
-                    members.push(RelationGroup { relation, arcs: 0, others: 0, is_pooled, pool });
-                    members.len() - 1
+            pooled_arcs[pool] += u64::from(is_pooled);
+            let group_of = |&relation: &usize| {
+                let group = *group_indices.entry((number, relation)).or_insert_with(|| {
+                    groups.push(RelationGroup { relation, arcs: 0, others: 0, is_pooled, pool });
+                    groups.len() - 1
                 });
-                members[group].arcs += 1;
+                groups[group].arcs += 1;
                 group
             };
-            found.push((pool, is_pooled, arc.relations.iter().map(of_relation).collect()));
+            places.push((is_pooled.then_some(pool), arc.relations.iter().map(group_of).collect()));
         }
-        // Drops groups without other arcs.
-        let mut kept = Vec::new();
-        let place = |group: RelationGroup| {
-            let others = pooled[group.pool] - if group.is_pooled { group.arcs } else { 0 };
-            if others == 0 {
-                return None;
-            }
-            kept.push(RelationGroup { others, ..group });
-            Some(kept.len() - 1)
-        };
-        let places: Vec<Option<usize>> = members.into_iter().map(place).collect();
-        let of_arc = |(pool, is_pooled, groups): (usize, bool, Vec<usize>)| {
-            (is_pooled.then_some(pool), groups.into_iter().filter_map(|group| places[group]).collect())
-        };
-        let hits = [vec![[0; 2]; pooled.len()], vec![[0; 2]; kept.len()]];
-        Self { groups: kept, of_arcs: found.into_iter().map(of_arc).collect(), hits }
+        for group in &mut groups {
+            group.others = pooled_arcs[group.pool] - if group.is_pooled { group.arcs } else { 0 };
+        }
+        let hits = [vec![[0; 2]; pooled_arcs.len()], vec![[0; 2]; groups.len()]];
+        Self { groups, places, hits }
     }
 
     /// Returns, per sentence and relation index, the number of arcs in a sentence that also has other arcs.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.groups.iter().map(|group| (group.relation, group.arcs))
+        self.groups.iter().filter(|group| group.others > 0).map(|group| (group.relation, group.arcs))
     }
 
     pub fn begin(&mut self) {
@@ -82,27 +70,26 @@ impl SentenceArcs {
     }
 
     pub fn count(&mut self, arc: usize, right: [u64; 2]) {
-        let (pool, groups) = &self.of_arcs[arc];
-        let [pools, of_groups] = &mut self.hits;
-        let add = |hits: &mut [u64; 2]| hits.iter_mut().zip(right).for_each(|(hits, right)| *hits += right);
-        pool.iter().for_each(|&pool| add(&mut pools[pool]));
-        groups.iter().for_each(|&group| add(&mut of_groups[group]));
+        let (pool, groups) = &self.places[arc];
+        let [pool_hits, group_hits] = &mut self.hits;
+        pool.iter().for_each(|&pool| pool_hits[pool].merge(&right));
+        groups.iter().for_each(|&group| group_hits[group].merge(&right));
     }
 
     /// Returns, per sentence and relation index, `n (a - b)` in both directions, in fixed point ([`UNIT`]). `n` is the number of
     /// the relation's arcs, `a` the share of them that the attention head predicts, and `b` its share of the other arcs.
     pub fn differences(&self) -> impl Iterator<Item = (usize, [i64; 2])> {
-        let [pools, of_groups] = &self.hits;
-        self.groups.iter().zip(of_groups).map(|(group, &own)| {
-            let of_direction = |direction: usize| {
-                let own = own[direction];
-                let others = pools[group.pool][direction] - if group.is_pooled { own } else { 0 };
-                let expected =
-                    (u128::from(group.arcs * others) * UNIT + u128::from(group.others / 2)) / u128::from(group.others);
+        let [pool_hits, group_hits] = &self.hits;
+        self.groups.iter().zip(group_hits).filter(|(group, _)| group.others > 0).map(|(group, hits)| {
+            let difference = |direction: usize| {
+                let relation_hits = hits[direction];
+                let other_hits = pool_hits[group.pool][direction] - if group.is_pooled { relation_hits } else { 0 };
+                let expected = (u128::from(group.arcs * other_hits) * UNIT + u128::from(group.others / 2))
+                    / u128::from(group.others);
                 let signed = |arcs: u128| i64::try_from(arcs).expect("a sentence has fewer than 2^31 arcs");
-                signed(u128::from(own) * UNIT) - signed(expected)
+                signed(u128::from(relation_hits) * UNIT) - signed(expected)
             };
-            (group.relation, [of_direction(0), of_direction(1)])
+            (group.relation, [0, 1].map(difference))
         })
     }
 }

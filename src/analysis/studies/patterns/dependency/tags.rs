@@ -48,8 +48,8 @@ pub struct Rules([usize; CLASSES]);
 impl Rules {
     /// Selects the rule with most hits for each UPOS of the dependent. Ties go to the first tag by name, then to the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
-        let of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
-        Self(std::array::from_fn(|class| first_largest(|rule| of(class, rule))))
+        let hits_of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
+        Self(std::array::from_fn(|class| first_largest(|rule| hits_of(class, rule))))
     }
 
     pub fn cues(&self) -> impl Iterator<Item = Cue> {
@@ -63,16 +63,18 @@ impl Rules {
 
     /// Returns the rules by the dependent's UPOS tag, for tags where some rule has a hit.
     pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
-        let right = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
-        right.map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::at(self.0[class]))).collect()
+        let cues_with_hits = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
+        cues_with_hits
+            .map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::from_index(self.0[class])))
+            .collect()
     }
 }
 
 /// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`Rules::best`].
 pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
-    let of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
-    let rule = first_largest(of);
-    (TagRule::at(rule), of(rule))
+    let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
+    let rule = first_largest(hits_of);
+    (TagRule::from_index(rule), hits_of(rule))
 }
 
 fn first_largest(count: impl Fn(usize) -> u64) -> usize {
@@ -89,7 +91,7 @@ pub struct TagRule {
 }
 
 impl TagRule {
-    fn at(rule: usize) -> Self {
+    fn from_index(rule: usize) -> Self {
         let (class, side) = (rule / Side::BOTH.len(), rule % Side::BOTH.len());
         Self { tag: Upos::ALL[class].tag().to_owned(), side: Side::BOTH[side] }
     }
@@ -113,7 +115,7 @@ mod tests {
         // the old dog saw a cat
         let words = annotated(&["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]);
         let found = |dependent, head| {
-            Cue::of(&words, dependent, head).map(|cue| (cue.place() / RULES, TagRule::at(cue.place() % RULES)))
+            Cue::of(&words, dependent, head).map(|cue| (cue.place() / RULES, TagRule::from_index(cue.place() % RULES)))
         };
         let class = |upos: Upos| upos as usize;
         assert_eq!(found(0, 2), Some((class(Upos::Det), rule("NOUN", Side::Right))));

@@ -7,9 +7,8 @@ use crate::model::grid::HeadPlace;
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
-use crate::study::labels::Bound;
 use crate::study::labels::evidence::{Direction, Reach, Side};
-use crate::study::labels::policy::{Policy, Threshold};
+use crate::study::labels::{Bound, Policy, Threshold};
 use crate::study::metrics::metric::Denominator;
 use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
 use crate::system::counted::counted;
@@ -276,20 +275,9 @@ pub struct LeadTest {
 pub const REACHES: [Reach; 3] = [Reach::Place, Reach::Class, Reach::All];
 
 impl Leads {
-    pub fn over(&self, reach: Reach) -> &LeadTest {
-        match reach {
-            Reach::All => &self.over_all,
-            Reach::Class => &self.over_class,
-            _ => &self.over_place,
-        }
-    }
-
-    pub fn over_mut(&mut self, reach: Reach) -> &mut LeadTest {
-        match reach {
-            Reach::All => &mut self.over_all,
-            Reach::Class => &mut self.over_class,
-            _ => &mut self.over_place,
-        }
+    /// Returns the test of each of [`REACHES`].
+    pub fn tests_mut(&mut self) -> [&mut LeadTest; REACHES.len()] {
+        [&mut self.over_place, &mut self.over_class, &mut self.over_all]
     }
 }
 
@@ -323,26 +311,24 @@ impl LinkMetrics {
             Reach::Class => group == RuleGroup::SameClass,
             _ => true,
         };
-        let mut difference = 1.0_f64;
-        let (mut p, mut is_above) = (Some(0.0_f64), true);
-        let mut join = |found: Option<Estimate>, margin: f64, holds: bool| {
-            p = p.zip(found).map(|(p, found)| p.max(found.p_above(margin)));
-            is_above &= holds;
+        let (mut p, mut is_above, mut difference) = (Some(0.0_f64), true, 1.0_f64);
+        let mut join = |estimate: Option<Estimate>, margin: f64, is_lead_above: bool| {
+            p = p.zip(estimate).map(|(p, estimate)| p.max(estimate.p_above(margin)));
+            is_above &= is_lead_above;
         };
-        for (_, &lead) in self.rules.iter().zip(&leads.rules).filter(|(rule, _)| is_in(rule.group)) {
-            difference = difference.min(lead.difference);
-            join(self.estimate(lead), margin, Bound::AtLeast.holds(lead.difference, margin));
+        let over_rules = self.rules.iter().zip(&leads.rules).filter(|(rule, _)| is_in(rule.group));
+        let over_rules = over_rules.map(|(_, &lead)| (lead.difference, self.estimate(lead)));
+        let asks_places = reach == Reach::All && self.with_neighbour.count >= min_count;
+        let over_places = leads.same_places.filter(|_| asks_places);
+        let over_places = over_places.map(|lead| (lead.difference, lead.over(self.with_neighbour, Scale::Difference)));
+        for (lead, estimate) in over_rules.chain(over_places) {
+            difference = difference.min(lead);
+            join(estimate, margin, Bound::AtLeast.holds(lead, margin));
         }
         // If few sources have a target of their class, a head that copies the class has no advantage.
-        let asks = reach != Reach::Place && self.with_class.count >= min_count;
-        if let Some(lead) = leads.among_class.filter(|_| asks) {
+        let asks_class = reach != Reach::Place && self.with_class.count >= min_count;
+        if let Some(lead) = leads.among_class.filter(|_| asks_class) {
             join(lead.over(self.with_class, Scale::Real), 0.0, Bound::Above.holds(lead.difference, 0.0));
-        }
-        if let Some(lead) = leads.same_places.filter(|_| reach == Reach::All && self.with_neighbour.count >= min_count)
-        {
-            difference = difference.min(lead.difference);
-            let found = lead.over(self.with_neighbour, Scale::Difference);
-            join(found, margin, Bound::AtLeast.holds(lead.difference, margin));
         }
         (LeadTest { difference, p, q: None }, is_above)
     }
@@ -373,14 +359,14 @@ impl LinkMetrics {
 
     pub fn of_best_head(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
-        let rules = by_class_rules
-            .as_ref()
-            .map_or_else(String::new, |rules| format!(", class rules {}", percent(Some(rules.accuracy))));
+        let rules = by_class_rules.as_ref().map(|rules| format!(", class rules {}", percent(Some(rules.accuracy))));
+        let rules = rules.unwrap_or_default();
         let special = more_to_special(self.best().and_then(|head| *head.to_special.get(*direction)));
-        let elsewhere =
-            self.best().and_then(|head| *head.same_places.get(*direction)).map_or_else(String::new, |share| {
-                format!(", its own weights at the same places of another sentence {}", percent(Some(share)))
-            });
+        let elsewhere = self
+            .best()
+            .and_then(|head| *head.same_places.get(*direction))
+            .map(|share| format!(", its own weights at the same places of another sentence {}", percent(Some(share))));
+        let elsewhere = elsewhere.unwrap_or_default();
         format!(
             "the best head of links {} ({}): {} % of {}, where the best rule of place ({}) has {} and the best of the same class ({}) \
              {}{rules}{elsewhere}{special}",

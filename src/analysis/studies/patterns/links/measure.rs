@@ -1,7 +1,5 @@
 //! Accuracies of heads and rules, and their differences, from the sums of one type of links.
 
-use std::collections::BTreeMap;
-
 use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
     RuleLead,
@@ -13,19 +11,15 @@ use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::{LinkKey, slot};
 use crate::study::instruments::linked::pairs::by_separation;
-use crate::study::instruments::linked::rules::{ClassHits, ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
+use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
 
 type LinkScores<'a> = FoldScores<'a, LinkBlock>;
 
-struct Rule {
-    group: RuleGroup,
-    name: String,
-    by_block: PerBlock,
-    accuracy: f64,
-}
+/// A rule's accuracy, and its right choices per block.
+type Rule = (RuleAccuracy, PerBlock);
 
 impl LinkMetrics {
     /// Computes the metrics of one type of links. `None` without a scored source.
@@ -50,34 +44,34 @@ impl LinkMetrics {
         let is_aligned = total.are_aligned() && total.with_neighbour > 0;
         let with_neighbour = scored.per_block(|sums| if is_aligned { sums.with_neighbour as f64 } else { 0.0 });
 
+        let is_scored = |direction: Direction| key.directions().contains(&direction);
+        let is_forward = is_scored(Direction::From);
         let of_head = |place: usize| {
-            let mut left_out = ByEnd::default();
-            let leads = ByEnd::new(|direction| {
-                key.directions().contains(&direction).then(|| {
-                    let right = scored.per_block(|sums| sums.right((place, direction)) as f64);
-                    let kept = context.leaves_out.then(|| Jackknife::new(&right, &scored.words).on(Scale::Share));
-                    *left_out.both_mut()[slot(direction)] = kept;
-                    let rules = rules.iter().map(|rule| lead(&scored, &right, &rule.by_block)).collect();
-                    let of = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
-                        sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
-                    };
-                    let among = scored.per_block(|sums| of(sums, |hits| hits.among_class));
-                    let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
-                    let among_class =
-                        (total.with_class > 0).then(|| RuleLead::of(&Jackknife::new(&above, &with_class)));
-                    let more = scored.per_block(|sums| of(sums, |hits| hits.beside) - of(sums, |hits| hits.elsewhere));
-                    let same_places = is_aligned.then(|| RuleLead::of(&Jackknife::new(&more, &with_neighbour)));
-                    let test = LeadTest::default();
-                    Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test }
-                })
+            let right = ByEnd::new(|direction| {
+                is_scored(direction).then(|| scored.per_block(|sums| sums.right((place, direction)) as f64))
             });
-            let share = |count: fn(&LinkHits) -> [u64; 2], whole: u64| {
+            let leads = ByEnd::new(|direction| {
+                let right = right.get(direction).as_ref()?;
+                let rules = rules.iter().map(|(_, by_block)| lead(&scored, right, by_block)).collect();
+                let count = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
+                    sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
+                };
+                let among = scored.per_block(|sums| count(sums, |hits| hits.among_class));
+                let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
+                let among_class = (total.with_class > 0).then(|| RuleLead::of(&Jackknife::new(&above, &with_class)));
+                let more_than_neighbour =
+                    scored.per_block(|sums| count(sums, |hits| hits.beside) - count(sums, |hits| hits.elsewhere));
+                let same_places =
+                    is_aligned.then(|| RuleLead::of(&Jackknife::new(&more_than_neighbour, &with_neighbour)));
+                let test = LeadTest::default();
+                Some(Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test })
+            });
+            let share = |count: fn(&LinkHits) -> [u64; 2], sources: u64| {
                 ByEnd::new(|direction| {
-                    let is_scored = key.directions().contains(&direction) && whole > 0;
-                    is_scored.then(|| total.of(place, |hits| count(hits)[slot(direction)]) as f64 / whole as f64)
+                    let is_shown = is_scored(direction) && sources > 0;
+                    is_shown.then(|| total.of(place, |hits| count(hits)[slot(direction)]) as f64 / sources as f64)
                 })
             };
-            let is_forward = key.directions().contains(&Direction::From);
             let mass = scored.per_block(|sums| sums.heads.get(place).map_or(0.0, |hits| hits.mass.value()));
             let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).on(Scale::Share));
             let expected = sums.positions.rates(0, None).expected(&sums.profiles[place], &sums.profiles[place]);
@@ -90,10 +84,7 @@ impl LinkMetrics {
             HeadLinks {
                 place: grid.place(place),
                 accuracy: share(|hits| hits.right, total.count),
-                ci95: ByEnd::new(|direction| {
-                    let right = scored.per_block(|sums| sums.right((place, direction)) as f64);
-                    scored.interval(&right).filter(|_| key.directions().contains(&direction))
-                }),
+                ci95: ByEnd::new(|direction| scored.interval(right.get(direction).as_ref()?)),
                 among_all: share(|hits| hits.among_all, total.named),
                 among_class: share(|hits| hits.among_class, total.with_class),
                 same_places: share(|hits| hits.elsewhere, if is_aligned { total.with_neighbour } else { 0 }),
@@ -104,11 +95,14 @@ impl LinkMetrics {
                 precision_at_length: precision.as_ref().map(Jackknife::all),
                 precision_ci95: precision.as_ref().and_then(Jackknife::interval),
                 leads,
-                left_out,
+                left_out: ByEnd::new(|direction| {
+                    let right = right.get(direction).as_ref().filter(|_| context.leaves_out)?;
+                    Some(Jackknife::new(right, &scored.words).on(Scale::Share))
+                }),
             }
         };
         let by_head: Vec<HeadLinks> = (0..grid.count()).map(of_head).collect();
-        let of_sources = |sum: f64| sum / total.count as f64;
+        let mean = |sum: f64| sum / total.count as f64;
         Some(Self {
             name: key.name.to_string(),
             undirected: key.is_undirected,
@@ -123,8 +117,8 @@ impl LinkMetrics {
             direction: best.1,
             accuracy: scored.share(total.right(best)),
             heldout_accuracy,
-            chance: of_sources(total.chance.value()),
-            mass_chance: key.directions().contains(&Direction::From).then(|| of_sources(total.even_mass.value())),
+            chance: mean(total.chance.value()),
+            mass_chance: is_forward.then(|| mean(total.even_mass.value())),
             by_place: by_place.expect("there are rules of place"),
             by_class: by_class.expect("there are rules of the same class"),
             by_class_rules,
@@ -137,10 +131,7 @@ impl LinkMetrics {
                 chance: total.pairs_chance.value() / total.pairs as f64,
                 by_separation: by_separation(&sums.separations),
             }),
-            rules: rules
-                .into_iter()
-                .map(|Rule { group, name, accuracy, .. }| RuleAccuracy { group, rule: name, accuracy })
-                .collect(),
+            rules: rules.into_iter().map(|(accuracy, _)| accuracy).collect(),
             by_head,
         })
     }
@@ -159,40 +150,36 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
 /// Returns all rules, followed by the best rule of each [`RuleGroup`] with its held-out accuracy.
 fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
-    let rule = |group: RuleGroup, name: String, hits: Hits| Rule {
-        group,
-        name,
-        accuracy: scored.share(hits.right),
-        by_block: hits.by_block,
+    let rule = |group: RuleGroup, name: &str, hits: Hits| {
+        (RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.share(hits.right) }, hits.by_block)
     };
     let of_place =
-        |place: PlaceRule| rule(RuleGroup::Place, place.name(), scored.predicted(|sums| place.hits(&sums.places)));
+        |place: PlaceRule| rule(RuleGroup::Place, &place.name(), scored.predicted(|sums| place.hits(&sums.places)));
     let mut rules: Vec<Rule> = PlaceRule::all(&total.places).into_iter().map(of_place).collect();
-    let chance = scored.per_block(|sums| sums.chance.value());
     let accuracy = total.chance.value() / total.count as f64;
-    rules.push(Rule { group: RuleGroup::Place, name: "chance".to_owned(), by_block: chance, accuracy });
+    let chance = RuleAccuracy { group: RuleGroup::Place, rule: "chance".to_owned(), accuracy };
+    rules.push((chance, scored.per_block(|sums| sums.chance.value())));
     for (number, name) in SAME_CLASS.into_iter().enumerate() {
-        let hits = scored.predicted(|sums| sums.same_class[number]);
-        rules.push(rule(RuleGroup::SameClass, name.to_owned(), hits));
+        rules.push(rule(RuleGroup::SameClass, name, scored.predicted(|sums| sums.same_class[number])));
     }
-    let taken = commonest(&sums.words);
-    let best_rules = |hits: &BTreeMap<Box<str>, ClassHits>| ClassRules::best(hits, &taken);
+    let commonest = commonest(&sums.words);
+    let class_rules = |sums: &LinkBlock| ClassRules::best(&sums.classes, &commonest);
     if total.classed > 0 {
-        let best = best_rules(&total.classes);
+        let best = class_rules(total);
         let hits = scored.predicted(|sums| best.hits(&sums.classes));
-        rules.push(rule(RuleGroup::ClassRules, "class rules".to_owned(), hits));
+        rules.push(rule(RuleGroup::ClassRules, "class rules", hits));
     }
     let best = |group: RuleGroup, (heldout_accuracy, heldout_ci95)| {
-        let of_group = rules.iter().filter(|rule| rule.group == group);
+        let of_group = rules.iter().map(|(accuracy, _)| accuracy).filter(|rule| rule.group == group);
         let best = of_group.reduce(|best, next| if next.accuracy > best.accuracy { next } else { best })?;
-        Some(BestRule { rule: best.name.clone(), accuracy: best.accuracy, heldout_accuracy, heldout_ci95 })
+        Some(BestRule { rule: best.rule.clone(), accuracy: best.accuracy, heldout_accuracy, heldout_ci95 })
     };
     let place = scored.held_out(|sums| PlaceRule::best(&sums.places), |sums, rule| rule.hits(&sums.places));
     let same_class = scored.held_out(
         |sums| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default(),
         |sums, &rule| sums.same_class[rule],
     );
-    let by_rules = scored.held_out(|sums| best_rules(&sums.classes), |sums, rules| rules.hits(&sums.classes));
+    let by_rules = scored.held_out(class_rules, |sums, rules| rules.hits(&sums.classes));
     let best =
         [best(RuleGroup::Place, place), best(RuleGroup::SameClass, same_class), best(RuleGroup::ClassRules, by_rules)];
     (rules, best)

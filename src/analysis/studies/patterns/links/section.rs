@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-use super::link::{BestRule, HeadLinks, LeadTest, LinkMetrics, MARGIN, REACHES};
+use super::link::{BestRule, LeadTest, LinkMetrics, MARGIN, REACHES};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::TAIL;
 use crate::stats::significance::q_values_above_margin;
@@ -13,13 +13,12 @@ use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTEN
 use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, assess, correct, one_of_each};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
-use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
 use crate::study::show::wording::{
     TableColumn, percent, percent_of, plus_minus_percent, significance, table_of, with_interval,
 };
-use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
-use crate::study::{Caveat, CaveatSubject};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Shortage};
+use crate::study::{Caveat, CaveatSubject, InBrief, Summary, TableRows, Unit};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -43,21 +42,18 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
 impl LinksSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let Some(links) = self.testable_links(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
-            let most = self.links.iter().max_by_key(|links| links.count);
-            let rests_on = most.map(|links| Denominator {
-                count: links.count,
-                sentences: links.sentences,
-                ..Denominator::default()
+            let shortage = self.links.iter().max_by_key(|links| links.count).and_then(|links| {
+                let &LinkMetrics { count, sentences, .. } = links;
+                let evidence = Denominator { count, sentences, ..Denominator::default() };
+                Shortage::of_labels("a label of links".to_owned(), &evidence, policy)
             });
-            let shortage =
-                rests_on.and_then(|rests_on| Shortage::of_labels("a label of links".to_owned(), &rests_on, policy));
             return InBrief { shortage, ..InBrief::default() };
         };
         let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
         let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
-        let class_rules = by_class_rules
-            .as_ref()
-            .map_or_else(String::new, |rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+        let class_rules =
+            by_class_rules.as_ref().map(|rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+        let class_rules = class_rules.unwrap_or_default();
         InBrief::found(format!(
             "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
              {place_rule}, the best of the same class for {class_rule}{class_rules}.",
@@ -67,16 +63,16 @@ impl LinksSection {
 
     /// Returns the types of links with enough sources for a test, the most frequent first.
     fn testable_links(&self, policy: &Policy) -> Vec<&LinkMetrics> {
-        let mut tested: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
-        tested.sort_by_key(|links| Reverse(links.count));
-        tested
+        let mut testable: Vec<&LinkMetrics> = self.links.iter().filter(|links| is_tested(links, policy)).collect();
+        testable.sort_by_key(|links| Reverse(links.count));
+        testable
     }
 
     /// Tests every attention head in every direction on every type of links, step by step ([`REACHES`]). Corrects the tests on
     /// types with enough sources for their number.
     fn correct(&mut self, policy: &Policy) {
         let min_count = policy.count(&MIN_QUERIES);
-        for reach in REACHES {
+        for (step, reach) in REACHES.into_iter().enumerate() {
             let mut tests: Vec<(LeadTest, Option<f64>)> = Vec::new();
             for links in &self.links {
                 let enough = is_tested(links, policy);
@@ -86,10 +82,10 @@ impl LinksSection {
                 }
             }
             let p: Vec<Option<f64>> = tests.iter().map(|(_, p)| *p).collect();
-            let all = self.links.iter_mut().flat_map(|links| &mut links.by_head);
-            let leads = all.flat_map(|head| head.leads.both_mut()).flatten();
+            let heads = self.links.iter_mut().flat_map(|links| &mut links.by_head);
+            let leads = heads.flat_map(|head| head.leads.both_mut()).flatten();
             for ((leads, (test, _)), q) in leads.zip(tests).zip(q_values_above_margin(&p)) {
-                *leads.over_mut(reach) = LeadTest { q, ..test };
+                *leads.tests_mut()[step] = LeadTest { q, ..test };
             }
         }
     }
@@ -160,21 +156,20 @@ impl LinksSection {
             return Vec::new();
         }
         let row = |links: &LinkMetrics| {
-            let of_rule = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
+            let held_out = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
             ForestRow {
                 name: format!("{} ({})", links.title(), links.count),
                 note: format!("{} {}", links.place, links.direction.name()),
                 marks: vec![
                     Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
-                    of_rule(&links.by_place),
-                    of_rule(&links.by_class),
-                    links.by_class_rules.as_ref().and_then(of_rule),
+                    held_out(&links.by_place),
+                    held_out(&links.by_class),
+                    links.by_class_rules.as_ref().and_then(held_out),
                 ],
             }
         };
         let marks = ["best head", "rule of place", "same class", "class rules"];
         let rows = tested.into_iter().map(row).collect();
-        let chart = Chart::Forest(Forest::in_shares("sources whose target is found, held out", marks, rows));
         vec![Figure {
             name: "links",
             title: "Links beside rules without a head".to_owned(),
@@ -182,7 +177,7 @@ impl LinksSection {
                 chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
                 on all of them."
                 .to_owned(),
-            chart,
+            chart: Chart::Forest(Forest::in_shares("sources whose target is found, held out", marks, rows)),
         }]
     }
 
@@ -195,15 +190,13 @@ impl LinksSection {
             #[serde(flatten)]
             entry: &'a T,
         }
-        fn of<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
+        fn rows<'a, T>(links: &'a LinkMetrics, entries: &'a [T]) -> impl Iterator<Item = TypedRow<'a, T>> {
             entries.iter().map(|entry| TypedRow { name: &links.name, entry })
         }
-        let by_head = self.links.iter().flat_map(|links| of(links, &links.by_head));
-        let rules = self.links.iter().flat_map(|links| of(links, &links.rules));
         vec![
             TableRows::of("links", &self.links),
-            TableRows::of("links_by_head", by_head),
-            TableRows::of("link_rules", rules),
+            TableRows::of("links_by_head", self.links.iter().flat_map(|links| rows(links, &links.by_head))),
+            TableRows::of("link_rules", self.links.iter().flat_map(|links| rows(links, &links.rules))),
             paper_table(self.testable_links(policy), policy),
         ]
     }
@@ -211,15 +204,9 @@ impl LinksSection {
 
 impl LinkMetrics {
     fn numbers(&self, enough: bool) -> Vec<Number<'_>> {
-        let (blocks, effective_blocks) = (self.blocks, self.effective_blocks);
-        let of_head = |(head, entry): (usize, &HeadLinks)| -> Vec<_> {
-            let of_direction = |direction| entry.leads.get(direction).is_some().then_some((head, direction));
-            Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
-        };
-        let cells = self.by_head.iter().enumerate().flat_map(of_head);
-        let number = |(head, direction)| {
+        let number = |head: usize, direction: Direction| {
             let entry = &self.by_head[head];
-            Number {
+            entry.leads.get(direction).is_some().then(|| Number {
                 part: Part::Relations,
                 head,
                 of: self.name.clone(),
@@ -228,14 +215,17 @@ impl LinkMetrics {
                 made_of: None,
                 value: *entry.accuracy.get(direction),
                 ci95: *entry.ci95.get(direction),
-                blocks,
-                effective_blocks,
+                blocks: self.blocks,
+                effective_blocks: self.effective_blocks,
                 trials: Some(self.count),
                 enough,
                 left_out: entry.left_out.get(direction).as_ref(),
-            }
+            })
         };
-        cells.map(number).collect()
+        (0..self.by_head.len())
+            .flat_map(|head| Direction::OF_LINKS.map(|direction| number(head, direction)))
+            .flatten()
+            .collect()
     }
 }
 
@@ -299,19 +289,18 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
         let metric = accuracy_of(&links.name, direction);
         let label = format!("link:{}", links.name);
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
-        let least = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
-        let estimate = least.and_then(|(_, &lead)| links.estimate(lead));
+        let lead_over_place = links.rules.iter().zip(&leads.rules).find(|(rule, _)| rule.rule == links.by_place.rule);
+        let estimate = lead_over_place.and_then(|(_, &lead)| links.estimate(lead));
         assessment.p_below_threshold = estimate.map(|estimate| estimate.p_below(margin));
         let standard_error = estimate.map(|estimate| estimate.standard_error);
         let label = &mut assessment.label;
         label.test = MarginTest { standard_error, p: leads.over_place.p, q: None };
         label.direction = Some(direction);
-        let reached = REACHES[1..].iter().take_while(|&&reach| {
-            let test = leads.over(reach);
-            let is_shown = |q: Option<f64>, most: f64| q.is_some_and(|q| q <= most);
-            policy.rule(&LABEL_Q).map_or_else(|| is_shown(test.p, TAIL), |most| is_shown(test.q, most))
-        });
-        label.beyond = Some(reached.last().copied().unwrap_or(Reach::Place));
+        let (value_of, most): (fn(&LeadTest) -> Option<f64>, f64) =
+            policy.rule(&LABEL_Q).map_or((|test| test.p, TAIL), |most| (|test: &LeadTest| test.q, most));
+        let steps = [(Reach::Class, &leads.over_class), (Reach::All, &leads.over_all)];
+        let reached = steps.iter().take_while(|(_, test)| value_of(test).is_some_and(|value| value <= most));
+        label.beyond = Some(reached.last().map_or(Reach::Place, |(reach, _)| *reach));
         Some(assessment)
     };
     Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
@@ -341,8 +330,6 @@ fn rule(best: &BestRule) -> String {
     format!("{}: {}", best.rule, percent(Some(best.accuracy)))
 }
 
-const DIGITS: usize = 3;
-
 #[derive(Serialize)]
 struct PaperRow {
     links: String,
@@ -364,7 +351,7 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
         links: links.title(),
         sources: links.count,
         head: format!("{} {}", links.place, links.direction.name()),
-        accuracy: with_interval(links.accuracy, links.ci95.accuracy, DIGITS),
+        accuracy: with_interval(links.accuracy, links.ci95.accuracy, 3),
         place: links.by_place.accuracy,
         same_class: links.by_class.accuracy,
         held_out: links.heldout_accuracy,

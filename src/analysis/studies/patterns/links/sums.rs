@@ -55,7 +55,7 @@ impl TypeSums {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LinksSums {
     grid: HeadGrid,
     classes: LayerClasses,
@@ -71,15 +71,7 @@ pub struct LinksSums {
 
 impl LinksSums {
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self {
-            grid,
-            classes,
-            from,
-            types: BTreeMap::new(),
-            predictions: Predictions::default(),
-            corrected: Vec::new(),
-            neighbours: Neighbours::default(),
-        }
+        Self { grid, classes, from, ..Self::default() }
     }
 }
 
@@ -125,12 +117,10 @@ impl Sums for LinksSums {
                 if scored.is_empty() && pairs.is_none() {
                     continue;
                 }
-                if let Some(pairs) = &pairs {
-                    sums.separations[block % 2].entry(pairs.words()).or_default().add(pairs);
-                }
                 let in_block = &mut sums.blocks[block];
                 in_block.heads.resize(grid.count(), LinkHits::default());
                 if let Some(pairs) = &pairs {
+                    sums.separations[block % 2].entry(pairs.words()).or_default().add(pairs);
                     in_block.pairs += pairs.taken() as u64;
                     in_block.pairs_chance += pairs.chance();
                 }
@@ -189,9 +179,9 @@ impl Sums for LinksSums {
             for source in sources {
                 for &direction in key.directions() {
                     let choice = LinkChoice { attention, partners, direction, is_both_ways };
-                    let there = elsewhere
-                        .and_then(|attention| LinkChoice { attention, ..choice }.of(source.word, &source.elsewhere));
                     let (word, slot) = (source.word, slot(direction));
+                    let by_neighbour =
+                        elsewhere.and_then(|attention| LinkChoice { attention, ..choice }.of(word, &source.elsewhere));
                     let best = if source.is_free && !is_both_ways {
                         predicted[word][slot]
                     } else {
@@ -202,9 +192,9 @@ impl Sums for LinksSums {
                     hits.right[slot] += u64::from(source.is_target(best));
                     hits.among_all[slot] += right(&source.seen);
                     hits.among_class[slot] += right(&source.of_class);
-                    if let Some(there) = there {
+                    if let Some(by_neighbour) = by_neighbour {
                         hits.beside[slot] += u64::from(source.is_target(best));
-                        hits.elsewhere[slot] += u64::from(source.is_target(there));
+                        hits.elsewhere[slot] += u64::from(source.is_target(by_neighbour));
                     }
                     if direction.is_forward() || key.side.is_none() {
                         let most = choice.most(word, best, &source.candidates);

@@ -12,11 +12,9 @@ use crate::sequences::fold::lifts::Lifts;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
 use crate::study::section::NoSection;
-use crate::study::{Card, Observed, PassSpec, Study, columns};
+use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
 use spanning::{GoldEdges, TreeBuffers};
 
 pub struct Trees;
@@ -106,9 +104,9 @@ impl Sums for TreeSums {
     type SequenceState = TreeState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<TreeState> {
-        let of_tree = |tree| sequence.candidates().into_iter().map(|sentence| GoldEdges::new(tree, sentence)).collect();
-        let mut gold: Vec<GoldEdges> = sequence.tree.as_deref().map_or_else(Vec::new, of_tree);
-        gold.retain(|sentence| sentence.count() > 0);
+        let edges = |tree| sequence.candidates().into_iter().map(move |sentence| GoldEdges::new(tree, sentence));
+        let gold = sequence.tree.as_deref().into_iter().flat_map(edges);
+        let gold: Vec<GoldEdges> = gold.filter(|sentence| sentence.count() > 0).collect();
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         for sentence in &gold {

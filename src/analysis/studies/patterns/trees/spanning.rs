@@ -52,8 +52,8 @@ impl GoldEdges {
         buffers.fill(&self.words, attention, lifts);
         let TreeBuffers { weights, best, inside, closed } = buffers;
         span(self.words.len(), weights, best, inside, closed);
-        let end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
-        (1..self.words.len()).filter(|&word| self.contains(end(word), word)).count() as u64
+        let inner_end = |word: usize| usize::try_from(inside[word]).expect("the index of a word");
+        (1..self.words.len()).filter(|&word| self.contains(inner_end(word), word)).count() as u64
     }
 }
 
@@ -112,10 +112,10 @@ fn span(words: usize, weights: &[f64], best: &mut [f64], inside: &mut [u64], clo
         closed[joined] = f64::NEG_INFINITY;
         let edges = weights[joined * width..][..width].iter().zip(&*closed);
         for ((best, inside), (weight, closed)) in best.iter_mut().zip(&mut *inside).zip(edges) {
-            let through = weight + closed;
-            let better = through > *best;
-            *best = if better { through } else { *best };
-            *inside = if better { joined as u64 } else { *inside };
+            let open_weight = weight + closed;
+            let is_better = open_weight > *best;
+            *best = if is_better { open_weight } else { *best };
+            *inside = if is_better { joined as u64 } else { *inside };
         }
         joined = first_at_least(best, largest(best));
     }

@@ -31,45 +31,47 @@ impl RelationMetrics {
         let grid = context.grid;
         let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
         let total = &scored.total;
-        let of_fold = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
-        let best = of_fold(total);
-        let (heldout_accuracy, heldout_interval) = scored.held_out(of_fold, |sums, &best| sums.hits_of(best));
+        let best_head = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
+        let best = best_head(total);
+        let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
 
         let offset = best_offset(total);
         let by_offset = scored.predicted(|sums| sums.places[offset]);
         let (heldout_offset, heldout_offset_interval) =
             scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
-        let tags = (total.tagged > 0).then(|| Tags::new(&scored));
+        let tags = (total.tagged > 0).then(|| tag_baseline(&scored));
 
         let of_head = |place: usize| {
             let mut entry = HeadAccuracy { place: grid.place(place), ..HeadAccuracy::default() };
             for &direction in directions(key.side).iter().filter(|_| context.has(place)) {
                 let side = direction as usize;
                 let head = scored.predicted(|sums| sums.hits_of((place, side)));
-                let both = agreement.places[place][side][offset];
+                let both_right = agreement.places[place][side][offset];
                 let [later_right, later_both] = later.right((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
-                let more = scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |more| more[side] as f64));
-                let to_special = more.iter().sum::<f64>() / total.count as f64;
+                let special =
+                    scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |counts| counts[side] as f64));
+                let to_special = special.iter().sum::<f64>() / total.count as f64;
                 *entry.accuracy.get_mut(direction) = Some(scored.share(head.right));
                 *entry.ci95.get_mut(direction) = scored.interval(&head.by_block);
-                *entry.where_offset_wrong.get_mut(direction) = ratio(head.right - both, total.count - by_offset.right);
+                *entry.where_offset_wrong.get_mut(direction) =
+                    ratio(head.right - both_right, total.count - by_offset.right);
                 *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
                 *entry.versus_offset.get_mut(direction) =
-                    Some(scored.versus_offset(&head, &by_offset, both, later_alone));
-                *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|tags| {
-                    let both = tags.rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
-                    scored.versus_tags(&head, &tags.predicted, both)
+                    Some(scored.versus_offset(&head, &by_offset, both_right, later_alone));
+                *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
+                    let both_right = rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
+                    scored.versus_tags(&head, hits, both_right)
                 });
                 *entry.specific.get_mut(direction) = scored.specific(place, side);
-                let left_out = || Jackknife::new(&head.by_block, &scored.words).on(Scale::Share);
-                *entry.left_out.get_mut(direction) = context.leaves_out.then(left_out);
+                *entry.left_out.get_mut(direction) =
+                    context.leaves_out.then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share));
             }
             entry
         };
         let by_head: Vec<HeadAccuracy> = (0..grid.count()).map(of_head).collect();
         let direction = Direction::BOTH[best.1];
-        let (tag_baseline, tag_intervals) = tags.map(|tags| (tags.baseline, tags.ci95)).unzip();
+        let (tag_baseline, tag_intervals) = tags.map(|(_, _, baseline)| baseline).unzip();
         Self {
             relation: key.name.clone(),
             side: key.side,
@@ -123,11 +125,10 @@ impl SimpleParsers {
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
         let of_block = |block: &Vec<RelationSums>| {
-            let mut both: Option<RelationSums> = None;
-            for sums in keys().filter_map(|(_, &place)| block.get(place)) {
-                both.get_or_insert_default().merge(sums);
-            }
-            both
+            let mut sides = keys().filter_map(|(_, &place)| block.get(place));
+            let mut sums = sides.next()?.clone();
+            sides.for_each(|side| sums.merge(side));
+            Some(sums)
         };
         let blocks: Vec<Option<RelationSums>> = sums.blocks.iter().map(of_block).collect();
         let blocks: Vec<Option<&RelationSums>> = blocks.iter().map(Option::as_ref).collect();
@@ -154,10 +155,13 @@ impl ArcScores<'_> {
         let of_head = |sums: &RelationSums| {
             sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
         };
-        let found = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
-        (self.total.with_others > 0).then(|| {
-            let (difference, ci95, standard_error) = (found.all(), found.interval(), found.standard_error());
-            Specificity { difference, ci95, standard_error, p: None, q: None }
+        let jackknife = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
+        (self.total.with_others > 0).then(|| Specificity {
+            difference: jackknife.all(),
+            ci95: jackknife.interval(),
+            standard_error: jackknife.standard_error(),
+            p: None,
+            q: None,
         })
     }
 
@@ -195,34 +199,25 @@ impl ArcScores<'_> {
     }
 }
 
-struct Tags {
-    rules: Rules,
-    predicted: Hits,
-    baseline: TagBaseline,
-    ci95: BaselineIntervals,
+/// Returns the best tag rules, their right predictions, and the baseline that they are, with its intervals.
+fn tag_baseline(scored: &ArcScores<'_>) -> (Rules, Hits, (TagBaseline, BaselineIntervals)) {
+    let best = |sums: &RelationSums| Rules::best(&sums.cues);
+    let rules = best(&scored.total);
+    let hits = scored.predicted(|sums| rules.hits(&sums.cues));
+    let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
+    let (rule, single_hits) = single(&scored.total.cues);
+    let baseline = TagBaseline {
+        accuracy: scored.share(hits.right),
+        heldout_accuracy,
+        rules: rules.named(&scored.total.cues),
+        single: SingleRule { rule, accuracy: scored.share(single_hits) },
+    };
+    let ci95 = BaselineIntervals { accuracy: scored.interval(&hits.by_block), heldout_accuracy: heldout_interval };
+    (rules, hits, (baseline, ci95))
 }
 
-impl Tags {
-    fn new(scored: &ArcScores<'_>) -> Self {
-        let best = |sums: &RelationSums| Rules::best(&sums.cues);
-        let rules = best(&scored.total);
-        let predicted = scored.predicted(|sums| rules.hits(&sums.cues));
-        let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
-        let (rule, hits) = single(&scored.total.cues);
-        let baseline = TagBaseline {
-            accuracy: scored.share(predicted.right),
-            heldout_accuracy,
-            rules: rules.named(&scored.total.cues),
-            single: SingleRule { rule, accuracy: scored.share(hits) },
-        };
-        let ci95 =
-            BaselineIntervals { accuracy: scored.interval(&predicted.by_block), heldout_accuracy: heldout_interval };
-        Self { rules, predicted, baseline, ci95 }
-    }
-}
-
-fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
+fn ratio(part: u64, total: u64) -> Option<f64> {
+    (total > 0).then(|| part as f64 / total as f64)
 }
 
 /// Names of the distance classes, each with its largest distance in words.
@@ -231,21 +226,20 @@ const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MA
 /// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
 fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
-    let mut nearer = 0;
-    let mut found = Vec::new();
+    let (mut nearer, mut accuracies) = (0, Vec::new());
     for (name, farthest) in DISTANCES {
-        for side in [Side::Left, Side::Right] {
+        for side in Side::BOTH {
             let is_in = |&place: &usize| {
                 let offset = offsets[place];
                 (offset < 0) == (side == Side::Left) && offset.abs() > nearer && offset.abs() <= farthest
             };
             let sum = |counts: &[u64; PLACES]| (0..PLACES).filter(is_in).map(|place| counts[place]).sum::<u64>();
             let (count, right) = (sum(words), sum(right));
-            found.push(AtDistance { side, distance: name.to_owned(), count, accuracy: ratio(right, count) });
+            accuracies.push(AtDistance { side, distance: name.to_owned(), count, accuracy: ratio(right, count) });
         }
         nearer = farthest;
     }
-    found
+    accuracies
 }
 
 impl RelationSums {
@@ -256,12 +250,12 @@ impl RelationSums {
 
 /// Returns the index and direction of the attention head with most hits. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
-    let seen = directions(side);
+    let scored = directions(side);
     let present = (0..sums.hits.len()).filter(|&place| has(place));
-    let all = present.flat_map(|place| seen.iter().map(move |&direction| (place, direction as usize)));
+    let cells = present.flat_map(|place| scored.iter().map(move |&direction| (place, direction as usize)));
     // Among equals, `max_by_key` takes the last.
-    let best = all.rev().max_by_key(|&(place, direction)| sums.hits[place][direction]);
-    best.unwrap_or((0, seen[0] as usize))
+    let best = cells.rev().max_by_key(|&cell| sums.hits_of(cell));
+    best.unwrap_or((0, scored[0] as usize))
 }
 
 /// Returns the index in [`baseline_offsets`] of the offset with most hits. Ties go to the smaller distance, then to the right.

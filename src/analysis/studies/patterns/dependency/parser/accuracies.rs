@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::CellAlignment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +11,7 @@ use crate::corpus::relation::scored_as;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
-use crate::study::show::wording::{decimal, plus_minus_percent};
+use crate::study::show::wording::{percent, plus_minus_percent};
 
 /// Accuracy of a parser with its interval. Null if nothing was scored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +21,13 @@ pub struct Share {
     pub accuracy: Option<f64>,
     /// 95 % interval of `accuracy`. Null also if fewer than 10 blocks were scored.
     pub ci95: Option<Interval>,
+}
+
+impl Share {
+    /// Formats the accuracy in per cent with half of its interval.
+    pub fn in_percent(&self) -> String {
+        percent(self.accuracy) + &plus_minus_percent(self.ci95)
+    }
 }
 
 /// Difference of two parsers' accuracies on the same words.
@@ -64,28 +70,17 @@ pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Differe
 
 /// Computes the accuracy of each parser, and the first parser's lead over it. All have equal `words`; counts are per block.
 pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) -> Vec<ParserAccuracy> {
-    let some = words.iter().any(|&words| words > 0.0);
+    let has_words = words.iter().any(|&words| words > 0.0);
     let first = right[0];
-    let of = |(&name, right): (&&str, &Option<PerBlock>)| {
-        let ahead = first.zip(*right).filter(|_| some && name != names[0]);
+    let accuracy = |(&name, right): (&&str, &Option<PerBlock>)| {
+        let ahead = first.zip(*right).filter(|_| has_words && name != names[0]);
         ParserAccuracy {
             parser: name.to_owned(),
             share: right.map(|right| share(&right, words)).unwrap_or_default(),
             ahead: ahead.map(|(first, right)| difference(&first, &right, words)).unwrap_or_default(),
         }
     };
-    names.iter().zip(right).map(of).collect()
-}
-
-/// Formats a difference of two shares in percentage points, with its sign and half of its interval.
-pub fn signed(points: f64, ci95: Option<Interval>) -> String {
-    let points = decimal(100.0 * points, 1);
-    format!("{}{points}{}", if points.starts_with('-') { "" } else { "+" }, plus_minus_percent(ci95))
-}
-
-pub fn aligned(mut table: comfy_table::Table) -> comfy_table::Table {
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    names.iter().zip(right).map(accuracy).collect()
 }
 
 /// A parser's scored words, and right predictions among them, per block.
@@ -106,12 +101,6 @@ impl ParserHits {
         self.words[block] += 1.0;
         self.right[block] += f64::from(u8::from(is_right));
     }
-
-    fn merge(&mut self, other: &Self) {
-        for (own, other) in [(&mut self.words, &other.words), (&mut self.right, &other.right)] {
-            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,19 +113,23 @@ pub struct Tally {
     pub trees: ParserHits,
 }
 
-impl Tally {
-    /// Counts a parser's right predictions on `sentences`. One-word sentences do not count.
-    pub fn new(parser: &Parser, sentences: &[&KeptSentence]) -> Self {
-        let mut scores = NodeScores::default();
-        Self::of(sentences.iter().map(|&sentence| (sentence, parser.heads_of(sentence, &mut scores))))
-    }
+/// A sentence with the predictions for each word: its likeliest syntactic head, and whether the root is likelier.
+pub type Prediction<'a> = (&'a KeptSentence, Vec<(Option<usize>, bool)>);
 
-    /// As [`Self::new`], from predictions for each word: its likeliest syntactic head, and whether the root is likelier.
-    pub fn of<'a>(predicted: impl IntoIterator<Item = (&'a KeptSentence, Vec<(Option<usize>, bool)>)>) -> Self {
+impl Parser {
+    pub fn predictions<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<Prediction<'a>> {
+        let mut scores = NodeScores::default();
+        sentences.iter().map(|&sentence| (sentence, self.heads_of(sentence, &mut scores))).collect()
+    }
+}
+
+impl Tally {
+    /// Counts the right predictions. One-word sentences do not count.
+    pub fn new<'a>(predictions: impl IntoIterator<Item = Prediction<'a>>) -> Self {
         let mut tally = Self::default();
-        for (sentence, found) in predicted.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
-            tally.trees.count(sentence.block, is_tree(&found));
-            for (word, (head, is_root)) in sentence.words.iter().zip(found) {
+        for (sentence, heads) in predictions.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
+            tally.trees.count(sentence.block, is_tree(&heads));
+            for (word, (head, is_root)) in sentence.words.iter().zip(heads) {
                 match word.gold {
                     Gold::Root => tally.roots.count(sentence.block, is_root),
                     Gold::Word(gold) if word.scored => {
@@ -151,27 +144,12 @@ impl Tally {
         }
         tally
     }
-
-    pub fn and(mut self, other: &Self) -> Self {
-        for (name, hits) in &other.relations {
-            self.relations.entry(name.clone()).or_default().merge(hits);
-        }
-        self.roots.merge(&other.roots);
-        self.trees.merge(&other.trees);
-        self
-    }
 }
 
 /// Whether predicted syntactic heads form a tree: exactly one word has the root as head, and every word leads to it.
 fn is_tree(heads: &[(Option<usize>, bool)]) -> bool {
-    let up = |word: usize| heads[word].0.filter(|_| !heads[word].1);
-    let leads_to_root = |word: usize| {
-        let mut at = Some(word);
-        (0..=heads.len()).any(|_| {
-            at = at.and_then(up);
-            at.is_none()
-        })
-    };
+    let up = |&word: &usize| heads[word].0.filter(|_| !heads[word].1);
+    let leads_to_root = |word: usize| std::iter::successors(Some(word), up).nth(heads.len() + 1).is_none();
     heads.iter().filter(|(_, is_root)| *is_root).count() == 1 && (0..heads.len()).all(leads_to_root)
 }
 

@@ -18,19 +18,16 @@ pub fn penalty(at: &[f64]) -> f64 {
     PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
 
-/// Computes `of(item, fold)` for `count` items and both folds, in parallel. Returns `[fold 0, fold 1]` per item.
-pub fn on_folds<T: Send>(threads: NonZeroUsize, count: usize, of: impl Fn(usize, usize) -> T + Sync) -> Vec<[T; 2]> {
-    let work: Vec<(usize, usize)> = (0..count).flat_map(|thing| [(thing, 0), (thing, 1)]).collect();
-    let mut halves = in_parallel(threads, work, |(thing, fold)| of(thing, fold)).into_iter();
+/// Computes `result(item, fold)` for `count` items and both folds, in parallel. Returns `[fold 0, fold 1]` per item.
+pub fn on_folds<T: Send>(
+    threads: NonZeroUsize,
+    count: usize,
+    result: impl Fn(usize, usize) -> T + Sync,
+) -> Vec<[T; 2]> {
+    let work: Vec<(usize, usize)> = (0..count).flat_map(|item| [(item, 0), (item, 1)]).collect();
+    let mut halves = in_parallel(threads, work, |(item, fold)| result(item, fold)).into_iter();
     let mut next = || halves.next().expect("a half for each fold");
     (0..count).map(|_| [next(), next()]).collect()
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// Indices of the attention heads that the parser uses, ascending.
-    pub heads: Vec<usize>,
-    pub distances: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,29 +39,27 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    pub fn new(sentences: &[&KeptSentence], evidence: &Evidence) -> Self {
-        let Evidence { heads, distances } = evidence;
+    /// Fits a parser on the attention of `heads` (indices, ascending) and, if `has_distances`, on distances.
+    pub fn new(sentences: &[&KeptSentence], heads: &[usize], has_distances: bool) -> Self {
         let scales = scales(sentences, heads);
         let words: u64 = sentences.iter().map(|sentence| dependents(sentence).count() as u64).sum();
         let parser_at = |at: &[f64]| {
             let (weights, others) = at.split_at(2 * heads.len());
             let weights = weights.as_chunks::<2>().0.iter().zip(&scales);
             Parser {
-                heads: heads.clone(),
-                weights: weights.map(|(own, scale)| [own[0] * scale[0], own[1] * scale[1]]).collect(),
+                heads: heads.to_vec(),
+                weights: weights.map(|(weight, scale)| [weight[0] * scale[0], weight[1] * scale[1]]).collect(),
                 root: others[0],
                 distances: others[1..].to_vec(),
             }
         };
-        let size = 2 * heads.len() + 1 + if *distances { PLACES } else { 0 };
+        let size = 2 * heads.len() + 1 + if has_distances { PLACES } else { 0 };
         let (mut scores, mut nodes) = (NodeScores::default(), NodeScores::default());
         let loss_at = |at: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
             let parser = parser_at(at);
             let loss: f64 = sentences.iter().map(|sentence| parser.loss(sentence, &mut scores, gradient)).sum();
-            for (slope, scale) in gradient.iter_mut().zip(scales.as_flattened()) {
-                *slope *= scale;
-            }
+            gradient.iter_mut().zip(scales.as_flattened()).for_each(|(slope, scale)| *slope *= scale);
             for (slope, at) in gradient.iter_mut().zip(at) {
                 *slope = *slope / words as f64 + 2.0 * PENALTY * at;
             }
@@ -82,11 +77,11 @@ impl Fitted {
             }
             sums.whole
         };
-        let found = newton(size, TOLERANCE, loss_at, curvature);
+        let minimum = newton(size, TOLERANCE, loss_at, curvature);
         Self {
-            parser: parser_at(&found.at),
-            standardised: found.at.as_chunks::<2>().0[..heads.len()].to_vec(),
-            course: found.course(words, found.value - penalty(&found.at)),
+            parser: parser_at(&minimum.at),
+            standardised: minimum.at.as_chunks::<2>().0[..heads.len()].to_vec(),
+            course: minimum.course(words, minimum.value - penalty(&minimum.at)),
         }
     }
 }
@@ -110,9 +105,9 @@ fn scales(sentences: &[&KeptSentence], heads: &[usize]) -> Vec<[f64; 2]> {
             for word in dependents(sentence) {
                 for (sum, places) in squares.iter_mut().zip([(word * nodes, 1), (word, nodes)]) {
                     let others = (0..nodes).filter(|&other| other != word);
-                    let own = others.map(|other| f64::from(weights[places.0 + other * places.1]));
-                    let (count, total) = ((nodes - 1) as f64, own.clone().sum::<f64>());
-                    *sum += own.map(|weight| (weight - total / count).powi(2)).sum::<f64>();
+                    let candidates = others.map(|other| f64::from(weights[places.0 + other * places.1]));
+                    let (count, total) = ((nodes - 1) as f64, candidates.clone().sum::<f64>());
+                    *sum += candidates.map(|weight| (weight - total / count).powi(2)).sum::<f64>();
                 }
             }
         }

@@ -26,22 +26,22 @@ pub struct Parser {
 pub struct NodeScores {
     weights: Vec<f32>,
     /// `[nodes, nodes]`, dependent by candidate: scores from the dependent's attention to the candidate; later from all evidence.
-    out: Vec<f64>,
+    by_dependent: Vec<f64>,
     /// `[nodes, nodes]`, candidate by dependent: scores from the candidate's attention to the dependent.
-    back: Vec<f64>,
+    by_candidate: Vec<f64>,
 }
 
 impl Parser {
     pub fn score<'a>(&self, sentence: &KeptSentence, scores: &'a mut NodeScores) -> &'a [f64] {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
-        let NodeScores { weights, out, back } = scores;
-        for sums in [&mut *out, &mut *back] {
+        let NodeScores { weights, by_dependent, by_candidate } = scores;
+        for sums in [&mut *by_dependent, &mut *by_candidate] {
             sums.clear();
             sums.resize(nodes * nodes, 0.0);
         }
         for (&head, &both) in zip(&self.heads, &self.weights) {
             sentence.attention(head, weights);
-            add_both(weights, both, out, back);
+            add_both(weights, both, by_dependent, by_candidate);
         }
         for dependent in 0..root {
             for head in 0..nodes {
@@ -50,33 +50,33 @@ impl Parser {
                     (false, true) => 0.0,
                     (false, false) => self.distances[place_of(dependent, head)],
                 };
-                out[dependent * nodes + head] += back[head * nodes + dependent] + prior;
+                by_dependent[dependent * nodes + head] += by_candidate[head * nodes + dependent] + prior;
             }
         }
-        out
+        by_dependent
     }
 
-    /// Writes probabilities into `scores.out`, for each word with a known gold head: the softmax over the other words and the
+    /// Writes probabilities into `scores.by_dependent`, for each word with a known gold head: the softmax over the other words and the
     /// root. Other entries are 0. Returns the sum of `-ln p` of the gold heads.
     fn shares(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.score(sentence, scores);
         let mut loss = 0.0;
         for (dependent, word) in sentence.words.iter().enumerate() {
-            let row = &mut scores.out[dependent * nodes..][..nodes];
+            let row = &mut scores.by_dependent[dependent * nodes..][..nodes];
             let Some(gold) = word.gold.node(root) else {
                 row.fill(0.0);
                 continue;
             };
             row[dependent] = f64::NEG_INFINITY;
-            let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let gold_score = row[gold] - most;
-            row.iter_mut().for_each(|score| *score = (*score - most).exp());
+            let largest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let gold_score = row[gold] - largest;
+            row.iter_mut().for_each(|score| *score = (*score - largest).exp());
             let total: f64 = row.iter().sum();
             loss += total.ln() - gold_score;
             row.iter_mut().for_each(|share| *share /= total);
         }
-        scores.out[root * nodes..].fill(0.0);
+        scores.by_dependent[root * nodes..].fill(0.0);
         loss
     }
 
@@ -84,16 +84,16 @@ impl Parser {
     pub fn loss(&self, sentence: &KeptSentence, scores: &mut NodeScores, slopes: &mut [f64]) -> f64 {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let loss = self.shares(sentence, scores);
-        let NodeScores { weights, out, back } = scores;
-        back.fill(0.0);
+        let NodeScores { weights, by_dependent, by_candidate } = scores;
+        by_candidate.fill(0.0);
         let (by_head, others) = slopes.split_at_mut(2 * self.heads.len());
         for (dependent, word) in sentence.words.iter().enumerate() {
             let Some(gold) = word.gold.node(root) else { continue };
-            let row = &mut out[dependent * nodes..][..nodes];
+            let row = &mut by_dependent[dependent * nodes..][..nodes];
             // Probability minus target: the derivative by the score.
             row[gold] -= 1.0;
             for (head, &share) in row.iter().enumerate() {
-                back[head * nodes + dependent] = share;
+                by_candidate[head * nodes + dependent] = share;
                 if head == root {
                     others[0] += share;
                 } else if !self.distances.is_empty() && head != dependent {
@@ -103,9 +103,9 @@ impl Parser {
         }
         for (slopes, &head) in by_head.as_chunks_mut::<2>().0.iter_mut().zip(&self.heads) {
             sentence.attention(head, weights);
-            let both = dot_both(weights, out, back);
-            slopes[0] += both[0];
-            slopes[1] += both[1];
+            let products = dot_both(weights, by_dependent, by_candidate);
+            slopes[0] += products[0];
+            slopes[1] += products[1];
         }
         loss
     }
@@ -122,7 +122,7 @@ impl Parser {
     ) {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         self.shares(sentence, scores);
-        let NodeScores { weights, out, .. } = scores;
+        let NodeScores { weights, by_dependent, .. } = scores;
         let of_heads = 2 * self.heads.len();
         let width = of_heads + 1 + self.distances.len();
         let dependents = || (0..root).filter(|&word| sentence.words[word].gold != Gold::Unknown);
@@ -148,7 +148,7 @@ impl Parser {
                     row[of_heads + 1 + place_of(dependent, node)] = 1.0;
                 }
             }
-            centre(of_word, &out[dependent * nodes..][..nodes], &mut mean);
+            centre(of_word, &by_dependent[dependent * nodes..][..nodes], &mut mean);
         }
     }
 
@@ -181,23 +181,24 @@ impl Gold {
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], out: &mut [f64], back: &mut [f64]) {
-    for ((&weight, out), back) in weights.iter().zip(out).zip(back) {
-        *out += out_weight * f64::from(weight);
-        *back += back_weight * f64::from(weight);
+fn add_both(weights: &[f32], [out_weight, back_weight]: [f64; 2], by_dependent: &mut [f64], by_candidate: &mut [f64]) {
+    for ((&weight, by_dependent), by_candidate) in weights.iter().zip(by_dependent).zip(by_candidate) {
+        *by_dependent += out_weight * f64::from(weight);
+        *by_candidate += back_weight * f64::from(weight);
     }
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn dot_both(weights: &[f32], out: &[f64], back: &[f64]) -> [f64; 2] {
+fn dot_both(weights: &[f32], by_dependent: &[f64], by_candidate: &[f64]) -> [f64; 2] {
     let mut sums = [[0.0; LANES]; 2];
     let (weights, weights_left) = weights.as_chunks::<LANES>();
-    let ((out, out_left), (back, back_left)) = (out.as_chunks::<LANES>(), back.as_chunks::<LANES>());
-    for ((weights, out), back) in weights.iter().zip(out).zip(back) {
+    let ((by_dependent, out_left), (by_candidate, back_left)) =
+        (by_dependent.as_chunks::<LANES>(), by_candidate.as_chunks::<LANES>());
+    for ((weights, by_dependent), by_candidate) in weights.iter().zip(by_dependent).zip(by_candidate) {
         for lane in 0..LANES {
             let weight = f64::from(weights[lane]);
-            sums[0][lane] += weight * out[lane];
-            sums[1][lane] += weight * back[lane];
+            sums[0][lane] += weight * by_dependent[lane];
+            sums[1][lane] += weight * by_candidate[lane];
         }
     }
     for (lane, &weight) in weights_left.iter().enumerate() {

@@ -87,10 +87,10 @@ const TRIAL_TOLERANCE: f64 = 1e-4;
 const BUCKETS: usize = 24;
 
 /// Number of parameters per distance bucket: a score, and weights of the components of the word and of its candidate.
-const OF_BUCKET: usize = 1 + 2 * COMPONENTS;
+const BUCKET_PARAMETERS: usize = 1 + 2 * COMPONENTS;
 
 /// Number of parameters of the baseline: all buckets, then the root's score and its weights of the word's components.
-const PARAMETERS: usize = BUCKETS * OF_BUCKET + 1 + COMPONENTS;
+const PARAMETERS: usize = BUCKETS * BUCKET_PARAMETERS + 1 + COMPONENTS;
 
 fn bucket(word: usize, candidate: usize) -> usize {
     let side = if candidate > word { BUCKETS / 2 } else { 0 };
@@ -125,7 +125,7 @@ struct Projected<'a> {
 }
 
 impl Projected<'_> {
-    fn of(&self, word: usize) -> &[f64] {
+    fn components_of(&self, word: usize) -> &[f64] {
         &self.components[word * COMPONENTS..][..COMPONENTS]
     }
 
@@ -133,8 +133,8 @@ impl Projected<'_> {
         self.sentence.words.len()
     }
 
-    /// Returns the words of the sentence whose right candidates are known.
-    fn known(&self) -> impl Iterator<Item = &LexicalChoice> {
+    /// Returns the choices whose right candidates are known.
+    fn choices_with_targets(&self) -> impl Iterator<Item = &LexicalChoice> {
         self.sentence.choices.iter().filter(|choice| !choice.targets.is_empty())
     }
 }
@@ -163,42 +163,40 @@ impl Lexical {
         let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
         // For each penalty, the loss on the other half of the fold.
         let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
-            let own = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half);
-            let others = taken(&projected[fold], |block| block % 2 == fold && block / 2 % 2 != half);
-            let at = fit(&own, ridge, TRIAL_TOLERANCE).at;
-            loss(&others, &at, None)
+            let [fitted, tested] = [half, 1 - half]
+                .map(|half| in_blocks(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half));
+            loss(&tested, &fit(&fitted, ridge, TRIAL_TOLERANCE).at, None)
         });
-        let chosen = [0, 1].map(|fold| {
-            let of_ridge = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGES.len() + place];
-            let best =
-                (0..RIDGES.len()).min_by(|&a, &b| of_ridge(a).total_cmp(&of_ridge(b))).expect("there are penalties");
-            (fold, RIDGES[best])
+        let ridges = [0, 1].map(|fold| {
+            let loss = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGES.len() + place];
+            let best = (0..RIDGES.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b)));
+            (fold, RIDGES[best.expect("there are penalties")])
         });
-        let found = in_parallel(context.threads, chosen, |(fold, ridge)| {
-            let own = taken(&projected[fold], |block| block % 2 == fold);
-            let found = fit(&own, ridge, TOLERANCE);
-            let words = words_of(&own);
-            let loss = loss(&own, &found.at, None) / words.max(1) as f64;
-            (LexicalFit { course: found.course(words, loss), ridge }, found.at)
+        let fitted = in_parallel(context.threads, ridges, |(fold, ridge)| {
+            let in_fold = in_blocks(&projected[fold], |block| block % 2 == fold);
+            let minimum = fit(&in_fold, ridge, TOLERANCE);
+            let words = words_of(&in_fold);
+            let loss = loss(&in_fold, &minimum.at, None) / words.max(1) as f64;
+            (LexicalFit { course: minimum.course(words, loss), ridge }, minimum.at)
         });
-        let scored = (0..sentences.len()).map(|place| {
-            let elsewhere = 1 - sentences[place].block % 2;
-            let (projected, (_, at)) = (&projected[elsewhere][place], &found[elsewhere]);
+        let scores_of = |(place, sentence): (usize, &LexicalSentence<'_>)| {
+            let other_fold = 1 - sentence.block % 2;
+            let (projected, (_, at)) = (&projected[other_fold][place], &fitted[other_fold]);
             let of_choice = |choice: &LexicalChoice| {
                 let mut scores = Vec::new();
                 score(projected, choice, at, &mut scores);
                 scores
             };
-            projected.sentence.choices.iter().map(of_choice).collect()
-        });
-        let scores = scored.collect();
-        let mut fits = found.into_iter().map(|(fit, _)| fit);
+            sentence.choices.iter().map(of_choice).collect()
+        };
+        let scores = sentences.iter().enumerate().map(scores_of).collect();
+        let mut fits = fitted.into_iter().map(|(fit, _)| fit);
         Self { fits: [0, 1].map(|_| fits.next().expect("a fit for each fold")), scores }
     }
 }
 
-fn taken<'a>(sentences: &'a [Projected<'a>], takes: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
-    sentences.iter().filter(|one| takes(one.sentence.block)).collect()
+fn in_blocks<'a>(sentences: &'a [Projected<'a>], has: impl Fn(usize) -> bool) -> Vec<&'a Projected<'a>> {
+    sentences.iter().filter(|one| has(one.sentence.block)).collect()
 }
 
 /// Leading principal components of the word embeddings of one fold.
@@ -263,45 +261,45 @@ impl Space {
 }
 
 fn words_of(sentences: &[&Projected<'_>]) -> u64 {
-    sentences.iter().map(|sentence| sentence.known().count() as u64).sum()
+    sentences.iter().map(|sentence| sentence.choices_with_targets().count() as u64).sum()
 }
 
 fn score(sentence: &Projected<'_>, choice: &LexicalChoice, at: &[f64], scores: &mut Vec<f64>) {
     let (word, root) = (choice.word, sentence.root());
-    let of_candidate = |&candidate: &usize| {
+    let score_of = |&candidate: &usize| {
         if candidate == root {
-            let of_root = &at[BUCKETS * OF_BUCKET..];
-            return of_root[0] + dot(&of_root[1..], sentence.of(word));
+            let of_root = &at[BUCKETS * BUCKET_PARAMETERS..];
+            return of_root[0] + dot(&of_root[1..], sentence.components_of(word));
         }
-        let (own, _) = at[bucket(word, candidate) * OF_BUCKET..].split_at(OF_BUCKET);
-        let (a, c) = own[1..].split_at(COMPONENTS);
-        own[0] + dot(a, sentence.of(word)) + dot(c, sentence.of(candidate))
+        let parameters = &at[bucket(word, candidate) * BUCKET_PARAMETERS..][..BUCKET_PARAMETERS];
+        let (a, c) = parameters[1..].split_at(COMPONENTS);
+        parameters[0] + dot(a, sentence.components_of(word)) + dot(c, sentence.components_of(candidate))
     };
     scores.clear();
-    scores.extend(choice.candidates.iter().map(of_candidate));
+    scores.extend(choice.candidates.iter().map(score_of));
 }
 
 /// Returns the sum over choices of the mean `-ln p` of the right candidates, without penalty. Adds its derivatives to `slopes`.
 fn loss(sentences: &[&Projected<'_>], at: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
     let (mut total, mut scores) = (0.0, Vec::new());
     for sentence in sentences {
-        for choice in sentence.known() {
+        for choice in sentence.choices_with_targets() {
             score(sentence, choice, at, &mut scores);
-            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+            let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
             let share = 1.0 / choice.targets.len() as f64;
-            total += sum.ln() - choice.targets.iter().map(|&target| scores[target] - most).sum::<f64>() * share;
+            total += sum.ln() - choice.targets.iter().map(|&target| scores[target] - largest).sum::<f64>() * share;
             let Some(slopes) = slopes.as_deref_mut() else { continue };
             let word = choice.word;
             for ((place, score), &node) in scores.iter().enumerate().zip(&choice.candidates) {
                 let is_target = choice.targets.binary_search(&place).is_ok();
-                let excess = (score - most).exp() / sum - if is_target { share } else { 0.0 };
-                let start = if node == sentence.root() { BUCKETS } else { bucket(word, node) } * OF_BUCKET;
-                let own = &mut slopes[start..];
-                own[0] += excess;
-                add(&mut own[1..=COMPONENTS], excess, sentence.of(word));
+                let excess = (score - largest).exp() / sum - if is_target { share } else { 0.0 };
+                let start = if node == sentence.root() { BUCKETS } else { bucket(word, node) } * BUCKET_PARAMETERS;
+                let bucket_slopes = &mut slopes[start..];
+                bucket_slopes[0] += excess;
+                add(&mut bucket_slopes[1..=COMPONENTS], excess, sentence.components_of(word));
                 if node < sentence.root() {
-                    add(&mut own[1 + COMPONENTS..OF_BUCKET], excess, sentence.of(node));
+                    add(&mut bucket_slopes[1 + COMPONENTS..BUCKET_PARAMETERS], excess, sentence.components_of(node));
                 }
             }
         }

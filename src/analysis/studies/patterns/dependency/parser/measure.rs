@@ -1,7 +1,7 @@
 //! Fits parsers on each fold, scores them on the other, and compares them with simpler parsers.
 
-use super::accuracies::{ParserAccuracy, ParserHits, Tally, accuracies, difference, share};
-use super::fit::{Evidence, Fitted, PENALTY, TOLERANCE, on_folds};
+use super::accuracies::{ParserAccuracy, ParserHits, Prediction, Tally, accuracies, difference, share};
+use super::fit::{Fitted, PENALTY, TOLERANCE, on_folds};
 use super::graph::likeliest;
 use super::lexical::{Lexical, LexicalChoice, LexicalFit, LexicalSentence, Space};
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
@@ -15,10 +15,12 @@ use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::labels::evidence::ByDirection;
 use crate::study::metrics::estimates::EstimationContext;
 
+/// A parser to fit: its name, and the evidence that it uses.
 struct Plan<'a> {
     name: String,
     sums: &'a ParserSums,
-    evidence: Evidence,
+    heads: Vec<usize>,
+    has_distances: bool,
 }
 
 /// A parser fitted on each fold, with the count of its right predictions in the other fold.
@@ -31,37 +33,33 @@ struct Parsed {
 fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>> {
     let HeadGrid { layers, heads } = trained.grid;
     let all = || (0..layers * heads).collect::<Vec<_>>();
-    let plan = |name: &str, sums, heads, distances| Plan {
-        name: name.to_owned(),
-        sums,
-        evidence: Evidence { heads, distances },
-    };
+    let plan = |name: &str, sums, heads, has_distances| Plan { name: name.to_owned(), sums, heads, has_distances };
     let [attention, _, distances, both, fresh, ..] = PARSERS;
     let without = |layer: usize| {
         let others = all().into_iter().filter(|head| head / heads != layer).collect();
         plan(&format!("without L{layer}"), trained, others, false)
     };
-    let whole = [
+    let with_all_layers = [
         plan(attention, trained, all(), false),
         plan(distances, trained, Vec::new(), true),
         plan(both, trained, all(), true),
         plan(fresh, untrained, all(), false),
     ];
-    whole.into_iter().chain((0..layers).map(without)).collect()
+    with_all_layers.into_iter().chain((0..layers).map(without)).collect()
 }
 
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
-    let halves = on_folds(context.threads, plans.len(), |plan, fold| {
-        let Plan { sums, evidence, .. } = &plans[plan];
-        let fitted = Fitted::new(&sums.in_fold(fold), evidence);
-        let tally = Tally::new(&fitted.parser, &sums.in_fold(1 - fold));
-        (fitted, tally)
+    let folds = on_folds(context.threads, plans.len(), |plan, fold| {
+        let Plan { sums, heads, has_distances, .. } = &plans[plan];
+        let fitted = Fitted::new(&sums.in_fold(fold), heads, *has_distances);
+        let predictions = fitted.parser.predictions(&sums.in_fold(1 - fold));
+        (fitted, predictions)
     });
-    let parsed = |[(even, on_odd), (odd, on_even)]: [(Fitted, Tally); 2]| Parsed {
+    let parsed = |[(even, on_odd), (odd, on_even)]: [(Fitted, Vec<Prediction<'_>>); 2]| Parsed {
         fits: [even, odd],
-        tally: on_odd.and(&on_even),
+        tally: Tally::new(on_odd.into_iter().chain(on_even)),
     };
-    halves.into_iter().map(parsed).collect()
+    folds.into_iter().map(parsed).collect()
 }
 
 /// Returns why no parser can be fitted and scored. `None` if one can.
@@ -69,13 +67,12 @@ fn hindrance(sums: &ParserSums) -> Option<String> {
     if sums.sentences.is_empty() {
         return Some("no sentence of the sample has a dependency tree".to_owned());
     }
-    let arcs = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.scored).count();
-    let of_fold = |fold| sums.in_fold(fold).into_iter().map(arcs).sum::<usize>();
-    let parity = match [of_fold(0), of_fold(1)] {
-        [0, 0] => return Some("no word of the sample has another word for its head".to_owned()),
-        [0, _] => "even",
-        [_, 0] => "odd",
-        _ => return None,
+    let has_arcs = |fold| sums.in_fold(fold).iter().flat_map(|sentence| &sentence.words).any(|word| word.scored);
+    let parity = match [has_arcs(0), has_arcs(1)] {
+        [false, false] => return Some("no word of the sample has another word for its head".to_owned()),
+        [false, true] => "even",
+        [true, false] => "odd",
+        [true, true] => return None,
     };
     Some(format!(
         "no word in blocks of {parity} number has another word for its head, so there is nothing to fit on or to score on: the \
@@ -109,16 +106,14 @@ impl ParserReport {
         let lexical = lexical(trained, context);
         let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
         let attention = &parsed[0];
-        let is_root = |sentence: &KeptSentence| sentence.words.iter().filter(|word| word.gold == Gold::Root).count();
-        let fits = plans
-            .iter()
-            .zip(&parsed)
-            .flat_map(|(plan, parsed)| FitReport::of_folds(&plan.name, parsed.fits.each_ref().map(|fit| fit.course)));
-        let of_words =
-            lexical.iter().flat_map(|(fits, _)| FitReport::of_folds(PARSERS[1], fits.each_ref().map(|fit| fit.course)));
+        let courses = |parsed: &Parsed| parsed.fits.each_ref().map(|fit| fit.course);
+        let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, courses(parsed)));
+        let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.course)));
+        let fits = of_plans.chain(of_words).flat_map(|(name, courses)| FitReport::of_folds(name, courses));
+        let words = sentences.filter(|sentence| sentence.words.len() > 1).flat_map(|sentence| &sentence.words);
         Self {
             words: total(&hits_of(&attention.tally, ALL)),
-            roots: sentences.filter(|sentence| sentence.words.len() > 1).map(is_root).sum::<usize>() as u64,
+            roots: words.filter(|word| word.gold == Gold::Root).count() as u64,
             root_accuracy: share(&attention.tally.roots.right, &attention.tally.roots.words),
             tree_share: share(&attention.tally.trees.right, &attention.tally.trees.words),
             accuracies: accuracies_on_all(&parsed[..4], lexical.as_ref().map(|(_, tally)| tally), &simple(ALL)),
@@ -126,7 +121,7 @@ impl ParserReport {
             layers: layers(attention, &parsed[4..]),
             heads: weights(attention, context.grid),
             ridges: lexical.iter().flat_map(|(fits, _)| fits.each_ref().map(|fit| fit.ridge)).collect(),
-            fits: fits.chain(of_words).collect(),
+            fits: fits.collect(),
             ..report
         }
     }
@@ -151,8 +146,8 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
 fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
-        let own = sentences.iter().filter(|sentence| sentence.block % 2 == fold);
-        own.flat_map(|sentence| sentence.words.iter().copied()).collect()
+        let in_fold = sentences.iter().filter(|sentence| sentence.block % 2 == fold);
+        in_fold.flat_map(|sentence| sentence.words.iter().copied()).collect()
     });
     let spaces = Space::of_folds(&sums.embeddings, &words, context)?;
     let Lexical { fits, scores } = Lexical::new((&sums.embeddings, &spaces), &sentences, context);
@@ -164,7 +159,7 @@ fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFi
         };
         scores.into_iter().enumerate().map(of_word).collect()
     };
-    Some((fits, Tally::of(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
+    Some((fits, Tally::new(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
@@ -186,10 +181,10 @@ fn accuracies_on_all(parsed: &[Parsed], lexical: Option<&Tally>, simple: &Simple
 }
 
 fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
-    let of = |(name, hits): (&String, &ParserHits)| {
+    let accuracy = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
-        let of_rule = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
-        let [best_head, offset, tags] = [simple.head, simple.offset, simple.tags].map(of_rule);
+        let accuracy_of = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
+        let [best_head, offset, tags] = [simple.head, simple.offset, simple.tags].map(accuracy_of);
         RelationAccuracy {
             relation: name.clone(),
             words: total(hits),
@@ -197,28 +192,27 @@ fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<Relat
             beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
-    let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(of).collect();
+    let mut relations: Vec<RelationAccuracy> = tally.relations.iter().map(accuracy).collect();
     relations.sort_by(|a, b| b.words.cmp(&a.words).then_with(|| a.relation.cmp(&b.relation)));
     relations
 }
 
 fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
-    let whole = hits_of(&attention.tally, ALL);
-    let of = |(layer, parsed): (usize, &Parsed)| {
+    let with_all = hits_of(&attention.tally, ALL);
+    let part = |(layer, parsed): (usize, &Parsed)| {
         let right = hits_of(&parsed.tally, ALL).right;
-        let lost = difference(&whole.right, &right, &whole.words);
-        LayerPart { layer, without: share(&right, &whole.words).accuracy, lost }
+        let lost = difference(&with_all.right, &right, &with_all.words);
+        LayerPart { layer, without: share(&right, &with_all.words).accuracy, lost }
     };
-    let some = whole.words.iter().any(|&words| words > 0.0);
-    without.iter().enumerate().filter(|_| some).map(of).collect()
+    let has_words = total(&with_all) > 0;
+    without.iter().enumerate().filter(|_| has_words).map(part).collect()
 }
 
 fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
     let [even, odd] = &attention.fits;
-    let both = even.standardised.iter().zip(&odd.standardised);
-    let of = |(place, (even, odd)): (usize, (&[f64; 2], &[f64; 2]))| HeadWeights {
+    let head = |place: usize| HeadWeights {
         place: grid.place(place),
-        weight: ByDirection::new(|direction| f64::midpoint(even[direction], odd[direction])),
+        weight: ByDirection::new(|side| f64::midpoint(even.standardised[place][side], odd.standardised[place][side])),
     };
-    both.enumerate().map(of).collect()
+    (0..grid.count()).map(head).collect()
 }

@@ -15,10 +15,10 @@ mod sums;
 use crate::passes::observer::Sums;
 use crate::passes::pass::{Pass, Portion, Weights};
 use crate::studies::patterns::dependency::sums::DependencySums;
-use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::section::section;
-use crate::study::show::terms::Term;
-use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject};
+use crate::study::{
+    Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term,
+};
 use links::section::LinksRead;
 use links::sums::LinkParserSums;
 use section::ParserReport;

@@ -97,8 +97,8 @@ fn descend(
 
 /// Whether a step decreases the function by [`ARMIJO`] times the predicted change. If both values differ only by rounding, a
 /// shorter gradient suffices (as in the approximate Wolfe conditions of Hager & Zhang 2005).
-fn is_lower((from, to): (f64, f64), promised: f64, shortens: impl FnOnce() -> bool) -> bool {
-    to <= from + ARMIJO * promised || (to <= from + from.abs() * ROUNDING && shortens())
+fn is_lower((from, to): (f64, f64), predicted: f64, shortens: impl FnOnce() -> bool) -> bool {
+    to <= from + ARMIJO * predicted || (to <= from + from.abs() * ROUNDING && shortens())
 }
 
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -161,38 +161,38 @@ pub fn proximal_newton(
     let (mut at, mut gradient, mut next_gradient) = (start, vec![0.0; size], vec![0.0; size]);
     let mut value = function(&at, &mut gradient) + absolute(&at);
     let mut violation = norm(&subgradient(&at, &gradient, penalised));
-    let (mut steps, mut known) = (0, None);
+    let (mut steps, mut reusable) = (0, None);
     while violation > tolerance && steps < MOST_STEPS {
-        let used = known.take().unwrap_or_else(|| curvature(&at));
-        let step = model_step((&at, &gradient, penalised), &used, (INNER * violation).max(INNER * tolerance));
+        let curvature_matrix = reusable.take().unwrap_or_else(|| curvature(&at));
+        let step =
+            model_step((&at, &gradient, penalised), &curvature_matrix, (INNER * violation).max(INNER * tolerance));
         let end: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + step).collect();
-        let promised =
+        let predicted =
             gradient.iter().zip(&step).map(|(slope, step)| slope * step).sum::<f64>() + absolute(&end) - absolute(&at);
-        let mut share = 1.0;
-        let mut reached = None;
-        for _ in 0..=MOST_HALVINGS {
+        let mut share = 2.0;
+        let reached = (0..=MOST_HALVINGS).find_map(|_| {
+            share /= 2.0;
             let next: Vec<f64> = at.iter().zip(&step).map(|(at, step)| at + share * step).collect();
             let next_value = function(&next, &mut next_gradient) + absolute(&next);
             let next_violation = norm(&subgradient(&next, &next_gradient, penalised));
-            if is_lower((value, next_value), share * promised, || next_violation < violation) {
-                reached = Some((next, next_value, next_violation));
-                break;
-            }
-            share /= 2.0;
-        }
+            is_lower((value, next_value), share * predicted, || next_violation < violation).then_some((
+                next,
+                next_value,
+                next_violation,
+            ))
+        });
         let Some((next, next_value, next_violation)) = reached else { break };
         (at, value) = (next, next_value);
         gradient.copy_from_slice(&next_gradient);
         steps += 1;
         let before = std::mem::replace(&mut violation, next_violation);
-        known = Some(used).filter(|_| violation < GOOD_STEP * before);
+        reusable = Some(curvature_matrix).filter(|_| violation < GOOD_STEP * before);
     }
     Minimum { at, value, gradient: violation, steps }
 }
 
 fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
-    let of = |(place, (&at, &slope)): (usize, (&f64, &f64))| shortest(at, slope, place < penalised);
-    at.iter().zip(gradient).enumerate().map(of).collect()
+    (0..at.len()).map(|place| shortest(at[place], gradient[place], place < penalised)).collect()
 }
 
 /// Returns the element of a coordinate's subdifferential that is nearest to 0.
@@ -215,19 +215,20 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
             if curve <= 0.0 {
                 continue;
             }
-            let (now, is_penalised) = (at[place] + step[place], place < penalised);
-            let free = now - slopes[place] / curve;
-            let most = if is_penalised { free.signum() * (free.abs() - 1.0 / curve).max(0.0) } else { free };
-            let change = most - now;
+            let current = at[place] + step[place];
+            let free = current - slopes[place] / curve;
+            let is_penalised = place < penalised;
+            let minimum = if is_penalised { free.signum() * (free.abs() - 1.0 / curve).max(0.0) } else { free };
+            let change = minimum - current;
             if change != 0.0 {
                 step[place] += change;
                 let row = &curvature[place * size..][..size];
                 slopes.iter_mut().zip(row).for_each(|(slope, curve)| *slope += curve * change);
             }
         }
-        let left = (0..size).filter(|&place| curvature[place * size + place] > 0.0);
-        let left = left.map(|place| shortest(at[place] + step[place], slopes[place], place < penalised).powi(2));
-        if left.sum::<f64>().sqrt() <= tolerance {
+        let varying = (0..size).filter(|&place| curvature[place * size + place] > 0.0);
+        let squares = varying.map(|place| shortest(at[place] + step[place], slopes[place], place < penalised).powi(2));
+        if squares.sum::<f64>().sqrt() <= tolerance {
             break;
         }
     }
@@ -253,8 +254,8 @@ impl Curvature {
 
     /// Adds the outer products of `rows`, divided by `count`, to the sum.
     pub fn add(&mut self, rows: &[f32], count: f64) {
-        let own = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
-        multiply(MatrixMut::new(&mut self.part, self.size, self.size), own.transposed(), own);
+        let row_matrix = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
+        multiply(MatrixMut::new(&mut self.part, self.size, self.size), row_matrix.transposed(), row_matrix);
         zip(&mut self.whole, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
     }
 }

@@ -5,18 +5,17 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::accuracies::{Difference, ParserAccuracy, Share, aligned, signed};
+use super::accuracies::{Difference, ParserAccuracy, Share};
 use super::links::section::{LinkParser, flat_table, write_summary};
 use super::optimum::FitCourse;
 use crate::corpus::relation::{ALL, PUNCT};
 use crate::model::grid::{HeadGrid, HeadPlace};
+use crate::studies::patterns::dependency::relation::signed_points;
+use crate::study::Policy;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
-use crate::study::labels::policy::Policy;
 use crate::study::section::{HeadCard, Known, Section, View, stored};
-use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{aligned_table, decimal, percent};
+use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
 /// Names of the parsers in report order: five that are fitted, and four that are not.
@@ -159,22 +158,20 @@ impl FitReport {
 
 impl ParserReport {
     fn table(&self) -> comfy_table::Table {
-        let mut table = plain_table();
-        table.set_header(["parser", "right, in %", "attention ahead by"]);
-        for ParserAccuracy { parser, share, ahead } in &self.accuracies {
-            let ahead = ahead.difference.map_or_else(String::new, |points| signed(points, ahead.ci95));
-            table.add_row([parser, &format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95)), &ahead]);
-        }
-        aligned(table)
+        let row = |ParserAccuracy { parser, share, ahead }: &ParserAccuracy| {
+            let ahead = ahead.difference.map(|difference| signed_points(difference, ahead.ci95));
+            [parser.clone(), share.in_percent(), ahead.unwrap_or_default()]
+        };
+        aligned_table(["parser", "right, in %", "attention ahead by"], self.accuracies.iter().map(row), 1..)
     }
 
     /// Returns the six relations that attention finds best, of at least `least` words, without subtypes, `all` and `punct`.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
-        let is_one = |one: &&RelationAccuracy| {
+        let is_listed = |one: &&RelationAccuracy| {
             let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());
             is_base && one.words >= least
         };
-        let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_one).collect();
+        let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_listed).collect();
         strongest.sort_by(|a, b| b.share.accuracy.partial_cmp(&a.share.accuracy).expect("shares are numbers"));
         strongest.truncate(6);
         strongest
@@ -188,11 +185,10 @@ impl ParserReport {
              word is the syntactic head; fitted on one half of {sentences} and scored on the other ({words}):\n"
         )?;
         out.table(self.table());
-        let roots = (percent(self.root_accuracy.accuracy), plus_minus_percent(self.root_accuracy.ci95));
         out.blank();
-        writeln!(out, "Roots found by attention: {}{} per cent of {}.", roots.0, roots.1, self.roots)?;
-        let trees = (percent(self.tree_share.accuracy), plus_minus_percent(self.tree_share.ci95));
-        writeln!(out, "Sentences whose heads by attention form a tree: {}{} per cent.", trees.0, trees.1)?;
+        writeln!(out, "Roots found by attention: {} per cent of {}.", self.root_accuracy.in_percent(), self.roots)?;
+        let trees = self.tree_share.in_percent();
+        writeln!(out, "Sentences whose heads by attention form a tree: {trees} per cent.")?;
         let strongest = self.strongest(policy.count(&MIN_QUERIES));
         if !strongest.is_empty() {
             writeln!(
@@ -202,8 +198,9 @@ impl ParserReport {
             out.table(relations_table(&strongest));
             out.blank();
         }
-        let part =
-            |part: &LayerPart| Some(format!("L{} {}", part.layer, signed(part.lost.difference?, part.lost.ci95)));
+        let part = |&LayerPart { layer, lost, .. }: &LayerPart| {
+            Some(format!("L{layer} {}", signed_points(lost.difference?, lost.ci95)))
+        };
         let parts: Vec<String> = self.layers.iter().filter_map(part).collect();
         if !parts.is_empty() {
             writeln!(out, "Points lost without a layer (refitted): {}.", parts.join(", "))?;
@@ -221,14 +218,12 @@ impl ParserReport {
 }
 
 fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
-    let mut table = plain_table();
-    table.set_header(["relation", "words", "attention", "best head", "offset", "tags"]);
-    for RelationAccuracy { relation, words, share, beside } in relations {
-        let SimpleAccuracies { best_head, offset, tags } = beside;
-        let right = format!("{}{}", percent(share.accuracy), plus_minus_percent(share.ci95));
-        table.add_row([relation, &words.to_string(), &right, &percent(*best_head), &percent(*offset), &percent(*tags)]);
-    }
-    aligned(table)
+    let row = |RelationAccuracy { relation, words, share, beside }: &&RelationAccuracy| {
+        let [best_head, offset, tags] = [beside.best_head, beside.offset, beside.tags].map(percent);
+        [relation.clone(), words.to_string(), share.in_percent(), best_head, offset, tags]
+    };
+    let header = ["relation", "words", "attention", "best head", "offset", "tags"];
+    aligned_table(header, relations.iter().map(row), 1..)
 }
 
 stored!(ParserReport as parser);
@@ -255,32 +250,29 @@ impl Section for ParserReport {
     }
 
     fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
-        let of = |head: &HeadWeights| {
-            let both = Direction::BOTH
+        let line = |head: &HeadWeights| {
+            let weights = Direction::BOTH
                 .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
-            format!("weights in the parser of all heads, for a standard deviation of attention: {}", both.join(", "))
+            format!("weights in the parser of all heads, for a standard deviation of attention: {}", weights.join(", "))
         };
-        let of_trees = self.heads.iter().filter(|head| head.place == place).map(of);
+        let of_trees = self.heads.iter().filter(|head| head.place == place).map(line);
         of_trees.chain(self.links.iter().filter_map(|links| links.of_head(place))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let ParserReport { none, heads, layers, accuracies, links, .. } = self;
-        if let Some(defect) = links.iter().find_map(|links| links.defect(grid)) {
-            return Some(defect);
-        }
-        if none.is_some() {
-            return None;
+        let in_links = links.iter().find_map(|links| links.defect(grid));
+        if in_links.is_some() || none.is_some() {
+            return in_links;
         }
         if !grid.is(heads.iter().map(|head| head.place)) {
             return Some("`parser` does not have each head of the model once".to_owned());
         }
-        let has_layers = layers.is_empty() || layers.iter().map(|part| part.layer).eq(0..grid.layers);
-        if !has_layers {
+        if !layers.is_empty() && !layers.iter().map(|part| part.layer).eq(0..grid.layers) {
             return Some("`parser` does not have each layer of the model once".to_owned());
         }
-        let named = accuracies.iter().map(|one| one.parser.as_str()).eq(PARSERS);
-        (!named).then(|| "`parser` does not have each parser once".to_owned())
+        let has_parsers = accuracies.iter().map(|one| one.parser.as_str()).eq(PARSERS);
+        (!has_parsers).then(|| "`parser` does not have each parser once".to_owned())
     }
 }
 

@@ -136,9 +136,9 @@ impl SeenSentence {
         folded.fold(view, &self.spans, from);
         let (nodes, lifts) = (self.spans.len(), &self.lifts[class]);
         let kept = &mut self.kept.attention[head * nodes * nodes..][..nodes * nodes];
-        let known = if self.has_root { nodes } else { nodes - 1 };
-        for query in 0..known {
-            for key in (0..known).filter(|&key| key != query) {
+        let attended_nodes = if self.has_root { nodes } else { nodes - 1 };
+        for query in 0..attended_nodes {
+            for key in (0..attended_nodes).filter(|&key| key != query) {
                 let weight = folded.get(query, key) * lifts.of(query, key);
                 kept[query * nodes + key] = f16::from_f64(weight).to_bits();
             }

@@ -71,17 +71,15 @@ impl Sums for ParserSums {
     }
 
     fn observe(&mut self, (index, seen): &mut Self::SequenceState, event: &mut Event<'_>) {
-        let input = match event {
-            Event::Head(input) => input,
-            Event::PackOver => {
-                self.sentences.insert(*index, std::mem::take(&mut seen.kept));
-                return;
+        match event {
+            Event::Head(input) => {
+                let view = input.attention();
+                let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
+                seen.keep(place, view, self.from, &mut self.folded);
             }
-            _ => return,
-        };
-        let view = input.attention();
-        let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
-        seen.keep(place, view, self.from, &mut self.folded);
+            Event::PackOver => drop(self.sentences.insert(*index, std::mem::take(&mut seen.kept))),
+            _ => {}
+        }
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {

@@ -1,7 +1,7 @@
 use std::num::NonZeroUsize;
 
 use super::accuracies::Tally;
-use super::fit::{Evidence, Fitted, TOLERANCE};
+use super::fit::{Fitted, TOLERANCE};
 use super::graph::{NodeScores, Parser};
 use super::section::{PARSERS, ParserReport};
 use super::sentence::{Gold, KeptSentence, SeenSentence};
@@ -83,7 +83,7 @@ fn three_words_by_hand() {
     // Without weights every word is as likely as the root: a third for each of three words.
     let loss = parser(vec![[0.0, 0.0]], 0.0).loss(&sentence, &mut scores, &mut [0.0; 3]);
     assert!((loss - 3.0 * 3.0_f64.ln()).abs() < 1e-12, "{loss}");
-    let tally = Tally::new(&by_own, &[&sentence]);
+    let tally = Tally::new(by_own.predictions(&[&sentence]));
     assert_eq!((tally.relations["obj"].right[0], tally.relations["all"].words[0]), (2.0, 2.0));
     assert_eq!((tally.roots.right[0], tally.roots.words[0]), (1.0, 1.0));
 }
@@ -126,9 +126,9 @@ fn two_planted_heads_make_the_tree_together() {
     let [even, odd] =
         [0, 1].map(|fold| sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>());
     let right = |heads: Vec<usize>| {
-        let fitted = Fitted::new(&even, &Evidence { heads, distances: false });
+        let fitted = Fitted::new(&even, &heads, false);
         assert!(fitted.course.gradient <= TOLERANCE, "{fitted:?}");
-        let tally = Tally::new(&fitted.parser, &odd);
+        let tally = Tally::new(fitted.parser.predictions(&odd));
         (fitted, tally.relations["all"].right.iter().sum::<f64>(), tally.roots.right.iter().sum::<f64>())
     };
     // Of eight words and two roots, both heads find all; either misses some.
@@ -146,7 +146,7 @@ fn two_planted_heads_make_the_tree_together() {
 fn attention_that_never_varies_has_no_weight() {
     let even = vec![0.2; 25];
     let sentence = kept(&parsed(0, &[Some(1), None, Some(1)]), &LayerClasses::default(), &[even]);
-    let fitted = Fitted::new(&[&sentence], &Evidence { heads: vec![0], distances: false });
+    let fitted = Fitted::new(&[&sentence], &[0], false);
     assert_eq!(fitted.parser.weights, [[0.0; 2]]);
 }
 

@@ -3,6 +3,7 @@
 mod tables;
 
 use std::fmt::{self, Write};
+use std::iter::{repeat, zip};
 use std::num::NonZeroU64;
 
 use schemars::JsonSchema;
@@ -17,16 +18,13 @@ use super::tags::Side;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
-use crate::study::labels::policy::Policy;
 use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::metrics::unit::Unit;
 use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
-use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::summary::Summary;
+use crate::study::show::Shortage;
 use crate::study::show::wording::{percent_of, table_of};
 use crate::study::upstream::ArcClaim;
-use crate::study::{Caveat, CaveatSubject, Labelling};
+use crate::study::{Caveat, CaveatSubject, InBrief, Labelling, Policy, Summary, Unit};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 use tables::{COLUMNS, DROP_ORDER, tables};
@@ -69,21 +67,20 @@ impl Relations {
             );
         };
         if commonest.count < least {
-            let of_it = match commonest.relation.as_str() {
+            let relation = match commonest.relation.as_str() {
                 "all" => "of all relations together".to_owned(),
                 _ => format!("of {}, the most frequent relation", one_line(&commonest.title())),
             };
-            let words = ["word", "words"].map(|words| format!("{words} {of_it}"));
+            let words = ["word", "words"].map(|words| format!("{words} {relation}"));
             let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
             let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
-            let of_sentences = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
-            shortage.times = shortage.times.zip(of_sentences).map(|(words, sentences)| words.max(sentences));
+            let times = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
+            shortage.times = shortage.times.zip(times).map(|(words, sentences)| words.max(sentences));
             return InBrief { shortage: Some(shortage), ..InBrief::default() };
         }
         let tested = || all.iter().filter(|relation| relation.count >= least);
         let fires = |relation: &RelationMetrics| {
-            let mut heads = (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy));
-            heads.any(|found| found.fires)
+            (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy)).any(|one| one.fires)
         };
         if tested().any(fires) {
             return InBrief::default();
@@ -95,13 +92,9 @@ impl Relations {
             })
         });
         let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
-            let offset = relation.baseline.accuracy;
-            format!(
-                "; nearest is {head} on {}: accuracy {}, best offset {}",
-                one_line(&relation.title()),
-                percent_of(offset + difference),
-                percent_of(offset)
-            )
+            let (title, offset) = (one_line(&relation.title()), relation.baseline.accuracy);
+            let accuracies = [offset + difference, offset].map(percent_of);
+            format!("; nearest is {head} on {title}: accuracy {}, best offset {}", accuracies[0], accuracies[1])
         });
         let nearest = nearest.unwrap_or_default();
         InBrief::found(format!(
@@ -120,26 +113,24 @@ impl Relations {
 
     /// Returns the arcs that attention heads follow according to the syntactic labels of `verdicts`.
     pub(super) fn claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
-        let of_label = |place: usize, label: &Label| {
-            let is_of_it = |relation: &&RelationMetrics| {
-                let seen = label.direction.is_some_and(|direction| directions(relation.side).contains(&direction));
-                label.label == label_of(&relation.relation) && seen
+        let claim = |place: usize, label: &Label| {
+            let direction = label.direction?;
+            let is_labelled = |relation: &&RelationMetrics| {
+                label.label == label_of(&relation.relation) && directions(relation.side).contains(&direction)
             };
-            let relation = self.relations.iter().find(is_of_it)?;
-            let (label, direction, name) = (label.label.clone(), label.direction?, relation.relation.clone());
+            let relation = self.relations.iter().find(is_labelled)?;
+            let (label, name) = (label.label.clone(), relation.relation.clone());
             Some(ArcClaim { place, label, relation: name, direction, offset: relation.baseline.offset })
         };
-        let heads = verdicts.iter().enumerate();
-        heads
-            .flat_map(|(place, verdict)| verdict.labels.iter().filter_map(move |label| of_label(place, label)))
-            .collect()
+        let labels = verdicts.iter().enumerate().flat_map(|(place, verdict)| zip(repeat(place), &verdict.labels));
+        labels.filter_map(|(place, label)| claim(place, label)).collect()
     }
 
     fn write_summary(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         if self.relations.is_empty() {
             return writeln!(out, "No word of the corpus has an annotated head, so no syntactic label was tested.");
         }
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let shown = testable_relations(&self.relations, policy);
         if shown.is_empty() {
             let most = self.relations.iter().map(|relation| relation.count).max().unwrap_or(0);
@@ -147,16 +138,16 @@ impl Relations {
                 out,
                 "No relation has {}, so none is tested and there is no syntactic label; the most frequent has {most} \
                  (`--min-count` sets the fewest).",
-                counted(least, "word")
+                counted(min_count, "word")
             );
         }
+        let points = policy.share(&MARGIN) * 100.0;
         writeln!(
             out,
             "Best head of each relation with at least {}, in % of words, ± half of the 95 % interval (held-out: head chosen on one \
-             half of the sentences, scored on the other; q: of the test that the head is more than {:.0} points over the offset, - where \
+             half of the sentences, scored on the other; q: of the test that the head is more than {points:.0} points over the offset, - where \
              it is not):\n",
-            counted(least, "word"),
-            policy.share(&MARGIN) * 100.0
+            counted(min_count, "word")
         )?;
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
@@ -164,18 +155,17 @@ impl Relations {
             out.table_without(table_of(&COLUMNS, &better), DROP_ORDER);
         }
         if !others.is_empty() {
-            let on = |side: Option<Side>| {
-                let named: Vec<String> =
-                    others.iter().filter(|one| one.side == side).map(|one| one_line(&one.relation)).collect();
-                let stands = side
-                    .map_or_else(String::new, |side| format!(" where the syntactic head is on the {}", side.name()));
-                (!named.is_empty()).then(|| format!("{}{stands}", named.join(", ")))
+            let on_side = |side: Option<Side>| {
+                let on_side = others.iter().filter(|one| one.side == side);
+                let names: Vec<String> = on_side.map(|one| one_line(&one.relation)).collect();
+                let place = side.map(|side| format!(" where the syntactic head is on the {}", side.name()));
+                (!names.is_empty()).then(|| names.join(", ") + &place.unwrap_or_default())
             };
-            let named: Vec<String> = [None, Some(Side::Left), Some(Side::Right)].into_iter().filter_map(on).collect();
-            writeln!(out, "\nRelations on which no head is above the best fixed offset: {}.", named.join("; "))?;
+            let names: Vec<String> =
+                [None, Some(Side::Left), Some(Side::Right)].into_iter().filter_map(on_side).collect();
+            writeln!(out, "\nRelations on which no head is above the best fixed offset: {}.", names.join("; "))?;
         }
         let Tests { count, above, significant, out_of_sight, with_first } = self.tests;
-        let points = policy.share(&MARGIN) * 100.0;
         let are = plural(&above, "is", "are");
         write!(out, "\n{above} of {count} head-relation pairs {are} {points:.0} points above the best offset")?;
         if let Some((significant, rate)) = significant.zip(policy.rule(&LABEL_Q)) {
@@ -205,12 +195,11 @@ impl Relations {
 
     /// Writes how many firm syntactic labels are beyond other arcs, and beyond word classes. Writes nothing without such labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
-        let heads = |relation: &'_ RelationMetrics| 0..relation.by_head.len();
-        let places = self.relations.iter().flat_map(|relation| heads(relation).map(move |place| (relation, place)));
+        let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
         let mut assessed: Vec<Vec<Assessment>> = places.map(|(one, place)| of_relation(one, place, policy)).collect();
         correct(assessed.iter_mut().flatten(), policy);
-        let found = assessed.into_iter().flat_map(one_of_each).filter(|one| one.fires && !one.label.borderline);
-        let firm: Vec<Label> = found.map(|one| one.label).collect();
+        let firm = assessed.into_iter().flat_map(one_of_each).filter(|one| one.fires && !one.label.borderline);
+        let firm: Vec<Label> = firm.map(|one| one.label).collect();
         if firm.is_empty() {
             return Ok(());
         }
@@ -266,10 +255,10 @@ impl Relations {
         tested: impl Fn(&mut HeadAccuracy) -> [&mut Option<T>; 2],
         set: impl Fn(&mut T, MarginExcess, Option<f64>),
     ) {
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let tests: Vec<Vec<MarginExcess>> = self.relations.iter().map(tests).collect();
         let p = self.relations.iter().zip(&tests).flat_map(|(relation, tests)| {
-            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= least))
+            tests.iter().map(move |test| test.p.filter(|_| test.is_above && relation.count >= min_count))
         });
         let mut q = q_values_above_margin(&p.collect::<Vec<_>>()).into_iter();
         for (relation, tests) in self.relations.iter_mut().zip(tests) {
@@ -281,7 +270,7 @@ impl Relations {
     /// Returns the accuracy of each attention head, not that of chosen heads. The interval of a chosen head ignores the choice,
     /// so a test of it would not hold its level.
     fn numbers(&self, policy: &Policy) -> Vec<Number<'_>> {
-        let least = policy.count(&MIN_COUNT);
+        let min_count = policy.count(&MIN_COUNT);
         let mut numbers = Vec::new();
         for relation in &self.relations {
             for (head, entry) in relation.by_head.iter().enumerate() {
@@ -297,7 +286,7 @@ impl Relations {
                     blocks: relation.blocks,
                     effective_blocks: relation.effective_blocks,
                     trials: Some(relation.count),
-                    enough: relation.count >= least,
+                    enough: relation.count >= min_count,
                     left_out: entry.left_out.get(direction).as_ref(),
                 }));
             }
@@ -364,17 +353,15 @@ impl Section for Relations {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = self.relations.iter().find(|relation| {
-            let whole = grid.is(relation.by_head.iter().map(|entry| entry.place));
-            !whole || grid.stray([relation.place]).is_some()
-        });
-        let unscored = || {
-            let relation = self.relations.iter().find(|relation| !relation.has_scored_best())?;
-            Some(format!("the relation `{}` does not score its best head", relation.relation))
+        let has_all_heads = |relation: &RelationMetrics| {
+            grid.is(relation.by_head.iter().map(|entry| entry.place)) && grid.stray([relation.place]).is_none()
         };
-        broken
-            .map(|relation| format!("the relation `{}` does not list every head", relation.relation))
-            .or_else(unscored)
+        let defect = |is_valid: &dyn Fn(&RelationMetrics) -> bool, fault: &str| {
+            let relation = self.relations.iter().find(|relation| !is_valid(relation))?;
+            Some(format!("the relation `{}` does not {fault}", relation.relation))
+        };
+        defect(&has_all_heads, "list every head")
+            .or_else(|| defect(&RelationMetrics::has_scored_best, "score its best head"))
     }
 }
 

@@ -3,13 +3,10 @@
 use serde::Serialize;
 
 use super::super::assessment::{of_relation, testable_relations};
-use super::super::relation::RelationMetrics;
+use super::super::relation::{RelationMetrics, signed_points};
 use super::super::tags::{Side, TagRule};
-use crate::stats::interval::Interval;
-use crate::study::labels;
-use crate::study::labels::policy::Policy;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, significance, with_interval};
+use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, significance, with_interval};
+use crate::study::{Policy, TableRows, labels};
 use crate::system::printable::one_line;
 
 pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
@@ -25,21 +22,16 @@ pub(super) const COLUMNS: [TableColumn<RelationMetrics>; 11] = [
         format!("{:+}: {}", relation.baseline.offset, percent(Some(relation.baseline.accuracy)))
     }),
     ("tags", false, |relation| percent(relation.tag_baseline.as_ref().map(|tags| tags.accuracy))),
-    ("over offset", false, |relation| gain(relation.versus_offset.difference, relation.versus_offset.ci95)),
+    ("over offset", false, |relation| signed_points(relation.versus_offset.difference, relation.versus_offset.ci95)),
     ("q", false, |relation| relation.versus_offset.q.map_or_else(|| "-".to_owned(), significance)),
     ("over tags", false, |relation| {
-        relation.versus_tags.as_ref().map_or_else(|| "-".to_owned(), |tags| gain(tags.difference, tags.ci95))
+        relation.versus_tags.as_ref().map_or_else(|| "-".to_owned(), |tags| signed_points(tags.difference, tags.ci95))
     }),
 ];
 
 /// Indices of [`COLUMNS`] dropped when the table is too wide, first to last. Held-out accuracy and the q-value go last: without
 /// them, the accuracy of the best of many heads means little.
 pub(super) const DROP_ORDER: &[usize] = &[1, 7, 6, 3, 10, 8, 4, 9, 5];
-
-/// Formats a difference of accuracies in percentage points, with its interval.
-fn gain(difference: f64, ci95: Option<Interval>) -> String {
-    signed(100.0 * difference, 1) + &plus_minus_percent(ci95)
-}
 
 /// Returns the tables of the export; the last has the form for a paper.
 pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<TableRows<'a>> {
@@ -49,7 +41,7 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
         #[serde(flatten)]
         entry: &'a T,
     }
-    fn of<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
+    fn rows<'a, T>(relation: &'a RelationMetrics, entries: &'a [T]) -> impl Iterator<Item = RelationEntry<'a, T>> {
         entries.iter().map(|entry| RelationEntry { relation: &relation.relation, entry })
     }
     /// Row for a rule of a relation's tag baseline, for dependents of one UPOS.
@@ -74,8 +66,8 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     vec![
         // The rules by UPOS would take two columns each, so they have their own table.
         TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
-        TableRows::of("by_head", all.iter().flat_map(|relation| of(relation, &relation.by_head))),
-        TableRows::of("by_distance", all.iter().flat_map(|relation| of(relation, &relation.by_distance))),
+        TableRows::of("by_head", all.iter().flat_map(|relation| rows(relation, &relation.by_head))),
+        TableRows::of("by_distance", all.iter().flat_map(|relation| rows(relation, &relation.by_distance))),
         TableRows::of("rules", all.iter().flat_map(rules)),
         paper(all, policy),
     ]

@@ -128,18 +128,18 @@ impl DependencySums {
         self.out_of_sight += other.out_of_sight;
         self.with_first += other.with_first;
         let mut places = vec![0; other.relations.len()];
-        for (key, &theirs) in &other.relations {
-            places[theirs] = place(&mut self.relations, key.clone());
+        for (key, &index) in &other.relations {
+            places[index] = index_of(&mut self.relations, key.clone());
         }
         self.resize();
         for ((agreement, later), &place) in other.agreements.iter().zip(&other.later).zip(&places) {
             self.agreements[place].merge(agreement);
             self.later[place].merge(later);
         }
-        for (number, theirs) in other.blocks.iter().enumerate() {
+        for (number, relations) in other.blocks.iter().enumerate() {
             let block = &mut self.blocks[number];
-            for (relation, &place) in theirs.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
-                at(block, place).merge(relation);
+            for (relation, &place) in relations.iter().zip(&places).filter(|(relation, _)| relation.count > 0) {
+                sums_at(block, place).merge(relation);
             }
         }
     }
@@ -154,12 +154,12 @@ impl DependencySums {
 }
 
 /// Returns the index of a relation; a new relation gets the next index.
-fn place(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
+fn index_of(relations: &mut BTreeMap<RelationKey, usize>, key: RelationKey) -> usize {
     let next = relations.len();
     *relations.entry(key).or_insert(next)
 }
 
-fn at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
+fn sums_at(block: &mut Vec<RelationSums>, place: usize) -> &mut RelationSums {
     if block.len() <= place {
         block.resize(place + 1, RelationSums::default());
     }
@@ -171,7 +171,7 @@ pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
-    beside: SentenceArcs,
+    by_sentence: SentenceArcs,
     /// Candidates for the other end of an arc in a decoder, for each class of layers with equal visibility. Empty in an encoder.
     partners: Vec<Partners>,
     special: SpecialTokens,
@@ -210,29 +210,29 @@ impl Sums for DependencySums {
         let tree = sequence.tree.as_deref().unwrap_or_default();
         let relations = &mut self.relations;
         let index = |name: &str, side: Side| {
-            place(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
+            index_of(relations, RelationKey { name: name.to_owned(), side: is_causal.then_some(side) })
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
-        let takes = |dependent: usize, head: usize| {
+        let is_scored = |dependent: usize, head: usize| {
             let sight = Sight::of(sequence, visibility, from, (dependent, head));
             *with_first += u64::from(sight == Sight::WithFirst);
             *out_of_sight += u64::from(sight == Sight::OutOfSight);
             sight == Sight::Scored
         };
-        let arcs = scored_arcs(tree, &sequence.annotations, takes, index);
+        let arcs = scored_arcs(tree, &sequence.annotations, is_scored, index);
         self.resize();
-        let kinds = self.classes.kinds().iter().filter(|_| is_causal && !arcs.is_empty());
-        let partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
+        let visibilities = self.classes.kinds().iter().filter(|_| is_causal && !arcs.is_empty());
+        let partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         let is_first = sequence.family.is_first;
         let block = block_of(sequence.family.number);
-        let mut met = BTreeSet::new();
+        let mut counted = BTreeSet::new();
         let sentences = sequence.candidates();
         let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
         for arc in &arcs {
             for &relation in &arc.relations {
-                let sums = at(&mut self.blocks[block], relation);
+                let sums = sums_at(&mut self.blocks[block], relation);
                 sums.count(arc, heads);
-                sums.sentences += u64::from(met.insert((relation, sentence(arc))) && is_first);
+                sums.sentences += u64::from(counted.insert((relation, sentence(arc))) && is_first);
                 if !is_first {
                     self.later[relation].count(arc, heads);
                 }
@@ -241,15 +241,18 @@ impl Sums for DependencySums {
                 }
             }
         }
-        let all: Vec<usize> =
-            self.relations.iter().filter(|(key, _)| key.name == ALL).map(|(_, &place)| place).collect();
-        let beside = SentenceArcs::new(&arcs, sentence, is_causal, &all);
-        beside.counts().for_each(|(relation, arcs)| at(&mut self.blocks[block], relation).with_others += arcs);
-        Some(DependencyState { block, is_first, arcs, beside, partners, special: SpecialTokens::new(sequence, from) })
+        let all = self.relations.iter().filter(|(key, _)| key.name == ALL);
+        let all: Vec<usize> = all.map(|(_, &place)| place).collect();
+        let by_sentence = SentenceArcs::new(&arcs, sentence, is_causal, &all);
+        by_sentence
+            .counts()
+            .for_each(|(relation, arcs)| sums_at(&mut self.blocks[block], relation).with_others += arcs);
+        let special = SpecialTokens::new(sequence, from);
+        Some(DependencyState { block, is_first, arcs, by_sentence, partners, special })
     }
 
     fn observe(&mut self, state: &mut DependencyState, event: &mut Event<'_>) {
-        let DependencyState { block, is_first, arcs, beside, partners, special } = state;
+        let DependencyState { block, is_first, arcs, by_sentence, partners, special } = state;
         let Event::Head(input) = event else { return };
         if arcs.is_empty() {
             return;
@@ -260,7 +263,7 @@ impl Sums for DependencySums {
         let words = input.words(self.from);
         let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
         let block = &mut self.blocks[*block];
-        beside.begin();
+        by_sentence.begin();
         for (place, arc) in arcs.iter().enumerate() {
             let right = match partners {
                 None => predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head)),
@@ -269,15 +272,15 @@ impl Sums for DependencySums {
                     u64::from(is_seen && partners.of(words, direction, arc.dependent) == Some(arc.head))
                 }),
             };
-            beside.count(place, right);
+            by_sentence.count(place, right);
             let dependent = arc.dependent;
             let to_special = Direction::BOTH.map(|direction| {
-                let most = match partners {
+                let largest_word_weight = match partners {
                     None if direction.is_forward() => words.get(dependent, predicted[dependent][0]),
                     None => words.get(predicted[dependent][1], dependent),
                     Some(partners) => partners.most(words, dependent),
                 };
-                u64::from(special.most(view, dependent, Some(direction)) > most)
+                u64::from(special.most(view, dependent, Some(direction)) > largest_word_weight)
             });
             for &relation in &arc.relations {
                 block[relation].hits[head].merge(&right);
@@ -288,7 +291,7 @@ impl Sums for DependencySums {
                 }
             }
         }
-        for (relation, difference) in beside.differences() {
+        for (relation, difference) in by_sentence.differences() {
             block[relation].over_others[head].merge(&difference);
         }
     }
@@ -297,11 +300,11 @@ impl Sums for DependencySums {
         let mut places: Vec<usize> = self.relations.values().copied().collect();
         places.sort_unstable();
         let (heads, relations) = (grid.count(), self.relations.len());
-        let sound = |relation: &RelationSums| {
-            let known = relation.cues.keys().all(|cue| cue.place() < CUES);
+        let is_sound = |relation: &RelationSums| {
             let heads = if relation.count > 0 { heads } else { 0 };
-            let of_heads = [&relation.hits, &relation.to_special].map(Vec::len);
-            known && relation.adds_up() && of_heads == [heads; 2] && relation.over_others.len() == heads
+            relation.cues.keys().all(|cue| cue.place() < CUES)
+                && relation.adds_up()
+                && [relation.hits.len(), relation.to_special.len(), relation.over_others.len()] == [heads; 3]
         };
         let fits = |agreement: &Agreement| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
@@ -314,7 +317,7 @@ impl Sums for DependencySums {
             && self.later.len() == relations
             && self.later.iter().all(|later| [0, heads].contains(&later.right.len()))
             && self.blocks.len() == BLOCKS
-            && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(sound))
+            && self.blocks.iter().all(|block| block.len() <= relations && block.iter().all(is_sound))
             && self.agreements.iter().zip(&self.later).enumerate().all(|(place, (agreement, later))| {
                 let mut total = RelationSums::default();
                 self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));

@@ -137,17 +137,15 @@ impl KeptLinks {
     /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
     fn fits(&self, heads: usize, words: usize) -> bool {
         let is_of_pairs = are_pairs(&self.key);
-        let count = self.sources.len();
-        let most = self.pairs.as_ref().map_or(count, LinkedPairs::taken);
-        let cells = self.rows().checked_mul(self.width());
+        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::taken);
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end
             && self.sentence.end <= words
             && (self.pairs.is_some(), self.sources.is_empty()) == (is_of_pairs, is_of_pairs)
             && self.sources.iter().all(|source| source.fits(words))
             && self.pairs.iter().all(|pairs| pairs.fit(words))
-            && self.hits.as_flattened().iter().all(|&right| right as usize <= most)
-            && cells == Some(self.terms.len())
+            && self.hits.as_flattened().iter().all(|&right| right as usize <= max_hits)
+            && self.rows().checked_mul(self.width()) == Some(self.terms.len())
             && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
     }
 }
@@ -159,7 +157,7 @@ impl LinkEvidence {
     }
 }
 
-/// Whether pairs are scored for this type of links, instead of sources: it is undirected, in an encoder.
+/// Whether pairs are scored instead of sources, as for undirected types in encoders.
 pub fn are_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }

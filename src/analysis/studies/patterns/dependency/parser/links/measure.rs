@@ -1,15 +1,17 @@
 //! Fits models of links on each fold, scores them on the other, and compares them with rules that use no attention.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::zip;
 
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, are_pairs};
 use super::models::{ChoiceModel, ContactModel, is_right};
 use super::section::{LinkFit, LinkParser, LinkWeights, LinksRead, OF_PAIRS, OF_SOURCES, lead_of};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};
-use crate::studies::patterns::dependency::parser::accuracies::accuracies;
+use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, accuracies};
 use crate::studies::patterns::dependency::parser::fit::on_folds;
 use crate::studies::patterns::dependency::parser::lexical::{Lexical, LexicalSentence, Space};
+use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::study::instruments::fold_scores::{FoldScores, Hits};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::LinkKey;
@@ -32,8 +34,7 @@ const PLANS: [(usize, LinkEvidence); 4] = [
 
 fn of_type<'a>(sums: &'a LinkParserSums, key: &LinkKey) -> OfType<'a> {
     let of_sequence = |sequence: &'a LinkedSequence| {
-        let own = sequence.links.iter().filter(|links| links.key == *key);
-        own.map(move |links| (sequence, links))
+        sequence.links.iter().filter(|links| links.key == *key).map(move |links| (sequence, links))
     };
     sums.sequences.values().flat_map(of_sequence).collect()
 }
@@ -55,18 +56,18 @@ fn fitted<M: Send + Sync>(
     fit: impl Fn(usize, &[&KeptLinks]) -> M + Sync,
     right: impl Fn(&M, &KeptLinks) -> u64 + Sync,
 ) -> Vec<([M; 2], PerBlock)> {
-    let halves = on_folds(context.threads, of_models.len(), |model, fold| {
-        let own = fit(model, &in_fold(of_models[model], fold));
+    let folds = on_folds(context.threads, of_models.len(), |model, fold| {
+        let fitted = fit(model, &in_fold(of_models[model], fold));
         let elsewhere = |sequence: &LinkedSequence, links: &KeptLinks| {
-            if sequence.block % 2 == fold { 0.0 } else { right(&own, links) as f64 }
+            if sequence.block % 2 == fold { 0.0 } else { right(&fitted, links) as f64 }
         };
         let by_block = per_block(of_models[model], elsewhere);
-        (own, by_block)
+        (fitted, by_block)
     });
-    let both = |[(even, on_odd), (odd, on_even)]: [(M, PerBlock); 2]| {
+    let join = |[(even, on_odd), (odd, on_even)]: [(M, PerBlock); 2]| {
         ([even, odd], std::array::from_fn(|block| on_odd[block] + on_even[block]))
     };
-    halves.into_iter().map(both).collect()
+    folds.into_iter().map(join).collect()
 }
 
 impl LinksRead {
@@ -75,17 +76,17 @@ impl LinksRead {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
         let keys: BTreeSet<LinkKey> = links().map(|links| links.key.clone()).collect();
         let words = [0, 1].map(|fold| {
-            let own = trained.sequences.values().filter(|sequence| sequence.block % 2 == fold);
-            own.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
+            let in_fold = trained.sequences.values().filter(|sequence| sequence.block % 2 == fold);
+            in_fold.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
         });
         let has_sources = links().any(|links| links.pairs.is_none());
         let spaces = if has_sources { Space::of_folds(&trained.embeddings, &words, context) } else { None };
         let of_key = |key: &LinkKey| {
-            let found = [of_type(trained, key), of_type(untrained, key)];
+            let of_models = [of_type(trained, key), of_type(untrained, key)];
             if are_pairs(key) {
-                LinkParser::of_pairs(key, &found, context)
+                LinkParser::of_pairs(key, &of_models, context)
             } else {
-                LinkParser::of_sources(key, &found, (trained, spaces.as_ref()), context)
+                LinkParser::of_sources(key, &of_models, (trained, spaces.as_ref()), context)
             }
         };
         Self {
@@ -97,16 +98,16 @@ impl LinksRead {
 }
 
 /// Returns why no model of links is fitted, from the number of sources or linked pairs in each fold. `None` if one is.
-fn hindrance([even, odd]: [u64; 2], what: &str) -> Option<String> {
+fn hindrance([even, odd]: [u64; 2], unit: &str) -> Option<String> {
     if even + odd < FEWEST {
-        return Some(format!("the sample has {} of its {what}s, and {FEWEST} are asked for", even + odd));
+        return Some(format!("the sample has {} of its {unit}s, and {FEWEST} are asked for", even + odd));
     }
     let parity = match (even, odd) {
         (0, _) => "even",
         (_, 0) => "odd",
         _ => return None,
     };
-    Some(format!("none of its {what}s is in blocks of {parity} number, so there is nothing to fit on or to score on"))
+    Some(format!("none of its {unit}s is in blocks of {parity} number, so there is nothing to fit on or to score on"))
 }
 
 impl LinkParser {
@@ -120,6 +121,16 @@ impl LinkParser {
         }
     }
 
+    /// Adds the accuracies of all models, and the courses of the fits by the model's name.
+    fn with_models<'a>(
+        self,
+        accuracies: Vec<ParserAccuracy>,
+        courses: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
+    ) -> Self {
+        let fits = courses.flat_map(|(name, courses)| LinkFit::of_folds(name, courses)).collect();
+        Self { lead: lead_of(&accuracies), accuracies, fits, ..self }
+    }
+
     fn of_sources(
         key: &LinkKey,
         [trained, fresh]: &[OfType<'_>; 2],
@@ -127,9 +138,10 @@ impl LinkParser {
         context: &EstimationContext,
     ) -> Self {
         let sources = per_block(trained, |_, links| links.sources.len() as f64);
-        let count = |fold| in_fold(trained, fold).iter().map(|links| links.sources.len() as u64).sum::<u64>();
-        let empty = Self { count: count(0) + count(1), ..Self::empty(key, trained) };
-        if let Some(why) = hindrance([count(0), count(1)], "scored source") {
+        let counts =
+            [0, 1].map(|fold| in_fold(trained, fold).iter().map(|links| links.sources.len() as u64).sum::<u64>());
+        let empty = Self { count: counts[0] + counts[1], ..Self::empty(key, trained) };
+        if let Some(why) = hindrance(counts, "scored source") {
             return Self { none: Some(why), ..empty };
         }
         let heads = context.grid.count();
@@ -144,8 +156,9 @@ impl LinkParser {
         let by_words = lexical.as_ref().map(|lexical| {
             let mut right = [0.0; BLOCKS];
             for ((sequence, links), scores) in trained.iter().zip(&lexical.scores) {
-                let found = links.sources.iter().zip(scores).filter(|(source, scores)| is_right(source, scores));
-                right[sequence.block] += found.count() as f64;
+                let right_sources =
+                    links.sources.iter().zip(scores).filter(|(source, scores)| is_right(source, scores));
+                right[sequence.block] += right_sources.count() as f64;
             }
             right
         });
@@ -154,73 +167,59 @@ impl LinkParser {
         let right: Vec<Option<PerBlock>> = fitted.into_iter().chain(rules(key, trained, heads)).collect();
         let accuracies = accuracies(&OF_SOURCES, &right, &sources);
         let names = [0, 2, 3, 4].map(|place| OF_SOURCES[place]);
-        let fits = names.iter().zip(&models);
-        let fits = fits.flat_map(|(name, (fits, _))| LinkFit::of_folds(name, fits.each_ref().map(|fit| fit.course)));
-        let of_words = lexical
-            .iter()
-            .flat_map(|lexical| LinkFit::of_folds(OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
+        let of_models = zip(names, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
+        let of_words = lexical.iter().map(|lexical| (OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
-            let both = [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
-            LinkWeights { place: context.grid.place(head), from: both[0], to: Some(both[1]) }
+            let weights_by_end =
+                [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
+            LinkWeights { place: context.grid.place(head), from: weights_by_end[0], to: Some(weights_by_end[1]) }
         };
-        Self {
-            lead: lead_of(&accuracies),
-            accuracies,
-            ridges: lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect(),
-            fits: fits.chain(of_words).collect(),
-            heads: (0..heads).map(weights).collect(),
-            ..empty
-        }
+        let ridges = lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect();
+        let heads = (0..heads).map(weights).collect();
+        Self { ridges, heads, ..empty.with_models(accuracies, of_models.chain(of_words)) }
     }
 
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
-        let pairs = |links: &KeptLinks, number: fn(&LinkedPairs) -> f64| links.pairs.as_ref().map_or(0.0, number);
-        let taken = per_block(trained, |_, links| pairs(links, |pairs| pairs.taken() as f64));
-        let linked = |fold| {
-            let own = in_fold(trained, fold);
-            own.iter().filter_map(|links| links.pairs.as_ref()).map(|pairs| pairs.linked() as u64).sum::<u64>()
-        };
+        let per_pairs =
+            |number: fn(&LinkedPairs) -> f64| per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number));
+        let taken_pairs = per_pairs(|pairs| pairs.taken() as f64);
+        let folds = [in_fold(trained, 0), in_fold(trained, 1)];
+        let linked = folds
+            .each_ref()
+            .map(|links| links.iter().flat_map(|links| &links.pairs).map(|pairs| pairs.linked() as u64).sum::<u64>());
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of pairs")]
-        let empty = Self { count: taken.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
-        if let Some(why) = hindrance([linked(0), linked(1)], "linked pair") {
+        let empty = Self { count: taken_pairs.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
+        if let Some(why) = hindrance(linked, "linked pair") {
             return Self { none: Some(why), ..empty };
         }
         let heads = context.grid.count();
         let models =
             fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::right);
-        let folds = [in_fold(trained, 0), in_fold(trained, 1)];
         let best = folds.each_ref().map(|links| {
             let right = |head: &usize| links.iter().map(|links| u64::from(links.hits[*head][0])).sum();
             first_best(0..heads, right).expect("there are heads")
         });
         let by_head = per_block(trained, |sequence, links| f64::from(links.hits[best[1 - sequence.block % 2]][0]));
         let separated = |links: &[&KeptLinks]| {
-            let mut found = SeparatedPairs::default();
-            links.iter().flat_map(|links| &links.pairs).for_each(|pairs| found.add(pairs));
-            found
+            let mut counts = SeparatedPairs::default();
+            links.iter().flat_map(|links| &links.pairs).for_each(|pairs| counts.add(pairs));
+            counts
         };
         let of_folds = folds.each_ref().map(|links| separated(links));
         let orders = [of_folds[0].most_linked(&of_folds[1]), of_folds[1].most_linked(&of_folds[0])];
         let by_separation =
             per_block(trained, |sequence, links| separated(&[links]).linked(&orders[sequence.block % 2]));
-        let chance = per_block(trained, |_, links| pairs(links, LinkedPairs::chance));
+        let chance = per_pairs(LinkedPairs::chance);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
-        let accuracies = accuracies(&OF_PAIRS, &right, &taken);
-        let fits = OF_PAIRS.iter().zip(&models);
-        let fits = fits.flat_map(|(name, (fits, _))| LinkFit::of_folds(name, fits.each_ref().map(|fit| fit.course)));
+        let accuracies = accuracies(&OF_PAIRS, &right, &taken_pairs);
+        let courses = zip(OF_PAIRS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let from = f64::midpoint(even.weights[head], odd.weights[head]);
             LinkWeights { place: context.grid.place(head), from, to: None }
         };
-        Self {
-            lead: lead_of(&accuracies),
-            accuracies,
-            fits: fits.collect(),
-            heads: (0..heads).map(weights).collect(),
-            ..empty
-        }
+        Self { heads: (0..heads).map(weights).collect(), ..empty.with_models(accuracies, courses) }
     }
 }
 
@@ -232,9 +231,9 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
     for (sequence, links) in trained {
         let block = &mut blocks[sequence.block];
         links.sources.iter().for_each(|source| block.count(source));
-        for (all, &[from, to]) in block.heads.iter_mut().zip(&links.hits) {
-            all.right[0] += u64::from(from);
-            all.right[1] += u64::from(to);
+        for (hits, &[from, to]) in block.heads.iter_mut().zip(&links.hits) {
+            hits.right[0] += u64::from(from);
+            hits.right[1] += u64::from(to);
         }
         let classes = sequence.classes.get(links.sentence.clone()).unwrap_or_default();
         classes.iter().for_each(|class| *words.entry(class.clone()).or_default() += 1);
@@ -242,11 +241,12 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
     let blocks: Vec<Option<&LinkBlock>> = blocks.iter().map(Some).collect();
     let scored = FoldScores::new(&blocks, &empty);
     let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
-    let taken = commonest(&words);
+    let commonest = commonest(&words);
     let same_class =
         |sums: &LinkBlock| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default();
     let class_rules = || {
-        scored.held_out_hits(|sums| ClassRules::best(&sums.classes, &taken), |sums, rules| rules.hits(&sums.classes))
+        scored
+            .held_out_hits(|sums| ClassRules::best(&sums.classes, &commonest), |sums, rules| rules.hits(&sums.classes))
     };
     [
         by_block(scored.held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right(best))),

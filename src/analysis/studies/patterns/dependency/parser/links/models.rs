@@ -50,14 +50,14 @@ impl ChoiceModel {
             }
             loss / sources as f64 + penalty(at)
         };
-        let found =
+        let minimum =
             newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
         let of_heads = if evidence.heads { 2 * heads } else { 0 };
         Self {
             evidence,
-            weights: weights_at(&found.at),
-            standardised: found.at[..of_heads].as_chunks::<2>().0.to_vec(),
-            course: found.course(sources, found.value - penalty(&found.at)),
+            weights: weights_at(&minimum.at),
+            standardised: minimum.at[..of_heads].as_chunks::<2>().0.to_vec(),
+            course: minimum.course(sources, minimum.value - penalty(&minimum.at)),
         }
     }
 
@@ -81,10 +81,10 @@ pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
 /// Writes the probability `p` of each candidate to `shares`. Returns the mean `-ln p` of the targets.
 fn choose(source: &LinkSource, rows: &[f32], weights: &[f64], shares: &mut Vec<f64>) -> f64 {
     score(rows, weights, source.candidates.len(), shares);
-    let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let largest = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let targets = zip(&*shares, &source.candidates).filter(|(_, candidate)| source.is_target(**candidate));
-    let of_targets = targets.map(|(score, _)| score - most).sum::<f64>() / source.targets.len() as f64;
-    shares.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let of_targets = targets.map(|(score, _)| score - largest).sum::<f64>() / source.targets.len() as f64;
+    shares.iter_mut().for_each(|score| *score = (*score - largest).exp());
     let total: f64 = shares.iter().sum();
     shares.iter_mut().for_each(|share| *share /= total);
     total.ln() - of_targets
@@ -102,10 +102,10 @@ fn curvature(
     let size = weights.len();
     let mut sums = Curvature::new(size, 2.0 * PENALTY);
     let scales: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
-    let (mut room, mut shares, mut mean) = (Vec::new(), Vec::new(), vec![0.0_f32; size]);
+    let (mut row_buffer, mut shares, mut mean) = (Vec::new(), Vec::new(), vec![0.0_f32; size]);
     let mut pending = Vec::new();
     for links in links {
-        links.each_source(evidence, &mut room, |source, rows| {
+        links.each_source(evidence, &mut row_buffer, |source, rows| {
             choose(source, rows, weights, &mut shares);
             let start = pending.len();
             pending.extend(rows.iter().zip(scales.iter().cycle()).map(|(x, scale)| x * scale));
@@ -202,10 +202,9 @@ pub struct ContactModel {
 impl ContactModel {
     /// Fits a model with `heads` attention heads to all pairs. Both linked and unlinked pairs must exist.
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
-        let (pairs, linked) = links
-            .iter()
-            .filter_map(|links| links.pairs.as_ref())
-            .fold((0, 0), |(all, linked), pairs| (all + pairs.pairs().len() as u64, linked + pairs.linked() as u64));
+        let of_links = || links.iter().flat_map(|links| &links.pairs);
+        let pairs = of_links().map(|pairs| pairs.pairs().len() as u64).sum::<u64>();
+        let linked = of_links().map(|pairs| pairs.linked() as u64).sum::<u64>();
         let mut start = vec![0.0; heads + 1];
         // Starts at the maximum-likelihood bias of a model without weights: the log odds of linked pairs.
         start[heads] = (linked as f64 / (pairs - linked) as f64).ln();
@@ -228,12 +227,12 @@ impl ContactModel {
             });
             LOSS_WEIGHT * loss
         };
-        let found = proximal_newton((start, heads), CONTACT_TOLERANCE, loss_at, |at| curvature_of_pairs(links, at));
-        let penalty: f64 = found.at[..heads].iter().map(|weight| weight.abs()).sum();
+        let minimum = proximal_newton((start, heads), CONTACT_TOLERANCE, loss_at, |at| curvature_of_pairs(links, at));
+        let penalty: f64 = minimum.at[..heads].iter().map(|weight| weight.abs()).sum();
         Self {
-            weights: found.at[..heads].to_vec(),
-            bias: found.at[heads],
-            course: found.course(pairs, (found.value - penalty) / LOSS_WEIGHT / pairs as f64),
+            weights: minimum.at[..heads].to_vec(),
+            bias: minimum.at[heads],
+            course: minimum.course(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
         }
     }
 

@@ -3,20 +3,20 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::models::CONTACT_TOLERANCE;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
-use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, signed};
+use crate::studies::patterns::dependency::parser::accuracies::ParserAccuracy;
 use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
 use crate::studies::patterns::dependency::parser::optimum::FitCourse;
+use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
-use crate::study::show::summary::Summary;
-use crate::study::show::table::TableRows;
-use crate::study::show::wording::{decimal, percent, plain_table, plus_minus_percent};
+use crate::study::show::wording::{aligned_table, decimal, percent};
+use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -137,8 +137,8 @@ impl LinkFit {
 /// Returns the lead of the first model over the best model that does not see the trained model's attention.
 pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
-    let known = others.filter_map(|one| Some((one.share.accuracy?, one)));
-    let best = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
+    let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
     best.map_or_else(Lead::default, |(_, ParserAccuracy { parser, ahead, .. })| Lead {
         over: Some(parser.clone()),
         difference: ahead.difference,
@@ -157,22 +157,24 @@ impl LinkParser {
     }
 
     fn row(&self, names: &[&str]) -> Vec<String> {
-        let own = self.accuracies.first().map(|one| one.share).unwrap_or_default();
-        let attention = format!("{}{}", percent(own.accuracy), plus_minus_percent(own.ci95));
-        let lead = self.lead.difference.map_or_else(String::new, |points| signed(points, self.lead.ci95));
+        let attention = self.accuracies.first().map(|one| one.share).unwrap_or_default().in_percent();
+        let lead = self.lead.difference.map(|difference| signed_points(difference, self.lead.ci95)).unwrap_or_default();
         let over = self.lead.over.clone().unwrap_or_default();
         let others = names.iter().map(|name| {
-            let found = self.accuracies.iter().find(|one| one.parser == *name);
-            percent(found.and_then(|one| one.share.accuracy))
+            let model = self.accuracies.iter().find(|one| one.parser == *name);
+            percent(model.and_then(|one| one.share.accuracy))
         });
         [self.title(), self.count.to_string(), attention].into_iter().chain(others).chain([lead, over]).collect()
     }
 
     /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
     pub fn of_head(&self, place: HeadPlace) -> Option<String> {
-        let most = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
-        let best = self.heads.iter().reduce(|best, next| if most(next) > most(best) { next } else { best })?;
-        let of = match best.to {
+        let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
+        let best = self
+            .heads
+            .iter()
+            .reduce(|best, next| if larger_weight(next) > larger_weight(best) { next } else { best })?;
+        let weights = match best.to {
             None => format!("{} for a corrected weight of 1", decimal(best.from, 0)),
             Some(to) => format!(
                 "{} from the source, {} to it, for a standard deviation of attention",
@@ -180,8 +182,8 @@ impl LinkParser {
                 decimal(to, 2)
             ),
         };
-        (best.place == place && most(best) > 0.0)
-            .then(|| format!("the largest weight in the model of links {} by all heads: {of}", self.title()))
+        (best.place == place && larger_weight(best) > 0.0)
+            .then(|| format!("the largest weight in the model of links {} by all heads: {weights}", self.title()))
     }
 
     pub fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -198,7 +200,7 @@ impl LinkParser {
 /// Summary table: introduction, first columns, models beside attention, and columns to drop when it is too wide, first to last.
 type LinkTable = (&'static str, [&'static str; 3], &'static [&'static str], &'static [usize]);
 
-const OF_SOURCES_SHOWN: LinkTable = (
+const SOURCES_TABLE: LinkTable = (
     "Links from all attention heads: a linear model of the attention between a source and each candidate, in all heads, says which \
      candidate is a target; fitted on one half of the sentences and scored on the other, in % of sources. `lead` is over the best \
      model that does not see this attention:\n",
@@ -207,7 +209,7 @@ const OF_SOURCES_SHOWN: LinkTable = (
     &[1, 5, 4, 6, 8, 7, 3],
 );
 
-const OF_PAIRS_SHOWN: LinkTable = (
+const PAIRS_TABLE: LinkTable = (
     "Undirected links from all attention heads (contact prediction, Rao et al. 2021): of the pairs that a logistic regression on the \
      corrected attention of all heads finds likeliest, as many as words, the share that is linked, in %; fitted on one half of the \
      sentences and scored on the other. `lead` is over the best model that does not see this attention:\n",
@@ -216,44 +218,32 @@ const OF_PAIRS_SHOWN: LinkTable = (
     &[1, 6, 5],
 );
 
-fn table(all: &[&LinkParser], [links, count, attention]: [&str; 3], names: &[&str]) -> Table {
-    let mut table = plain_table();
-    let short = |name: &&str| {
-        match *name {
-            "distances and embeddings" => "embeddings",
-            "attention of an untrained model" => "untrained",
-            name => name,
-        }
-        .to_owned()
+fn table(all: &[&LinkParser], first_columns: [&'static str; 3], names: &[&'static str]) -> Table {
+    let short = |name: &&'static str| match *name {
+        "distances and embeddings" => "embeddings",
+        "attention of an untrained model" => "untrained",
+        name => name,
     };
-    let header = [links, count, attention].map(str::to_owned).into_iter().chain(names.iter().map(short));
-    table.set_header(header.chain(["lead", "over"].map(str::to_owned)));
-    for links in all {
-        table.add_row(links.row(names));
-    }
-    let last = 4 + names.len();
-    for (place, column) in table.column_iter_mut().enumerate() {
-        let is_text = place == 0 || place == last;
-        column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    table
+    let header: Vec<&str> = first_columns.into_iter().chain(names.iter().map(short)).chain(["lead", "over"]).collect();
+    let last = header.len() - 1;
+    aligned_table(header, all.iter().map(|links| links.row(names)), 1..last)
 }
 
 pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> fmt::Result {
-    for (is_of_pairs, (intro, header, names, may_go)) in [(false, OF_SOURCES_SHOWN), (true, OF_PAIRS_SHOWN)] {
-        let own = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
-        let mut own: Vec<&LinkParser> = own.collect();
-        own.sort_by_key(|one| Reverse(one.count));
-        if !own.is_empty() {
+    for (is_of_pairs, (intro, first_columns, names, drop_order)) in [(false, SOURCES_TABLE), (true, PAIRS_TABLE)] {
+        let fitted = links.iter().filter(|one| one.none.is_none() && one.is_of_pairs() == is_of_pairs);
+        let mut fitted: Vec<&LinkParser> = fitted.collect();
+        fitted.sort_by_key(|one| Reverse(one.count));
+        if !fitted.is_empty() {
             writeln!(out, "{intro}")?;
-            out.table_without(table(&own, header, names), may_go);
+            out.table_without(table(&fitted, first_columns, names), drop_order);
             out.blank();
         }
     }
-    let unfitted: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
-    let most = unfitted.iter().max_by_key(|one| one.count);
-    if let Some((one, why)) = most.and_then(|one| Some((one, one.none.as_ref()?))) {
-        let (count, is) = (counted(unfitted.len(), "type"), plural(&unfitted.len(), "is", "are"));
+    let without_fit: Vec<&LinkParser> = links.iter().filter(|one| one.none.is_some()).collect();
+    let commonest = without_fit.iter().max_by_key(|one| one.count);
+    if let Some((one, why)) = commonest.and_then(|one| Some((one, one.none.as_ref()?))) {
+        let (count, is) = (counted(without_fit.len(), "type"), plural(&without_fit.len(), "is", "are"));
         writeln!(out, "{count} of links {is} not read from all heads; of {} {why}.", one.title())?;
     }
     if left_out > 0 {
@@ -285,9 +275,11 @@ pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
         #[serde(flatten)]
         model: &'a ParserAccuracy,
     }
-    fn of_type(links: &LinkParser) -> impl Iterator<Item = ModelRow<'_>> {
-        let row = |model| ModelRow { name: &links.name, side: links.side, count: links.count, model };
-        links.accuracies.iter().map(row)
-    }
-    TableRows::of("parser_links", links.iter().flat_map(of_type))
+    TableRows::of(
+        "parser_links",
+        links.iter().flat_map(|links| {
+            let row = |model| ModelRow { name: &links.name, side: links.side, count: links.count, model };
+            links.accuracies.iter().map(row)
+        }),
+    )
 }

@@ -109,20 +109,20 @@ impl Sums for LinkParserSums {
     }
 
     fn observe(&mut self, (index, seen): &mut Self::SequenceState, event: &mut Event<'_>) {
-        let input = match event {
-            Event::Head(input) => input,
+        match event {
+            Event::Head(input) => {
+                let view = input.attention();
+                let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
+                seen.keep(place, input.words(self.from), &mut self.corrected);
+            }
             Event::PackOver => {
                 self.sequences.insert(*index, std::mem::take(&mut seen.kept));
                 let sizes = Arc::clone(&self.sizes);
                 let sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
                 self.leave_out(&sizes, MOST_BYTES);
-                return;
             }
-            _ => return,
-        };
-        let view = input.attention();
-        let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
-        seen.keep(place, input.words(self.from), &mut self.corrected);
+            _ => {}
+        }
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
