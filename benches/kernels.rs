@@ -12,7 +12,7 @@ use headscope::model::config::Activation;
 use headscope::model::forward::attention::AttentionView;
 use headscope::model::forward::kernels;
 use headscope::model::grid::visibility::Visibility;
-use headscope::sequences::fold::lifts::Lifts;
+use headscope::sequences::fold::lifts::LiftFactors;
 use headscope::sequences::fold::roles::TokenRoles;
 use headscope::sequences::fold::words::{FromToken, WordAttention};
 use headscope::sequences::sequence::{GoldArc, Sequence, TokenKind};
@@ -150,7 +150,7 @@ fn token_statistics(bencher: Bencher, n: usize) {
     let (roles, weights, entropies) = (TokenRoles::new(&sentence(n)), attention(n), vec![1.0; n]);
     let mut buffers = RowBuffers::default();
     bencher.counter(ItemsCount::new(n * n)).bench_local(|| {
-        token::observe(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
+        token::token_sums(&roles, AttentionView::strided(0, 0, n, black_box(&weights), &entropies), &mut buffers)
     });
 }
 
@@ -168,7 +168,7 @@ fn fold_to_words(bencher: Bencher, n: usize) {
 fn predicted_heads(bencher: Bencher, n: usize) {
     let folded = folded(n);
     let mut predictions = Predictions::default();
-    bencher.counter(ItemsCount::new(n * n)).bench_local(|| black_box(predictions.of(black_box(&folded))).len());
+    bencher.counter(ItemsCount::new(n * n)).bench_local(|| black_box(predictions.predict(black_box(&folded))).len());
 }
 
 #[divan::bench(args = LENGTHS)]
@@ -178,8 +178,8 @@ fn spanning_tree(bencher: Bencher, n: usize) {
     let arc = |word| GoldArc { head: head(word), relation: "dep".to_owned() };
     let words = folded.words();
     let gold = GoldEdges::new(&(0..words).map(arc).collect::<Vec<_>>(), 0..words);
-    let lifts = Lifts::new(&Sequence::default(), Visibility::ALL, FromToken::Mean);
+    let lifts = LiftFactors::new(&Sequence::default(), Visibility::ALL, FromToken::Mean);
     let mut buffers = TreeBuffers::default();
-    let tree = |buffers: &mut TreeBuffers| gold.in_spanning_tree(black_box(&folded), &lifts, buffers);
+    let tree = |buffers: &mut TreeBuffers| gold.count_in_spanning_tree(black_box(&folded), &lifts, buffers);
     bencher.counter(ItemsCount::new(n * n)).bench_local(|| tree(&mut buffers));
 }

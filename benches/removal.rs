@@ -15,11 +15,11 @@ use headscope::model::grid::HeadGrid;
 use headscope::model::grid::visibility::LayerClasses;
 use headscope::model::parameters::Objective;
 use headscope::model::source::ModelRef;
-use headscope::passes::observer::requests::{HeadSet, all_heads, each_head};
+use headscope::passes::observer::requests::{HeadSet, all_heads, single_head_sets};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, observer_of};
-use headscope::passes::run::variants::{Variant, Variants};
-use headscope::passes::run::workers::sum_up;
+use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, new_observer};
+use headscope::passes::run::variants::{AblationVariant, Variants};
+use headscope::passes::run::workers::sum_activations;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::{PredictedToken, Sequence, TokenKind};
 use headscope::stats::blocks::Merge;
@@ -53,7 +53,7 @@ impl Sums for Losses {
     fn demands(&self) -> Demands {
         Demands {
             needs: Needs { logits: true, ..Needs::default() },
-            further_runs: FurtherRuns::Without(self.variants.clone()),
+            further_runs: FurtherRuns::Ablations(self.variants.clone()),
             ..Demands::default()
         }
     }
@@ -100,11 +100,19 @@ fn sentences(packs: usize, vocabulary: usize) -> impl Iterator<Item = Result<Seq
 fn time(model: &Model, variants: &Variants, packs: usize) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..3 {
-        let asked = variants.others.iter().map(|variant| variant.removed.clone()).collect();
-        let observers = ObserverSet::new(vec![observer_of(Losses { variants: asked, sum: 0.0 })]);
+        let asked = variants.ablation_variants.iter().map(|variant| variant.removed.clone()).collect();
+        let observers = ObserverSet::new(vec![new_observer(Losses { variants: asked, sum: 0.0 })]);
         let (started, progress) = (Instant::now(), RunProgress::default());
         let sequences = sentences(packs, model.architecture.config.vocab_size);
-        sum_up(observers, (&model.id, &*model.encoder), variants, sequences, NonZeroUsize::MIN, &progress, None)?;
+        sum_activations(
+            observers,
+            (&model.id, &*model.encoder),
+            variants,
+            sequences,
+            NonZeroUsize::MIN,
+            &progress,
+            None,
+        )?;
         best = best.min(started.elapsed().as_secs_f64());
     }
     Ok(best)
@@ -121,14 +129,14 @@ fn main() -> Result<()> {
     ensure!(model.objective == Some(Objective::MaskedTokens), "`{folder}` has no masked-LM head");
     let grid = model.grid();
     let gates = vec![Gate::scale(0.0); grid.count()];
-    let removed = each_head(grid).chain([all_heads(grid)]);
-    let variants = Variants::default().without(removed, grid, &gates);
-    let naive = |variant: &Variant| Variants::once(variant.gates.clone());
+    let removed = single_head_sets(grid).chain([all_heads(grid)]);
+    let variants = Variants::default().with_removals(removed, grid, &gates);
+    let naive = |variant: &AblationVariant| Variants::baseline_only(variant.gates.clone());
 
     let whole = time(&model, &Variants::default(), packs)?;
     let ablated = time(&model, &variants, packs)?;
     let mut alone = 0.0;
-    for variant in &variants.others {
+    for variant in &variants.ablation_variants {
         alone += time(&model, &naive(variant), packs)?;
     }
     let heads = grid.count() as f64;

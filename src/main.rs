@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let command = cli::parse();
     output::claim_stdout();
-    time_limit::report_by(|error| {
+    time_limit::set_error_report(|error| {
         cli::error_format().say(error);
         Class::of(error).status()
     });
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let status = outcome.unwrap_or_else(|error| {
         cli::error_format().say(&error);
         match Class::of(&error) {
-            Class::Other => command.other.status(),
+            Class::Other => command.default_class.status(),
             class => class.status(),
         }
     });

@@ -12,7 +12,7 @@ use headscope::model::forward::{Scratch, Start};
 use headscope::model::source::ModelRef;
 use headscope::passes::observer::set::ObserverSet;
 use headscope::passes::setup::PassSetup;
-use headscope::sequences::counts::Counting;
+use headscope::sequences::counts::TokenCounter;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
@@ -29,7 +29,7 @@ fn sentence(model: &Model, words: usize) -> Sequence {
         let annotation = Annotation { upos: Some(upos), ..Annotation::default() };
         Word { annotation, ..Word::new(["the", "cat", "sat"][place % 3], head, "dep") }
     };
-    let sentence = Sentence::single("made up", Content::Words((0..words).map(word).collect()));
+    let sentence = Sentence::standalone("made up", Content::Words((0..words).map(word).collect()));
     SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().unwrap()
 }
 
@@ -46,8 +46,8 @@ impl Visitor for Observer<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        let sentence = &self.pack.sentences[sequence];
-        let count = allocation_counter::measure(|| self.panel.head(sequence, sentence, *view));
+        let sentence = &self.pack.sequences[sequence];
+        let count = allocation_counter::measure(|| self.panel.show_head(sequence, sentence, *view));
         self.allocations += count.count_total;
     }
 }
@@ -57,17 +57,17 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let everybody = registry::by_default()
+    let everybody = registry::default_studies()
         .flat_map(|study| study.passes().iter().map(|spec| spec.observer(&subject)).collect::<Vec<_>>());
     let (mut panel, mut scratch) = (ObserverSet::new(everybody.collect()), Scratch::default());
-    let mut counting = Counting::default();
+    let mut counting = TokenCounter::default();
     counting.add(&sentence(&model, 30));
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&PassSetup { embeddings: model.encoder.word_embeddings(), counts, ..PassSetup::default() });
     let mut run = |lengths: &[usize]| {
-        let pack = Pack { sentences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
+        let pack = Pack { sequences: lengths.iter().map(|&words| sentence(&model, words)).collect() };
         let batch = pack.batch();
-        panel.begin(pack.sentences.iter());
+        panel.begin_pack(pack.sequences.iter());
         let mut observer = Observer { panel: &mut panel, pack: &pack, allocations: 0 };
         let count = allocation_counter::measure(|| model.encoder.forward(&batch, &mut scratch, &mut observer).unwrap());
         let allocations = observer.allocations;
@@ -112,9 +112,9 @@ fn whatever_is_lent_nothing_is_kept() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let mut gates = Gates::default();
     gates.set(1, 0, Gate::scale(0.5));
-    let pack = Pack { sentences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
-    let tokens = pack.sentences[0].ids.len();
-    gates.patch(0, 1, 0, [(1, vec![1.0 / tokens as f32; tokens])].into());
+    let pack = Pack { sequences: [20, 5, 30].iter().map(|&words| sentence(&model, words)).collect() };
+    let tokens = pack.sequences[0].ids.len();
+    gates.patch_rows(0, 1, 0, [(1, vec![1.0 / tokens as f32; tokens])].into());
     let (batch, mut scratch) = (pack.batch(), Scratch::default());
     let mut run = || {
         let mut forward = || model.encoder.forward_from(Start::Embeddings, &batch, &gates, &mut scratch, &mut Greedy);

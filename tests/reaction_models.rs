@@ -76,7 +76,7 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
         let expected = &golden.expected[0].logits;
         assert_eq!(model.objective.is_some(), !expected.is_empty(), "{name}: a masked-LM head");
         if model.objective.is_some() {
-            let pack = Pack { sentences: reaction() };
+            let pack = Pack { sequences: reaction() };
             let needs = Needs { logits: true, ..Needs::default() };
             let everywhere = [(0..golden.expected[0].ids.len()).collect()];
             let batch = pack.batch().with_predicted(&everywhere);

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use super::sentences::reading_by;
+use super::sentences::with_tokenizer_options;
 use crate::corpus::{IndexCounts, Input, Scope, write_index};
 use crate::model::Model;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
-use crate::passes::run::counting::count;
+use crate::passes::run::counting::count_tokens;
 use crate::passes::run::token_limit;
 use crate::sequences::reading::{Context as Reads, Spacing};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 use crate::system::progress::{self, Downloads};
 use crate::system::terminal::print;
 
@@ -28,21 +28,21 @@ pub fn counts(
     path: &Path,
 ) -> Result<()> {
     let output = Output::open(path)?;
-    let model = reading_by(Model::load(model.resolve(&Downloads::default())?)?, options)?;
+    let model = with_tokenizer_options(Model::load(model.resolve(&Downloads::default())?)?, options)?;
     let max_tokens = token_limit(&model.architecture.config, None, Reads::Sentence)?;
-    let counting = progress::step("counting tokens");
+    let counting = progress::show_spinner("counting tokens");
     let tokenizer = (&model.tokenizer, Reads::Sentence, words);
-    let (counts, corpus) = count(inputs, tokenizer, max_tokens, true, &Scope::sentences(), all_cores())?;
+    let (counts, corpus) = count_tokens(inputs, tokenizer, max_tokens, true, &Scope::all_sentences(), core_count())?;
     counting.finish_and_clear();
     if counts.is_empty() {
-        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).about(&corpus.name)).class(Class::Input);
+        return Err(anyhow!("corpus `{}` has no tokens", corpus.name).with_file(&corpus.name)).class(Class::Input);
     }
     output.finish(counts.to_json(&model.tokenizer)?.as_bytes())
 }
 
 pub fn index(corpus: &[Input], path: &Path) -> Result<()> {
     let mut output = Output::open(path)?;
-    let indexing = progress::step("indexing");
+    let indexing = progress::show_spinner("indexing");
     let IndexCounts { files, sentences, segments } = write_index(corpus, |bytes| output.write(bytes))?;
     indexing.finish_and_clear();
     output.commit()?;

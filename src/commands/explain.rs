@@ -5,12 +5,12 @@ use std::fmt::Write;
 use anyhow::{Error, Result, anyhow};
 
 use super::keys;
-use crate::export::written;
+use crate::export::write_to_string;
 use crate::model::grid::HeadPlace;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::entry::Entry;
 use crate::study::labels::policy::Threshold;
-use crate::study::labels::{BORDERLINE, CONSTANT, TIED};
+use crate::study::labels::{BORDERLINE_MARK, CONSTANT_MARK, TIED_MARK};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::show::terms::Term;
 use crate::study::verdict_rule::VerdictRow;
@@ -19,19 +19,19 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 
 /// Text of `headscope explain` without a name: a line per label, metric and study, then the names of other terms and thresholds.
-pub fn list() -> String {
+pub fn list_all() -> String {
     let studies = STUDIES.iter().map(|study| (study.card().name, study.card().question));
     let entries = |entries: Vec<Entry>| entries.into_iter().map(|entry| (entry.name(), entry.explanation.measures));
     let groups: [(&str, Vec<(&str, &str)>); 3] = [
-        ("Labels", entries(registry::labels().collect()).collect()),
-        ("Metrics", entries(registry::metrics().collect()).collect()),
+        ("Labels", entries(registry::label_entries().collect()).collect()),
+        ("Metrics", entries(registry::metric_entries().collect()).collect()),
         ("Studies", studies.collect()),
     ];
     let width = groups.iter().flat_map(|(_, lines)| lines).map(|(name, _)| name.len()).max().unwrap_or(0);
     let words = |words: Vec<&str>| words.join(", ");
-    let terms = registry::terms().map(|term| term.name).collect();
+    let terms = registry::glossary().map(|term| term.name).collect();
     let thresholds = registry::default_policy().thresholds().map(|threshold| threshold.name).collect();
-    written(|text| {
+    write_to_string(|text| {
         for (title, lines) in groups {
             writeln!(text, "{title}:\n")?;
             lines.iter().try_for_each(|(name, says)| writeln!(text, "{name:width$}  {says}"))?;
@@ -45,11 +45,11 @@ pub fn list() -> String {
 /// Condition on which a study runs, in words.
 fn run_condition(study: &dyn AnyStudy) -> String {
     let card = study.card();
-    match (card.by_default, card.runs_first(), card.joins) {
+    match (card.is_default, card.is_default_in_first_run(), card.is_default_with_builds_on) {
         (true, ..) => "by default".to_owned(),
         (_, true, _) => "where no corpus is named, on others with `--with`".to_owned(),
-        _ if card.default_on_decoders && card.decoders_only => "on decoders".to_owned(),
-        _ if card.default_on_decoders => "on decoders, on others with `--with`".to_owned(),
+        _ if card.is_default_on_decoders && card.decoders_only => "on decoders".to_owned(),
+        _ if card.is_default_on_decoders => "on decoders, on others with `--with`".to_owned(),
         (.., true) => format!("where `{}` run", card.builds_on.join("` and `")),
         _ => "with `--with`".to_owned(),
     }
@@ -57,14 +57,22 @@ fn run_condition(study: &dyn AnyStudy) -> String {
 
 /// The full explanation of one label, metric, study, threshold or other term.
 /// Fails if nothing has that name.
-pub fn one(name: &str) -> Result<String> {
+pub fn explain(name: &str) -> Result<String> {
     match name {
-        VERDICTS => return Ok(verdicts()),
-        STUDY_TABLE => return Ok(studies()),
+        VERDICTS => return Ok(verdict_table()),
+        STUDY_TABLE => return Ok(study_table()),
         _ => {}
     }
-    if let Some(study) = registry::named(name) {
-        let Card { name, question, needs, by_default, decoders_only, default_on_decoders, .. } = study.card();
+    if let Some(study) = registry::find_study(name) {
+        let Card {
+            name,
+            question,
+            needs,
+            is_default: by_default,
+            decoders_only,
+            is_default_on_decoders: default_on_decoders,
+            ..
+        } = study.card();
         let metrics: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
         let labels: Vec<&str> = study.card().labels.iter().map(|detector| detector.explanation.name).collect();
         let or_none = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -78,32 +86,32 @@ pub fn one(name: &str) -> Result<String> {
             or_none(labels),
         ));
     }
-    let term = registry::term(name);
-    let text_of_term = |Term { name, also, meaning, page }: &Term| {
+    let term = registry::find_term(name);
+    let text_of_term = |Term { name, other_names: also, meaning, page }: &Term| {
         let also = if also.is_empty() { String::new() } else { format!("Also: {}\n", also.join(", ")) };
         format!("{name}\n\n{meaning}\n\n{also}More: docs/methodology/{page}\n")
     };
     let own_term = || term.filter(|term| term.name == name).map(text_of_term);
     let threshold = || {
-        let Threshold { name, default, about, .. } = registry::threshold(name)?;
+        let Threshold { name, default, meaning: about, .. } = registry::find_threshold(name)?;
         Some(format!("{name} (threshold)\n\n{about}\n\nDefault: {default}\n"))
     };
     let family = || {
-        let labels: Vec<String> = registry::of_family(name).iter().map(Entry::to_string).collect();
+        let labels: Vec<String> = registry::labels_in_category(name).iter().map(Entry::to_string).collect();
         (!labels.is_empty()).then(|| labels.join("\n"))
     };
     // An exact name or a code of the grid wins over another name of a term: `position` is both.
-    let entry = || registry::find(name).map(|entry| entry.to_string());
+    let entry = || registry::find_entry(name).map(|entry| entry.to_string());
     let text = entry().or_else(own_term).or_else(threshold).or_else(|| grid_cell(name));
     let text = text.or_else(|| term.map(text_of_term)).or_else(family);
-    let text = text.or_else(|| keys::explain(name)).or_else(|| keys::explain_word(name));
+    let text = text.or_else(|| keys::explain_path(name)).or_else(|| keys::explain_word(name));
     // A heading of a report is a key with spaces: `pooled shift` is `pooled_shift`.
     let as_key = name.replace(' ', "_");
-    let text = text.or_else(|| (as_key != name).then(|| one(&as_key).ok()).flatten());
+    let text = text.or_else(|| (as_key != name).then(|| explain(&as_key).ok()).flatten());
     text.ok_or_else(|| {
         if name.parse::<HeadPlace>().is_ok() {
             let way_out = format!("`headscope show report.json {name}`");
-            return anyhow!("what a head does is in a report").of_value(name).hint(way_out);
+            return anyhow!("what a head does is in a report").with_value(name).hint(way_out);
         }
         with_suggestion(anyhow!("there is nothing named `{}`", name.escape_debug()), name)
     })
@@ -111,12 +119,12 @@ pub fn one(name: &str) -> Result<String> {
 
 /// Adds to an error about an unknown name a similar name, or a hint where to look.
 fn with_suggestion(error: Error, name: &str) -> Error {
-    let error = error.of_value(name);
+    let error = error.with_value(name);
     let told_of = || {
         let names = entries_mentioning(name);
         (!names.is_empty()).then(|| format!("these tell of it: {}", names.join(", ")))
     };
-    match registry::closest(name) {
+    match registry::closest_name(name) {
         Some(known) => error.did_you_mean(Some(known)),
         None => error.hint(told_of().unwrap_or_else(|| "`headscope explain` lists all".to_owned())),
     }
@@ -131,8 +139,8 @@ fn entries_mentioning(word: &str) -> Vec<&'static str> {
         let Explanation { measures, formula, chance, source, caveats, .. } = entry.explanation;
         [measures, formula, chance, source, caveats].iter().any(|text| has(text))
     };
-    let entries = registry::labels().chain(registry::metrics()).filter(is_told).map(|entry| entry.name());
-    let terms = registry::terms().filter(|term| has(term.meaning)).map(|term| term.name);
+    let entries = registry::label_entries().chain(registry::metric_entries()).filter(is_told).map(|entry| entry.name());
+    let terms = registry::glossary().filter(|term| has(term.meaning)).map(|term| term.name);
     entries.chain(terms).take(MOST).collect()
 }
 
@@ -142,11 +150,11 @@ fn grid_cell(cell: &str) -> Option<String> {
     let more = cell.rsplit_once('+').and_then(counted_more);
     let rest = if more.is_some() { cell.rsplit_once('+')?.0 } else { cell };
     let mark = |code, mark, meaning| str::strip_suffix(code, mark).map_or((code, ""), |code| (code, meaning));
-    let (code, constant) = mark(rest, CONSTANT, ", of a head that writes a constant");
-    let (code, tied) = mark(code, TIED, ", tied with another one");
-    let (code, borderline) = mark(code, BORDERLINE, ", borderline");
-    let labels = registry::labels_of_code(code);
-    let entries: Vec<Entry> = labels.iter().filter_map(|label| registry::find(label)).collect();
+    let (code, constant) = mark(rest, CONSTANT_MARK, ", of a head that writes a constant");
+    let (code, tied) = mark(code, TIED_MARK, ", tied with another one");
+    let (code, borderline) = mark(code, BORDERLINE_MARK, ", borderline");
+    let labels = registry::labels_with_code(code);
+    let entries: Vec<Entry> = labels.iter().filter_map(|label| registry::find_entry(label)).collect();
     if entries.is_empty() {
         return None;
     }
@@ -168,16 +176,16 @@ fn grid_cell(cell: &str) -> Option<String> {
 pub const VERDICTS: &str = "verdicts";
 
 /// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.
-pub fn verdicts() -> String {
+pub fn verdict_table() -> String {
     let [headings, lines] = [VerdictRow::HEADINGS, ["---"; 6]].map(|cells| format!("| {} |\n", cells.join(" | ")));
-    let rows: String = registry::verdicts().map(|row| row.to_string()).collect();
+    let rows: String = registry::verdict_rules().map(|row| row.to_string()).collect();
     headings + &lines + &rows
 }
 
 pub const STUDY_TABLE: &str = "studies";
 
 /// All studies, as a Markdown table; docs/STUDIES.md has it.
-pub fn studies() -> String {
+pub fn study_table() -> String {
     let row = |study: &&dyn AnyStudy| {
         let Card { name, question, needs, .. } = study.card();
         [format!("`{name}`"), (*question).to_owned(), run_condition(*study), (*needs).to_owned()]
@@ -199,9 +207,9 @@ fn table<const N: usize>(headings: [&str; N], rows: impl Iterator<Item = [String
 const CHANCE_SUFFIXES: [&str; 3] = ["_expected", "_over_chance", "_over_position"];
 
 /// Text of docs/detectors.md.
-pub fn markdown() -> String {
+pub fn detectors_page() -> String {
     let code = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
-    let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.filled(entry.explanation.formula)])];
+    let label = |entry: Entry| [code(&[entry.name()]), code(&[&entry.fill_thresholds(entry.explanation.formula)])];
     let metrics = |study: &&dyn AnyStudy| {
         let names: Vec<&str> = (study.card().metrics)().iter().map(|(explanation, _)| explanation.name).collect();
         let base_metrics: Vec<&str> =
@@ -210,7 +218,7 @@ pub fn markdown() -> String {
     };
     let policy = registry::default_policy();
     let thresholds = policy.thresholds().map(|one| format!("`{}` {}", one.name, one.default)).collect::<Vec<_>>();
-    let verdicts = registry::verdicts_beside_labels().map(VerdictRow::brief);
+    let verdicts = registry::non_label_verdict_rules().map(VerdictRow::main_cells);
     format!(
         "# Labels, metrics and verdicts\n\n\
          A metric is evidence, a label a policy over evidence: the tables have the rules under the default policy.\n\
@@ -225,7 +233,7 @@ pub fn markdown() -> String {
          `_over_position` the metric less that.\n\n{}\n## Verdicts\n\n\
          Labels are corrected over all heads and labels of one rule.\n`headscope explain verdicts` has a row for each label \
          as well, with the least evidence and what is printed beside a verdict.\n\n{}",
-        table(["label", "rule"], registry::labels().map(label)),
+        table(["label", "rule"], registry::label_entries().map(label)),
         thresholds.join(", "),
         table(["study", "metrics"], STUDIES.iter().filter_map(metrics)),
         table(["verdict", "statistic", "null or margin", "family of the correction"], verdicts),
@@ -241,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_page_of_studies_lists_every_study() {
-        let (page, table) = (include_str!("../../docs/STUDIES.md"), studies());
+        let (page, table) = (include_str!("../../docs/STUDIES.md"), study_table());
         assert!(page.contains(&format!("{table}\n")), "`fixtures/regenerate` makes the table in STUDIES.md:\n{table}");
     }
 
@@ -263,7 +271,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/methodology");
         let page = |entry: io::Result<fs::DirEntry>| fs::read_to_string(entry.unwrap().path()).unwrap();
         let pages: String = fs::read_dir(folder).unwrap().map(page).collect();
-        for name in registry::labels().chain(registry::metrics()).map(|entry| entry.name()) {
+        for name in registry::label_entries().chain(registry::metric_entries()).map(|entry| entry.name()) {
             // What a metric is beside chance is defined once for all.
             let beside = ["_expected", "_over_chance", "_over_position"];
             let stem = beside.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
@@ -273,7 +281,7 @@ mod tests {
 
     #[test]
     fn rules_of_verdicts_name_thresholds_that_there_are() {
-        let table = verdicts();
+        let table = verdict_table();
         assert!(!table.contains('{'), "a threshold that there is not\n{table}");
     }
 }

@@ -34,7 +34,7 @@ pub fn schema_of(name: &str) -> Option<Value> {
 }
 
 /// Explains the value at a path such as `report.pruning.orders`, and each key in it; `None` if the path does not exist.
-pub fn explain(path: &str) -> Option<String> {
+pub fn explain_path(path: &str) -> Option<String> {
     let mut segments = path.split('.');
     let root = schema_of(segments.next()?)?;
     let mut schema = &root;
@@ -163,15 +163,15 @@ mod tests {
 
     #[test]
     fn a_path_lists_the_keys_behind_references_lists_and_null() {
-        let pruning = explain("report.pruning").unwrap();
+        let pruning = explain_path("report.pruning").unwrap();
         assert!(pruning.starts_with("report.pruning\n\n") && pruning.contains("\nsentences  "), "{pruning}");
         assert!(pruning.contains("\nMore: ") && pruning.contains("report.pruning.orders"), "{pruning}");
-        assert!(explain("report.pruning.interaction").unwrap().contains("\ntogether"));
-        assert!(explain("report.heads.labels.test").unwrap().contains("\nq "));
-        assert!(explain("report.heads.primary").unwrap().starts_with("report.heads.primary\n\nThe firm label"));
-        assert!(explain("numbers.labels").is_some() && explain("compare.agreement").is_some());
+        assert!(explain_path("report.pruning.interaction").unwrap().contains("\ntogether"));
+        assert!(explain_path("report.heads.labels.test").unwrap().contains("\nq "));
+        assert!(explain_path("report.heads.primary").unwrap().starts_with("report.heads.primary\n\nThe firm label"));
+        assert!(explain_path("numbers.labels").is_some() && explain_path("compare.agreement").is_some());
         for nothing in ["report.pruned", "report.heads.primary.name", "reports", "report."] {
-            assert_eq!(explain(nothing), None, "{nothing}");
+            assert_eq!(explain_path(nothing), None, "{nothing}");
         }
     }
 
@@ -195,7 +195,8 @@ mod tests {
         let mut found = std::collections::BTreeSet::new();
         words(&Value::from(report::schema()), &mut found);
         assert!(found.len() > 500 && found.contains("not_above_baseline") && found.contains("heldout_accuracy"));
-        let unknown: Vec<&String> = found.iter().filter(|word| crate::commands::explain::one(word).is_err()).collect();
+        let unknown: Vec<&String> =
+            found.iter().filter(|word| crate::commands::explain::explain(word).is_err()).collect();
         assert_eq!(unknown, Vec::<&String>::new());
         let obstacle = explain_word("too_few_units").unwrap();
         assert!(

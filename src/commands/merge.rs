@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::reporting::{self, ReportOptions, finished, reported};
+use super::reporting::{self, ReportOptions, report_of, rounded_and_checked};
 use crate::evaluation::plan::Plan;
 use crate::passes::observation::{Observation, Stage, merge, partial};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural, ranges};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
-use crate::system::terminal::{print, say};
+use crate::system::terminal::{print, print_to_stderr};
 
 pub struct MergeOptions {
     pub parts: Vec<PathBuf>,
@@ -37,7 +37,7 @@ pub fn merge(options: &MergeOptions) -> Result<()> {
         // The partial that one run over the whole corpus would write.
         Merged::Partial(path) => {
             let output = Output::open(path)?;
-            output.finish(&partial::render(Shard::WHOLE, &merge_parts(options)?)?)
+            output.finish(&partial::serialize(Shard::WHOLE, &merge_parts(options)?)?)
         }
         Merged::Missing(of) => print_missing(&options.parts, *of),
     }
@@ -47,11 +47,14 @@ fn report(options: &MergeOptions, report_options: &ReportOptions) -> Result<()> 
     let outputs = report_options.open()?;
     let policy = report_options.policy.policy()?;
     let observation = merge_parts(options)?;
-    ensure!(observation.stage.is_whole(), second_stage_is_missing());
+    ensure!(observation.stage.is_complete(), second_stage_is_missing());
     report_options.policy.ensure_measured(&observation.identity.protocol.studies)?;
-    let report =
-        finished(reported(observation, policy, report_options.threads)?, report_options.digits, &options.parts)?;
-    reporting::write(&report, outputs)
+    let report = rounded_and_checked(
+        report_of(observation, policy, report_options.threads)?,
+        report_options.digits,
+        &options.parts,
+    )?;
+    reporting::write_report(&report, outputs)
 }
 
 fn second_stage_is_missing() -> Error {
@@ -66,10 +69,10 @@ fn second_stage_is_missing() -> Error {
 /// If only the second of two stages is missing, prints nothing; the error says how that stage begins.
 fn print_missing(paths: &[PathBuf], shard_count: u32) -> Result<()> {
     let files = partial_files(paths);
-    let missing = files.and_then(|files| merge::missing(&files, shard_count)).class(Class::Input)?;
-    missing.damaged.iter().for_each(|problem| say(&format!("warning: {problem}")));
+    let missing = files.and_then(|files| merge::find_missing_shards(&files, shard_count)).class(Class::Input)?;
+    missing.damaged.iter().for_each(|problem| print_to_stderr(&format!("warning: {problem}")));
     if missing.numbers.is_empty() {
-        return if missing.is_of_first { Err(second_stage_is_missing()) } else { Ok(()) };
+        return if missing.is_first_stage { Err(second_stage_is_missing()) } else { Ok(()) };
     }
     print(&format!("{}\n", ranges(&missing.numbers)))?;
     let (shards, are) = (counted(shard_count, "shard"), plural(&missing.numbers.len(), "is", "are"));
@@ -97,25 +100,25 @@ fn partial_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 fn merge_parts(options: &MergeOptions) -> Result<Observation> {
     let files = partial_files(&options.parts).class(Class::Input)?;
-    let mut observation = merge::all(&files, &Plan::restore).class(Class::Input)?;
-    observation.run = observation.run.filter(|_| options.run_info);
+    let mut observation = merge::merge_all(&files, &Plan::restore).class(Class::Input)?;
+    observation.run_info = observation.run_info.filter(|_| options.run_info);
     Ok(observation)
 }
 
 /// Reads first-stage sums for `--after`.
 /// Fails unless the file is a partial of a complete first stage.
-pub fn read_first(path: &Path) -> Result<Observation> {
+pub fn read_first_stage(path: &Path) -> Result<Observation> {
     let shown = path.display();
     let (shard, first) = partial::read(path, &Plan::restore)?;
     ensure!(
         first.stage == Stage::First,
         anyhow!("--after `{shown}`: no shard is run after it, it is no partial of the first of two stages")
-            .about(shown)
+            .with_file(shown)
     );
     ensure!(
         shard == Shard::WHOLE,
         anyhow!("--after `{shown}`: it is shard {shard}")
-            .about(shown)
+            .with_file(shown)
             .hint(format!("merge all shards first, `headscope merge PART... -o merged.{}`", partial::EXTENSION))
     );
     Ok(first)

@@ -12,7 +12,7 @@ use crate::evaluation::presets::{self, Preset};
 use crate::evaluation::results::Results;
 use crate::export::json::{self, Digits, JsonForm};
 use crate::export::summary::{self, Detail};
-use crate::export::{Target, Writer};
+use crate::export::{OutputTarget, ReportFormat};
 use crate::passes::control::Control;
 use crate::passes::observation::identity::Identity;
 use crate::passes::observation::{Observation, partial};
@@ -26,17 +26,17 @@ use crate::system::progress;
 use crate::system::terminal::{self, print, to_stdout};
 
 pub enum OpenOutput {
-    File(Output, Writer),
+    File(Output, ReportFormat),
     Stdout(JsonForm),
     /// The summary on standard output, with a line for each of these presets.
     Summary(Detail, Vec<&'static Preset>),
 }
 
 /// Opens files before any work is done, so that a path that cannot be written fails at once.
-pub fn open(targets: &[Target]) -> Result<Vec<OpenOutput>> {
-    let open = |target: &Target| match target {
-        Target::Stdout(form) => Ok(OpenOutput::Stdout(*form)),
-        Target::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
+pub fn open_targets(targets: &[OutputTarget]) -> Result<Vec<OpenOutput>> {
+    let open = |target: &OutputTarget| match target {
+        OutputTarget::Stdout(form) => Ok(OpenOutput::Stdout(*form)),
+        OutputTarget::File(path, writer) => Ok(OpenOutput::File(Output::open(path)?, *writer)),
     };
     targets.iter().map(open).collect()
 }
@@ -46,24 +46,26 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 }
 
 /// Writes a report to its outputs. JSON keeps the texts of the report; other formats get each text on one line.
-pub fn write(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
-    let is_json = |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, Writer::Json(_)));
-    let to_show = if outputs.iter().all(is_json) { None } else { json::to_show(report)? };
+pub fn write_report(report: &Report, outputs: Vec<OpenOutput>) -> Result<()> {
+    let is_json =
+        |output: &OpenOutput| matches!(output, OpenOutput::Stdout(_) | OpenOutput::File(_, ReportFormat::Json(_)));
+    let to_show = if outputs.iter().all(is_json) { None } else { json::for_display(report)? };
     let shown = to_show.as_ref().unwrap_or(report);
-    let summary = |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::width());
-    write_each(outputs, |writer| writer.render(if writer.is_whole() { report } else { shown }), summary)
+    let summary =
+        |detail, presets: &[&'static Preset]| summary::render(shown, presets, detail, terminal::stdout_width());
+    write_outputs(outputs, |writer| writer.render(if writer.holds_report() { report } else { shown }), summary)
 }
 
 /// Writes to each output the bytes of `render` for its format, or the text of `summary`.
-pub fn write_each(
+pub fn write_outputs(
     outputs: Vec<OpenOutput>,
-    render: impl Fn(Writer) -> Result<Vec<u8>>,
+    render: impl Fn(ReportFormat) -> Result<Vec<u8>>,
     summary: impl Fn(Detail, &[&'static Preset]) -> String,
 ) -> Result<()> {
     for output in outputs {
         match output {
             OpenOutput::File(output, writer) => output.finish(&render(writer)?)?,
-            OpenOutput::Stdout(form) => to_stdout(&render(Writer::Json(form))?)?,
+            OpenOutput::Stdout(form) => to_stdout(&render(ReportFormat::Json(form))?)?,
             OpenOutput::Summary(detail, presets) => print(&summary(detail, &presets))?,
         }
     }
@@ -83,10 +85,10 @@ pub struct PolicyOptions {
 impl PolicyOptions {
     /// Fails if a preset labels the measurements of a study that is not among `studies`.
     pub fn ensure_measured(&self, studies: &[String]) -> Result<()> {
-        match presets::missing(&self.presets, &plan::studies(studies)?) {
+        match presets::missing_study(&self.presets, &plan::studies(studies)?) {
             Some((preset, study)) => {
                 Err(anyhow!("--preset {preset} labels what the study `{study}` measures, which was not run")
-                    .of_value(preset)
+                    .with_value(preset)
                     .hint(format!("headscope analyze --with {study}")))
                 .class(Class::Usage)
             }
@@ -96,33 +98,33 @@ impl PolicyOptions {
 
     /// Relabels a saved report by this policy; `name` is the report's name in errors.
     /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
-    pub fn applied(&self, report: Report, name: &str) -> Result<Report> {
+    pub fn relabel(&self, report: Report, name: &str) -> Result<Report> {
         self.ensure_measured(&report.settings.protocol.studies).cannot("label", name)?;
         Ok(report.relabel(self.policy()?))
     }
 
     /// The default policy or the presets' policy, overridden by the policy file and the command line.
     pub fn policy(&self) -> Result<Policy> {
-        self.over(presets::policy(&[]))
+        self.overriding(presets::policy(&[]))
     }
 
     /// `policy` or, if there are any, the presets' policy, overridden by the policy file and the command line.
-    pub fn over(&self, policy: Policy) -> Result<Policy> {
+    pub fn overriding(&self, policy: Policy) -> Result<Policy> {
         let policy = if self.presets.is_empty() { policy } else { presets::policy(&self.presets) };
         let policy = if let Some(file) = &self.file { policy.with_file(file)? } else { policy };
-        Ok(policy.with(self.min_count.map(|count| (MIN_COUNT_KEY, Value::Count(count)))))
+        Ok(policy.with_values(self.min_count.map(|count| (MIN_COUNT_KEY, Value::Count(count)))))
     }
 }
 
 /// Relabels a saved report if a policy is given; `name` is the report's name in errors.
 /// Fails if the policy file cannot be used, or the report lacks what a preset labels.
-pub fn labelled(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
-    if let Some(policy) = policy { policy.applied(report, name) } else { Ok(report) }
+pub fn relabelled_if(report: Report, policy: Option<&PolicyOptions>, name: &str) -> Result<Report> {
+    if let Some(policy) = policy { policy.relabel(report, name) } else { Ok(report) }
 }
 
 #[derive(Clone)]
 pub struct ReportOptions {
-    pub outputs: Vec<Target>,
+    pub outputs: Vec<OutputTarget>,
     /// Detail of the printed summary; `None`: no summary.
     pub summary: Option<Detail>,
     pub policy: PolicyOptions,
@@ -133,7 +135,7 @@ pub struct ReportOptions {
 impl ReportOptions {
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.summary.map(|detail| OpenOutput::Summary(detail, self.policy.presets.clone()));
-        Ok(open(&self.outputs)?.into_iter().chain(summary).collect())
+        Ok(open_targets(&self.outputs)?.into_iter().chain(summary).collect())
     }
 }
 
@@ -141,23 +143,23 @@ impl ReportOptions {
 ///
 /// The sums are written before the report, so that `headscope merge` can make the report if it is not written.
 /// Fails if nothing was observed, or the file cannot be written.
-pub fn write_sums(observation: &Observation, output: Output) -> Result<()> {
+pub fn write_partial(observation: &Observation, output: Output) -> Result<()> {
     observation.ensure_not_empty()?;
-    output.finish(&partial::render(Shard::WHOLE, observation)?)
+    output.finish(&partial::serialize(Shard::WHOLE, observation)?)
 }
 
-pub fn reported(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
+pub fn report_of(observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Report> {
     let started = Instant::now();
-    let measuring = progress::step("computing intervals and tests");
+    let measuring = progress::show_spinner("computing intervals and tests");
     let (mut context, results) = measure(observation, policy, threads, false)?;
     measuring.finish_and_clear();
-    context.run = context.run.map(|run| run.and(started.elapsed()));
+    context.run = context.run.map(|run| run.with_added_time(started.elapsed()));
     Ok(Report::new(context, results))
 }
 
 /// Rounds a report to `digits` and checks it before it is written. `parts` are the partials behind it, which the error names.
 /// Fails if a number is out of range, because a partial is damaged though readable.
-pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
+pub fn rounded_and_checked(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Report> {
     if digits == Digits::ALL && parts.is_empty() {
         return Ok(report);
     }
@@ -170,12 +172,12 @@ pub fn finished(report: Report, digits: Digits, parts: &[PathBuf]) -> Result<Rep
         anyhow!("{names}{and_more}: the sums come to a report that no run makes: {fault:#}")
             .hint_after("; ", "run the shards again, one of them is damaged")
     };
-    let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.rounded(number)) };
-    json::as_saved(&report, digits).map_err(error).class(Class::Input)
+    let report = if digits == Digits::ALL { report } else { report.rounded(|number| digits.round(number)) };
+    json::as_read_back(&report, digits).map_err(error).class(Class::Input)
 }
 
-pub fn ensure_read(report: &Report) -> Result<()> {
-    let obstacle = report.corpus.unread(&report.model).filter(|_| report.is_of_corpus());
+pub fn ensure_corpus_was_read(report: &Report) -> Result<()> {
+    let obstacle = report.corpus.unread_cause(&report.model).filter(|_| report.analyses_corpus());
     let Some([why, way_out]) = obstacle else { return Ok(()) };
     let error = anyhow!("the model could not read the corpus `{}`, since {why}", report.corpus.name);
     Err(error.hint(way_out)).class(Class::Input)
@@ -191,11 +193,11 @@ pub fn measure(
     leaves_out: bool,
 ) -> Result<(ReportContext, Results)> {
     ensure!(
-        !observation.stage.is_after(),
+        !observation.stage.is_second_stage(),
         anyhow!("a partial of the second of two stages says nothing by itself")
             .hint("`headscope merge -o FILE.headscope` makes one of all partials of both stages")
     );
-    if observation.stage.policy().is_some_and(|then| then != policy.digest()) {
+    if observation.stage.policy_digest().is_some_and(|then| then != policy.digest()) {
         let error = anyhow!("the parts of the second stage were run with labels by another policy than this one").hint(
             "give the --policy, --preset and --min-count that they were given, or run them again, `--after` the \
                  first stage, with those of now",
@@ -203,30 +205,32 @@ pub fn measure(
         return Err(error).class(Class::Input);
     }
     observation.ensure_not_empty()?;
-    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run, .. } = observation;
+    let Observation { identity: Identity { tool, model, corpus, protocol }, tally, passes, run_info: run, .. } =
+        observation;
     let (plan, grid) = (Plan::new(&protocol)?, model.grid());
 
     let (absent, removed) = (model.absent.clone(), protocol.removed.clone());
-    let context = EstimationContext { grid, threads, leaves_out, absent, removed };
-    let health = health::of_run(&corpus, &tally, &model, &policy);
+    let context =
+        EstimationContext { grid, threads, keeps_replicates: leaves_out, absent_heads: absent, removed_heads: removed };
+    let health = health::run_health(&corpus, &tally, &model, &policy);
     let corpus = CorpusInfo::new(corpus, &tally, health, protocol.reading.is_some());
     let settings = Settings { protocol, policy };
     let Settings { protocol, policy } = &settings;
     let is_read = corpus.health.is_read();
     let results_of = |control: Option<Control>, context: &EstimationContext| {
         let results = Results::new(&plan.observed(&passes, control), context, policy);
-        Results { is_read, ..results }
+        Results { could_read_text: is_read, ..results }
     };
     let mut results = results_of(None, &context);
-    let control_context = EstimationContext { leaves_out: false, ..context };
+    let control_context = EstimationContext { keeps_replicates: false, ..context };
     let of_controls: Vec<(Control, Results)> =
         protocol.controls.iter().map(|&control| (control, results_of(Some(control), &control_context))).collect();
-    results.control(&of_controls);
+    results.add_controls(&of_controls);
     let verdicts = |(control, results): (Control, Results)| ControlVerdicts {
         control,
         studies: results.studies(),
         verdicts: results.verdicts(policy),
-        choices: results.choices(policy),
+        choices: results.choice_labels(policy),
     };
     let controls = of_controls.into_iter().map(verdicts).collect();
 
@@ -234,7 +238,7 @@ pub fn measure(
 }
 
 pub struct OutcomeOutputs {
-    pub targets: Vec<Target>,
+    pub targets: Vec<OutputTarget>,
     /// Detail of the printed text; `None`: nothing is printed.
     pub printed: Option<Detail>,
 }
@@ -242,6 +246,6 @@ pub struct OutcomeOutputs {
 impl OutcomeOutputs {
     pub fn open(&self) -> Result<Vec<OpenOutput>> {
         let summary = self.printed.map(|detail| OpenOutput::Summary(detail, Vec::new()));
-        Ok(open(&self.targets)?.into_iter().chain(summary).collect())
+        Ok(open_targets(&self.targets)?.into_iter().chain(summary).collect())
     }
 }

@@ -10,8 +10,8 @@ use minijinja::value::{Serde, Value};
 use textwrap::core::display_width;
 
 use super::figures;
-use super::page::{ShownSentence, filled};
-use super::svg::{Medium, clipped};
+use super::page::{ShownSentence, fill_template};
+use super::svg::{Medium, truncated};
 use crate::model::grid::HeadPlace;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs};
@@ -25,12 +25,12 @@ pub struct SentenceAttention {
     pub sentence: u64,
     pub id: Option<String>,
     /// Text of each unit (word or special token), `[units]`.
-    pub texts: Vec<String>,
+    pub unit_texts: Vec<String>,
     pub is_word: Vec<bool>,
     /// Arcs of the dependency tree, or links, drawn beside the attention; `None` without a tree.
     pub gold: Option<GoldArcs>,
     /// Range of units that each unit sees, `[units]`: in a decoder, the unit itself and all before it.
-    pub seen: Vec<Range<usize>>,
+    pub visible_units: Vec<Range<usize>>,
     /// Attention between units, `[units, units]`; 0 where nothing is seen.
     pub weights: WordAttention,
 }
@@ -40,7 +40,7 @@ pub struct GoldArcs {
     /// Name of the relation, or of the link type; `None` for a complete tree.
     pub name: Option<String>,
     /// Noun for the end of an arc: `head` (a syntactic head), or `target` of a link.
-    pub end: &'static str,
+    pub end_noun: &'static str,
     /// Arcs as `[from, to]` unit indices, ascending.
     pub arcs: Vec<[usize; 2]>,
 }
@@ -49,7 +49,7 @@ impl GoldArcs {
     /// Legend of the mark at the other end of an arc.
     fn legend(&self) -> String {
         let of = self.name.as_ref().map_or_else(|| "in the tree".to_owned(), |name| format!("by {}", one_line(name)));
-        format!("> the {} {of}", self.end)
+        format!("> the {} {of}", self.end_noun)
     }
 }
 
@@ -71,7 +71,7 @@ impl SentenceAttention {
         sources.dedup();
         let finds = |weight: &dyn Fn(usize, usize) -> f64| {
             let is_found = |source: &&usize| {
-                let others = (0..self.texts.len()).filter(|&other| self.is_word[other] && other != **source);
+                let others = (0..self.unit_texts.len()).filter(|&other| self.is_word[other] && other != **source);
                 let best = others.map(|other| (other, weight(**source, other)));
                 let best = best.reduce(|best, next| if next.1 > best.1 { next } else { best });
                 best.is_some_and(|(other, _)| self.is_gold(**source, other))
@@ -84,7 +84,7 @@ impl SentenceAttention {
 
     /// Whether no unit sees a later one.
     fn is_causal(&self) -> bool {
-        self.seen.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
+        self.visible_units.iter().enumerate().all(|(unit, seen)| seen.end == unit + 1)
     }
 
     /// The unit that `unit` attends to most, with its weight; ties go to the first.
@@ -104,9 +104,9 @@ const AXES: &str = "from\\to";
 const MAX_LETTERS: usize = 16;
 
 /// Draws attention as a text grid, in several parts if the terminal has no room for all columns.
-pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
-    let count = viewed.texts.len();
-    let texts: Vec<String> = viewed.texts.iter().map(|text| clipped(&one_line(text), MAX_LETTERS)).collect();
+pub fn text_grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> String {
+    let count = viewed.unit_texts.len();
+    let texts: Vec<String> = viewed.unit_texts.iter().map(|text| truncated(&one_line(text), MAX_LETTERS)).collect();
     let widest = texts.iter().map(|text| display_width(text)).max().unwrap_or(0);
     let cell = if numbers { 5 } else { 3 };
     let left = count.to_string().len() + 1 + widest + 1;
@@ -143,7 +143,7 @@ pub fn grid(viewed: &SentenceAttention, numbers: bool, width: Option<usize>) -> 
 }
 
 fn matches_sentence(viewed: &SentenceAttention, [forward, back, all]: [usize; 3]) -> String {
-    let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end));
+    let (name, end) = viewed.gold.as_ref().map_or((None, ""), |gold| (gold.name.as_deref(), gold.end_noun));
     let name = one_line(name.unwrap_or_default());
     match all {
         0 => format!("{name}: none in this sentence"),
@@ -167,7 +167,7 @@ fn cell_text(viewed: &SentenceAttention, [row, column]: [usize; 2], numbers: boo
     let is_gold = viewed.is_gold(row, column);
     let (mark, style) = if is_gold { ('>', GOLD) } else { (' ', ATTENTION) };
     let text = if numbers {
-        if !viewed.seen[row].contains(&column) {
+        if !viewed.visible_units[row].contains(&column) {
             return format!(" {mark}   ");
         }
         let text = format!("{weight:.2}");
@@ -200,31 +200,31 @@ fn arc_drawing<'a>(viewed: impl Iterator<Item = &'a SentenceAttention> + Clone) 
     let title = format!("Attention of {}", heads.join(", "));
     let reading =
         format!("Arcs go from each word to where the head attends most, thicker with more attention.{causal}{gold}");
-    (title, reading, Arcs { sentences: viewed.map(sentence).collect() })
+    (title, reading, Arcs { sentences: viewed.map(arc_sentence).collect() })
 }
 
-pub fn figure(seen: &[SentenceAttention]) -> String {
+pub fn arcs_figure(seen: &[SentenceAttention]) -> String {
     let (title, reading, arcs) = arc_drawing(seen.iter());
     figures::sentences([&title, &reading], &arcs, Medium::Alone)
 }
 
-fn sentence(viewed: &SentenceAttention) -> ArcSentence {
-    let words = || (0..viewed.texts.len()).filter(|&unit| viewed.is_word[unit]);
+fn arc_sentence(viewed: &SentenceAttention) -> ArcSentence {
+    let words = || (0..viewed.unit_texts.len()).filter(|&unit| viewed.is_word[unit]);
     let arc = |unit: usize| {
         let (to, weight) = viewed.most_attended(unit);
         let stand = if viewed.is_gold(unit, to) { ArcMatch::Right } else { ArcMatch::Neutral };
-        Arc { from: unit, to, weight, stand }
+        Arc { from: unit, to, weight, outcome: stand }
     };
     ArcSentence {
-        about: viewed.title(),
-        units: viewed.texts.clone(),
+        caption: viewed.title(),
+        units: viewed.unit_texts.clone(),
         arcs: words().map(arc).collect(),
         gold: viewed.gold.as_ref().map(|gold| gold.arcs.clone()).unwrap_or_default(),
     }
 }
 
 /// Renders an interactive page of sentences, with a figure per head of `heads` (empty if all heads are shown as thumbnails).
-pub fn page(
+pub fn attention_page(
     model: &str,
     sentences: &[ShownSentence],
     heads: &[HeadPlace],
@@ -232,7 +232,7 @@ pub fn page(
 ) -> Result<Vec<u8>> {
     let of_head = |head: &HeadPlace| {
         let (title, reading, arcs) = arc_drawing(seen.iter().filter(|viewed| viewed.head == *head));
-        let (columns, rows) = figures::of_sentences(&arcs);
+        let (columns, rows) = figures::arc_table(&arcs);
         let svg = Value::from_safe_string(figures::sentences([&title, &reading], &arcs, Medium::Page));
         context! { title, reading, svg, columns, rows }
     };
@@ -243,7 +243,7 @@ pub fn page(
         heads => heads.iter().map(of_head).collect::<Value>(),
         footer => "Layers, heads and sentences are counted from 0.",
     };
-    filled("attention", &page)
+    fill_template("attention", &page)
 }
 
 #[cfg(test)]
@@ -263,16 +263,16 @@ mod tests {
         ];
         let weights: Vec<f32> = weights.concat();
         let mut between = WordAttention::default();
-        let spans = WordSpan::whole((0..4).map(|token| token..token + 1));
+        let spans = WordSpan::whole_words((0..4).map(|token| token..token + 1));
         between.fold(AttentionView::new(2, 8, 4, &weights), &spans, FromToken::Mean);
         SentenceAttention {
             head: HeadPlace { layer: 2, head: 8 },
             sentence: 7,
             id: Some("s-7".to_owned()),
-            texts: ["[CLS]", "a", "b", "[SEP]"].map(str::to_owned).to_vec(),
+            unit_texts: ["[CLS]", "a", "b", "[SEP]"].map(str::to_owned).to_vec(),
             is_word: vec![false, true, true, false],
-            gold: Some(GoldArcs { name: None, end: "head", arcs: vec![[1, 2]] }),
-            seen: vec![0..4; 4],
+            gold: Some(GoldArcs { name: None, end_noun: "head", arcs: vec![[1, 2]] }),
+            visible_units: vec![0..4; 4],
             weights: between,
         }
     }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn blocks_say_how_much_and_a_mark_where_the_tree_goes() {
-        let text = plain(&grid(&viewed(), false, None));
+        let text = plain(&text_grid(&viewed(), false, None));
         let expected = "\
 L2H8, sentence 7 (s-7)
 from\\to   1  2  3  4
@@ -294,22 +294,22 @@ from\\to   1  2  3  4
 ░ 0.05, ▒ 0.2, ▓ 0.4, █ 0.7 and more; > the head in the tree
 ";
         assert_eq!(text, expected);
-        let numbers = plain(&grid(&viewed(), true, None));
+        let numbers = plain(&text_grid(&viewed(), true, None));
         assert!(numbers.contains("2 a         -  .25 >.75    -  -> b 0.75\n"), "{numbers}");
     }
 
     #[test]
     fn links_of_a_type_are_marked_and_counted() {
         // b is linked to a, which has more of b than of any other word; b has more of a than a special token, which is no word.
-        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[2, 1]] });
-        let text = plain(&grid(&SentenceAttention { gold, ..viewed() }, false, None));
+        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: vec![[2, 1]] });
+        let text = plain(&text_grid(&SentenceAttention { gold, ..viewed() }, false, None));
         assert!(text.contains("\n3 b      ▓▓>░░ ▓▓     -> [CLS] 0.50\n"), "{text}");
         let counted = "\u{2588} 0.7 and more; > the target by maps\nmaps: the only word attends most to its target, and is \
                        attended to most by it\n";
         assert!(text.ends_with(counted), "{text}");
-        let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: vec![[1, 0]] });
+        let wrong = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: vec![[1, 0]] });
         assert_eq!(SentenceAttention { gold: wrong, ..viewed() }.match_counts(), Some([0, 0, 1]));
-        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end: "target", arcs: Vec::new() });
+        let gold = Some(GoldArcs { name: Some("maps".to_owned()), end_noun: "target", arcs: Vec::new() });
         let words = |counts| matches_sentence(&SentenceAttention { gold: gold.clone(), ..viewed() }, counts);
         assert_eq!(words([0, 0, 0]), "maps: none in this sentence");
         assert_eq!(
@@ -323,37 +323,37 @@ from\\to   1  2  3  4
     #[test]
     fn what_is_not_seen_is_empty_and_not_0() {
         let seen = (0..4).map(|unit| 0..unit + 1).collect();
-        let causal = SentenceAttention { seen, ..viewed() };
-        let numbers = plain(&grid(&causal, true, None));
+        let causal = SentenceAttention { visible_units: seen, ..viewed() };
+        let numbers = plain(&text_grid(&causal, true, None));
         assert!(numbers.contains("\n2 a         -  .25 >          -> b"), "{numbers}");
         assert!(numbers.contains("\n4 [SEP]     -    -    -  1.0  -> [SEP]"), "{numbers}");
         let reading = "None goes to the right, for a word sees none after it.";
-        assert!(figure(&[causal]).contains(reading) && !figure(&[viewed()]).contains(reading));
+        assert!(arcs_figure(&[causal]).contains(reading) && !arcs_figure(&[viewed()]).contains(reading));
     }
 
     #[test]
     fn columns_without_room_come_in_a_further_part() {
-        let text = plain(&grid(&viewed(), false, Some(30)));
+        let text = plain(&text_grid(&viewed(), false, Some(30)));
         assert!(text.contains("\nfrom\\to   1  2\n") && text.contains("\nfrom\\to   3  4\n"), "{text}");
         assert!(text.lines().take(11).all(|line| display_width(line) <= 30), "{text}");
         // However narrow it is, there is a column in each part.
-        assert_eq!(plain(&grid(&viewed(), false, Some(1))).lines().count(), 2 + 4 * 5);
+        assert_eq!(plain(&text_grid(&viewed(), false, Some(1))).lines().count(), 2 + 4 * 5);
     }
 
     #[test]
     fn arcs_that_are_in_the_tree_stand_out() {
-        let ArcSentence { arcs, gold, .. } = sentence(&viewed());
-        let ends: Vec<_> = arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
+        let ArcSentence { arcs, gold, .. } = arc_sentence(&viewed());
+        let ends: Vec<_> = arcs.iter().map(|arc| (arc.from, arc.to, arc.outcome)).collect();
         assert_eq!(ends, [(1, 2, ArcMatch::Right), (2, 0, ArcMatch::Neutral)]);
         assert_eq!(gold, [[1, 2]]);
-        assert!(figure(&[viewed()]).contains("Those of the tree are below"));
+        assert!(arcs_figure(&[viewed()]).contains("Those of the tree are below"));
     }
 
     #[test]
     fn a_page_escapes_what_it_shows() {
         let mut hostile = viewed();
-        hostile.texts[1] = "<script>\u{202e}".to_owned();
-        let html = String::from_utf8(page("<b>", &[], &[hostile.head], &[hostile]).unwrap()).unwrap();
+        hostile.unit_texts[1] = "<script>\u{202e}".to_owned();
+        let html = String::from_utf8(attention_page("<b>", &[], &[hostile.head], &[hostile]).unwrap()).unwrap();
         assert!(html.contains("&lt;script&gt;") && !html.contains('\u{202e}') && !html.contains("<b>"));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::heads::{card_parts, chance_level, metric_mark};
 use crate::model::grid::HeadPlace;
-use crate::report::roles::lacking;
+use crate::report::roles::shortage_lines;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
@@ -26,27 +26,27 @@ use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// Short card of a head: one sentence, then a table of its labels, or else the nearest ones, and of its label of how it chooses.
-pub fn of_head(report: &Report, head: &HeadReport) -> Summary {
-    Summary::written(|out| {
+pub fn head_card(report: &Report, head: &HeadReport) -> Summary {
+    Summary::from_writer(|out| {
         write_head(out, report, head)?;
         // For a model without a loss: other measures of the effect of removing the head.
         for line in removal_remarks(report, head).filter(|_| report.model.objective.is_none()) {
             writeln!(out, "\n{}", one_line(&line))?;
         }
-        ask_for_removal(out, report, head)
+        write_removal_hint(out, report, head)
     })
 }
 
 /// Full card of a head: the short card, remarks of each study, metrics, and the literature on its labels.
-pub fn of_head_in_full(report: &Report, head: &HeadReport) -> Summary {
-    Summary::written(|out| {
+pub fn full_head_card(report: &Report, head: &HeadReport) -> Summary {
+    Summary::from_writer(|out| {
         write_head(out, report, head)?;
         if head.is_absent() {
             return Ok(());
         }
         out.blank();
-        write_more(out, report, head)?;
-        ask_for_removal(out, report, head)
+        write_full_card(out, report, head)?;
+        write_removal_hint(out, report, head)
     })
 }
 
@@ -56,11 +56,11 @@ pub const WRITES_CONSTANT: &str = "It writes a constant, whatever it attends to.
 /// Remarks on one head by the studies that remove heads.
 fn removal_remarks<'a>(report: &'a Report, head: &'a HeadReport) -> impl Iterator<Item = String> + 'a {
     let removing = report.sections.0.iter().filter(|(study, _)| study.card().removes_heads);
-    removing.flat_map(|(_, section)| section.of_head(head.place, report.known()).lines)
+    removing.flat_map(|(_, section)| section.head_card(head.place, report.known_facts()).lines)
 }
 
 /// For a model without a loss, says how to measure the effect of removing the head, unless that was measured.
-fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+fn write_removal_hint(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     if report.model.objective.is_some() || removal_remarks(report, head).next().is_some() {
         return Ok(());
     }
@@ -75,7 +75,7 @@ fn ask_for_removal(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt
 
 fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
     let (model, subject) = (one_line(&report.model.id), one_line(&report.subject()));
-    report.unread().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    report.unread_warning().map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(out, "{} of {model}, over {subject}\n", head.place)?;
     writeln!(out, "{}", head.description)?;
     if head.is_absent() {
@@ -85,19 +85,19 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "{WRITES_CONSTANT}")?;
     }
     writeln!(out)?;
-    let rows = head.labels.iter().chain(&head.chooses).map(row);
-    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near)).collect();
-    if rows.is_empty() && !report.is_of_corpus() {
+    let rows = head.labels.iter().chain(&head.chooses).map(label_cells);
+    let rows: Vec<[String; 7]> = rows.chain(head.nearest.iter().map(near_label_cells)).collect();
+    if rows.is_empty() && !report.analyses_corpus() {
         writeln!(out, "No label: no corpus was asked about (`headscope analyze MODEL --task FILE -c CORPUS`).")?;
     } else if rows.is_empty() {
         writeln!(out, "No label.")?;
     } else {
         let has_q = !head.labels.is_empty();
-        out.table_without(labels(rows.into_iter().map(|row| (row, None))), &DROP_ORDER);
+        out.table_with_optional_columns(label_table(rows.into_iter().map(|row| (row, None))), &DROP_ORDER);
         if has_q {
-            writeln!(out, "{Q}")?;
+            writeln!(out, "{Q_LEGEND}")?;
             let labels = || head.labels.iter();
-            for (is_of_links, beyond) in [(false, BEYOND), (true, BEYOND_OF_LINKS)] {
+            for (is_of_links, beyond) in [(false, BEYOND_LEGEND), (true, LINKS_BEYOND_LEGEND)] {
                 let is_told = |reach: Reach| (reach >= Reach::Place) == is_of_links;
                 if labels().any(|label| label.reach().is_some_and(is_told)) {
                     writeln!(out, "{beyond}")?;
@@ -115,13 +115,13 @@ fn write_head(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         writeln!(out, "On {} the head is {below} (tags).", one_line(&label.label))?;
     }
     if head.labels.is_empty() {
-        lacking(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
+        shortage_lines(report).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(())
 }
 
-fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
-    head.labels.iter().try_for_each(|label| more(out, label))?;
+fn write_full_card(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Result {
+    head.labels.iter().try_for_each(|label| write_label_evidence(out, label))?;
     if let Some(group) = head.key_value_group {
         let shares = |other: &&HeadReport| {
             other.place.layer == head.place.layer && other.key_value_group == Some(group) && other.place != head.place
@@ -141,23 +141,23 @@ fn write_more(out: &mut Summary, report: &Report, head: &HeadReport) -> fmt::Res
         out,
         "\nMetrics, ± half of the 95 % interval, beside chance; those of several numbers are in the report:\n"
     )?;
-    out.table(metrics(report, head));
-    sources(out, head)
+    out.table(metric_table(report, head));
+    write_sources(out, head)
 }
 
-const Q: &str = "q: false-discovery rate (`headscope explain q`).";
+const Q_LEGEND: &str = "q: false-discovery rate (`headscope explain q`).";
 
-const BEYOND: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) the best fixed offset, (2) its own \
+const BEYOND_LEGEND: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) the best fixed offset, (2) its own \
     accuracy on other arcs of the same sentences, (3) a rule by word classes.";
 
-const BEYOND_OF_LINKS: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) rules of place, (2) rules of \
+const LINKS_BEYOND_LEGEND: &str = "beyond X: the last of three tests in a row that the attention head passes: better than (1) rules of place, (2) rules of \
     the same class, (3) every rule.";
 
 /// Columns to drop on narrow terminals, in this order: threshold, direction, baseline.
 const DROP_ORDER: [usize; 3] = [4, 1, 3];
 
 /// Table of label rows. It has a column for the head if a row names one.
-fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
+fn label_table(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table {
     let mut table = plain_table();
     let mut named = false;
     for (row, head) in rows {
@@ -173,7 +173,7 @@ fn labels(rows: impl Iterator<Item = ([String; 7], Option<HeadPlace>)>) -> Table
 }
 
 /// Cells of a label in the table of labels.
-fn row(label: &Label) -> [String; 7] {
+fn label_cells(label: &Label) -> [String; 7] {
     let sure = match (label.borderline, label.tied) {
         (false, false) => "firm",
         (false, true) => "firm, near tie",
@@ -193,7 +193,7 @@ fn row(label: &Label) -> [String; 7] {
 }
 
 /// Cells of a label that the head does not have.
-fn near(near: &Near) -> [String; 7] {
+fn near_label_cells(near: &Near) -> [String; 7] {
     let Near { label, score, ci95, threshold, .. } = near;
     let reaches = ci95.is_none_or(|ci95| ci95.high() >= *threshold);
     let sure = if reaches { "undecided" } else { "not it" }.to_owned();
@@ -202,7 +202,7 @@ fn near(near: &Near) -> [String; 7] {
 }
 
 /// Whether a label reaches as far as `reach`, as the predicate of a sentence.
-fn is_beyond(label: &Label, reach: Reach) -> &'static str {
+fn reach_phrase(label: &Label, reach: Reach) -> &'static str {
     if label.borderline {
         "is borderline, so that nothing is said of it beyond"
     } else if label.reach() >= Some(reach) {
@@ -218,20 +218,20 @@ fn q_or_below_margin(q: Option<f64>) -> String {
 }
 
 /// Writes the tests of a label against other arcs, word classes, and removal of its arcs.
-fn more(out: &mut Summary, label: &Label) -> fmt::Result {
+fn write_label_evidence(out: &mut Summary, label: &Label) -> fmt::Result {
     let name = one_line(&label.label);
     if let Some(rests_on) = &label.rests_on {
         writeln!(out, "{name} refines {}.", one_line(rests_on))?;
     }
     if let Some(specific) = &label.specific {
-        let is = is_beyond(label, Reach::Relation);
+        let is = reach_phrase(label, Reach::Relation);
         let points = signed(100.0 * specific.difference, 1) + &plus_minus_percent(specific.ci95);
         let over = "points over the other arcs of the same sentences";
         writeln!(out, "{name} {is} other arcs: {points} {over}, {}.", q_or_below_margin(specific.q))?;
     }
     // Labels below word classes are noted under the table of labels.
     if let Some(tags) = label.versus_tags.as_ref().filter(|_| label.below_word_classes().is_none()) {
-        let is = is_beyond(label, Reach::Tags);
+        let is = reach_phrase(label, Reach::Tags);
         let points = signed(100.0 * tags.lead, 1) + &plus_minus_percent(tags.lead_ci95);
         let over = "points over the better of offset and tags";
         writeln!(out, "{name} {is} word classes: {points} {over}, {}.", q_or_below_margin(tags.q))?;
@@ -250,7 +250,7 @@ fn more(out: &mut Summary, label: &Label) -> fmt::Result {
     writeln!(out, "{name}: {used} its arcs ({cost} nats a word without them{q}, {}).", counted(test.arcs, "arc"))
 }
 
-fn metrics(report: &Report, head: &HeadReport) -> Table {
+fn metric_table(report: &Report, head: &HeadReport) -> Table {
     let mut table = plain_table();
     table.set_header(["study", "metric", "value", "chance"]);
     for (study, _) in &report.sections.0 {
@@ -270,9 +270,9 @@ fn metrics(report: &Report, head: &HeadReport) -> Table {
 }
 
 /// Writes meaning, source and caveats of each label.
-fn sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
+fn write_sources(out: &mut Summary, head: &HeadReport) -> fmt::Result {
     let entries: Vec<_> =
-        head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find(&label.label)).collect();
+        head.labels.iter().chain(&head.chooses).filter_map(|label| registry::find_entry(&label.label)).collect();
     for (place, entry) in entries.iter().enumerate() {
         if entries[..place].iter().any(|before| before.name() == entry.name()) {
             continue;
@@ -295,8 +295,8 @@ pub fn head_data(report: &Report, head: &HeadReport) -> Result<Value> {
     Ok(data)
 }
 
-pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
-    Summary::written(|out| {
+pub fn relation_card(tracked: &Tracked, top: usize) -> Summary {
+    Summary::from_writer(|out| {
         let Tracked { relation, part, words, offset, offset_accuracy, tags_accuracy, heads } = tracked;
         let part = part.as_ref().map_or_else(String::new, |RelationPart { side, share }| {
             format!(" ({} % of all) whose syntactic head is on the {side}", percent(Some(*share)))
@@ -335,7 +335,7 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
             ]);
         }
         table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-        out.table_without(table, &[6, 1, 5, 3, 2, 4]);
+        out.table_with_optional_columns(table, &[6, 1, 5, 3, 2, 4]);
         writeln!(
             out,
             "q: false-discovery rate of the test that the head beats the offset by more than the margin (10 points by default: \
@@ -345,11 +345,11 @@ pub fn of_relation(tracked: &Tracked, top: usize) -> Summary {
     })
 }
 
-pub fn of_label(found: &[(&HeadReport, &Label)]) -> Summary {
-    Summary::written(|out| {
-        let rows = found.iter().map(|(head, label)| (row(label), Some(head.place)));
-        out.table_without(labels(rows), &[5, 2, 4, 7, 6]);
-        writeln!(out, "{Q}")
+pub fn label_card(found: &[(&HeadReport, &Label)]) -> Summary {
+    Summary::from_writer(|out| {
+        let rows = found.iter().map(|(head, label)| (label_cells(label), Some(head.place)));
+        out.table_with_optional_columns(label_table(rows), &[5, 2, 4, 7, 6]);
+        writeln!(out, "{Q_LEGEND}")
     })
 }
 

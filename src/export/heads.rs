@@ -7,7 +7,9 @@ use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry;
-use crate::study::labels::{ABSENT, ABSENT_SHOWN, Detector, REMOVED, REMOVED_SHOWN, UNLABELLED, UNLABELLED_SHOWN};
+use crate::study::labels::{
+    ABSENT, ABSENT_LEGEND_ENTRY, Detector, REMOVED, REMOVED_LEGEND_ENTRY, UNLABELLED, UNLABELLED_LEGEND_ENTRY,
+};
 use crate::study::section::HeadCard;
 use crate::study::show::figure::Mark;
 use crate::study::show::wording::decimal;
@@ -20,7 +22,7 @@ pub struct HeadCell {
     pub marks: String,
     pub hue: Hue,
     /// Text of the tooltip: the place of the head, and its labels.
-    pub words: String,
+    pub tooltip: String,
 }
 
 /// A label as a grid shows it: code, colour and label family.
@@ -32,24 +34,25 @@ pub struct GridLabel {
 }
 
 /// Code, colour and family of a label. A label that this version does not know is its own code and family.
-pub fn shown(label: &str) -> GridLabel {
+pub fn grid_label(label: &str) -> GridLabel {
     let from_detector = |detector: &Detector| GridLabel {
         code: detector.code(label).into_owned(),
-        hue: Hue::of(detector.shown.colour),
+        hue: Hue::from_ansi(detector.style.colour),
         family: detector.explanation.name.to_owned(),
     };
     let unknown = || {
-        let signs = [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)];
+        let signs =
+            [(UNLABELLED, UNLABELLED_LEGEND_ENTRY), (ABSENT, ABSENT_LEGEND_ENTRY), (REMOVED, REMOVED_LEGEND_ENTRY)];
         let code = signs.iter().find(|(name, _)| *name == label).map_or(label, |(_, [sign, _])| sign);
         GridLabel { code: code.to_owned(), hue: Hue::Grey, family: label.to_owned() }
     };
-    registry::detector_of(label).map_or_else(unknown, from_detector)
+    registry::detector_of_label(label).map_or_else(unknown, from_detector)
 }
 
 impl HeadCell {
-    pub fn of(report: &Report, head: &HeadReport) -> Self {
-        let GridLabel { mut code, hue, .. } = shown(&head.primary);
-        if let Some([sign, _]) = head.without_label() {
+    pub fn new(report: &Report, head: &HeadReport) -> Self {
+        let GridLabel { mut code, hue, .. } = grid_label(&head.primary);
+        if let Some([sign, _]) = head.unlabelled_mark() {
             sign.clone_into(&mut code);
         }
         let qualifications = [
@@ -64,7 +67,7 @@ impl HeadCell {
             let other_labels: Vec<&str> = head.labels.iter().skip(1).map(|label| label.label.as_str()).collect();
             words = format!("{words}; also {}", other_labels.join(", "));
         }
-        Self { code, marks: report.marks(head), hue, words }
+        Self { code, marks: report.marks(head), hue, tooltip: words }
     }
 }
 
@@ -77,13 +80,13 @@ pub struct LabelFamily {
     pub hue: Hue,
     pub meaning: &'static str,
     /// Number of heads whose first label is in the family.
-    pub first: usize,
+    pub primary_count: usize,
     /// Number of heads of each layer with a label in the family, first or not.
-    pub by_layer: Vec<usize>,
+    pub heads_by_layer: Vec<usize>,
 }
 
 /// Label families that some head has, in the order of the detectors; then unknown ones, then entries for heads without a label.
-pub fn families(report: &Report) -> Vec<LabelFamily> {
+pub fn label_families(report: &Report) -> Vec<LabelFamily> {
     let order: BTreeMap<&str, usize> =
         registry::detectors().enumerate().map(|(place, detector)| (detector.explanation.name, place)).collect();
     let mut found: BTreeMap<(usize, String), LabelFamily> = BTreeMap::new();
@@ -92,23 +95,23 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
         let none = head.labels.is_empty().then_some(&*head.primary);
         let mut seen = Vec::new();
         for label in labels.chain(none) {
-            let GridLabel { code, hue, family } = shown(label);
+            let GridLabel { code, hue, family } = grid_label(label);
             let place = order.get(family.as_str()).copied();
             let without = [UNLABELLED, ABSENT, REMOVED].iter().position(|none| *none == label);
             let place = place.unwrap_or(order.len() + without.map_or(0, |place| place + 1));
             let entry = found.entry((place, family.clone())).or_insert_with(|| LabelFamily {
                 code: None,
                 hue,
-                meaning: registry::find(label).map_or("", |entry| entry.explanation.measures),
-                first: 0,
-                by_layer: vec![0; report.model.layers],
+                meaning: registry::find_entry(label).map_or("", |entry| entry.explanation.measures),
+                primary_count: 0,
+                heads_by_layer: vec![0; report.model.layers],
                 name: family.clone(),
             });
             let has_parameter = family.contains('<') || family.ends_with(":k");
             entry.code = (!has_parameter && code != family).then_some(code);
-            entry.first += usize::from(label == head.primary);
+            entry.primary_count += usize::from(label == head.primary);
             if !seen.contains(&family) {
-                entry.by_layer[head.place.layer] += 1;
+                entry.heads_by_layer[head.place.layer] += 1;
                 seen.push(family);
             }
         }
@@ -119,13 +122,13 @@ pub fn families(report: &Report) -> Vec<LabelFamily> {
 /// What each study has for the card of a head, with the name of the study.
 pub fn card_parts(report: &Report, head: HeadPlace) -> impl Iterator<Item = (&'static str, HeadCard)> {
     let parts = report.sections.0.iter();
-    parts.map(move |(study, section)| (study.card().name, section.of_head(head, report.known())))
+    parts.map(move |(study, section)| (study.card().name, section.head_card(head, report.known_facts())))
 }
 
 /// Value and interval of a head's metric, at `key` if the metric has several cells. `None` without a value.
 pub fn metric_mark(head: &HeadReport, id: &str, key: Option<&str>) -> Option<Mark> {
     let ci95 = head.ci95.get(id, key).copied().flatten();
-    Mark::of(head.metrics.get(id, key).copied().flatten(), ci95)
+    Mark::from_value(head.metrics.get(id, key).copied().flatten(), ci95)
 }
 
 /// Chance level of a metric: of the head itself where chance differs between heads, else of all heads.
@@ -135,7 +138,7 @@ pub fn chance_level(report: &Report, head: &HeadReport, id: &str, key: Option<&s
 }
 
 /// Number of decimals that shows numbers of a range with width `span` to about three digits.
-pub fn decimals(span: f64) -> usize {
+pub fn decimals_for_span(span: f64) -> usize {
     [(100.0, 0), (10.0, 1), (1.0, 2), (0.1, 3)]
         .into_iter()
         .find(|(least, _)| span >= *least)
@@ -143,7 +146,7 @@ pub fn decimals(span: f64) -> usize {
 }
 
 /// Formats a number with `digits` decimals, without a zero before the point and without a minus before a zero.
-pub fn short(value: f64, digits: usize) -> String {
+pub fn short_decimal(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     let (minus, text) = text.strip_prefix('-').map_or(("", text.as_str()), |rest| ("−", rest));
     let is_zero = text.chars().all(|c| "0.".contains(c));
@@ -152,9 +155,9 @@ pub fn short(value: f64, digits: usize) -> String {
 }
 
 /// Formats a number with its interval; with `shares` in per cent.
-pub fn number(Mark { value, ci95 }: Mark, shares: bool) -> String {
+pub fn number_with_interval(Mark { value, ci95 }: Mark, shares: bool) -> String {
     let (factor, unit) = if shares { (100.0, " %") } else { (1.0, "") };
-    let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals(10.0 * ci95.half_width()).max(2)) };
+    let digits = if shares { 1 } else { ci95.map_or(3, |ci95| decimals_for_span(10.0 * ci95.half_width()).max(2)) };
     let scaled = |value: f64| decimal(value * factor, digits);
     let interval = |ci95: Interval| format!(" [{}, {}]", scaled(ci95.low()), scaled(ci95.high()));
     format!("{}{unit}{}", scaled(value), ci95.map_or_else(String::new, interval))
@@ -165,7 +168,7 @@ const ROUNDING_WIDTH: f64 = 1e-9;
 
 /// Formats a number with the half-width of its interval in units of the last digit: `.124(9)` is 0.124 ± 0.009.
 /// Without an interval, or with one of no width, the number has three decimals.
-pub fn concise(value: f64, ci95: Option<Interval>) -> String {
+pub fn concise_with_uncertainty(value: f64, ci95: Option<Interval>) -> String {
     let half_width = ci95.map_or(0.0, Interval::half_width);
     // A smaller half-width is rounding error: it would be (0) in units of the fourth decimal.
     let half_width = if half_width < ROUNDING_WIDTH { 0.0 } else { half_width };
@@ -174,7 +177,7 @@ pub fn concise(value: f64, ci95: Option<Interval>) -> String {
     let digits = digits.into_iter().find(|(least, _)| half_width >= *least).map_or(4, |(_, digits)| digits);
     let (digits, units) =
         if half_width > 0.0 { (digits, half_width * 10_f64.powi(digits.try_into().unwrap_or(0))) } else { (3, 0.0) };
-    let text = short(value, digits);
+    let text = short_decimal(value, digits);
     if half_width > 0.0 { format!("{text}({:.0})", (units - 1e-6).ceil()) } else { text }
 }
 
@@ -189,12 +192,15 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let numbers = [(0.1239, 3), (-0.5, 1), (-0.0001, 2), (12.0, 0), (1.5, 1), (0.2, 0)];
-        assert_eq!(numbers.map(|(value, digits)| short(value, digits)), [".124", "−.5", ".00", "12", "1.5", "0"]);
+        assert_eq!(
+            numbers.map(|(value, digits)| short_decimal(value, digits)),
+            [".124", "−.5", ".00", "12", "1.5", "0"]
+        );
     }
 
     #[test]
     fn intervals_stand_in_units_of_the_last_digit() {
-        let shown = |value: f64, half: f64| concise(value, Some(interval(value - half, value + half)));
+        let shown = |value: f64, half: f64| concise_with_uncertainty(value, Some(interval(value - half, value + half)));
         assert_eq!(shown(0.1239, 0.009), ".124(9)");
         assert_eq!(shown(0.1239, 0.02), ".124(20)");
         assert_eq!(shown(2.71, 0.5), "2.7(5)");
@@ -203,7 +209,7 @@ mod tests {
         // An interval is never 0 in brackets: rounded up, or none.
         assert_eq!([shown(-1e-8, 1e-8), shown(-1e-12, 1e-11)], [".0000(1)", ".000"]);
         assert_eq!(
-            (concise(0.5, None), concise(0.5, Some(interval(0.5, 0.5)))),
+            (concise_with_uncertainty(0.5, None), concise_with_uncertainty(0.5, Some(interval(0.5, 0.5)))),
             (".500".to_owned(), ".500".to_owned())
         );
     }
@@ -212,7 +218,7 @@ mod tests {
     fn marks_have_their_intervals() {
         let mark = Mark { value: 0.25, ci95: Some(interval(0.2, 0.3)) };
         assert_eq!(
-            (number(mark, true), number(mark, false)),
+            (number_with_interval(mark, true), number_with_interval(mark, false)),
             ("25.0 % [20.0, 30.0]".to_owned(), "0.250 [0.200, 0.300]".to_owned())
         );
     }

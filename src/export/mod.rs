@@ -22,14 +22,14 @@ use json::JsonForm;
 
 /// Where a report goes, and in which format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum OutputTarget {
     Stdout(JsonForm),
-    File(PathBuf, Writer),
+    File(PathBuf, ReportFormat),
 }
 
 /// File format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writer {
+pub enum ReportFormat {
     Json(JsonForm),
     Csv,
     Html,
@@ -37,7 +37,7 @@ pub enum Writer {
 
 /// File format of a flat table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableWriter {
+pub enum TableFormat {
     Csv,
     /// A `tabular` of LaTeX.
     Latex,
@@ -46,50 +46,50 @@ pub enum TableWriter {
 }
 
 /// Runs `write` on an empty text, and returns the text.
-pub fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+pub fn write_to_string(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
     let mut text = String::new();
     write(&mut text).expect("writing to a string does not fail");
     text
 }
 
-impl TableWriter {
+impl TableFormat {
     /// All writers of flat tables, each with its file extension.
-    pub const ALL: &[(&str, TableWriter)] = &[
-        ("csv", TableWriter::Csv),
-        ("tex", TableWriter::Latex),
+    pub const ALL: &[(&str, TableFormat)] = &[
+        ("csv", TableFormat::Csv),
+        ("tex", TableFormat::Latex),
         #[cfg(feature = "parquet")]
-        ("parquet", TableWriter::Parquet),
+        ("parquet", TableFormat::Parquet),
     ];
 
     /// Renders a table in this format; only LaTeX has the caption.
     pub fn render(self, table: &Table, caption: &str) -> Result<Vec<u8>> {
         match self {
-            Self::Csv => tables::csv::table(table),
-            Self::Latex => Ok(tables::latex::table(table, caption).into_bytes()),
+            Self::Csv => tables::csv::table_csv(table),
+            Self::Latex => Ok(tables::latex::latex_table(table, caption).into_bytes()),
             #[cfg(feature = "parquet")]
-            Self::Parquet => tables::parquet::table(table),
+            Self::Parquet => tables::parquet::parquet_table(table),
         }
     }
 }
 
-impl Writer {
+impl ReportFormat {
     /// All writers of reports, each with its file extension.
-    pub const ALL: &[(&str, Writer)] = &[
-        ("json", Writer::Json(JsonForm { compact: false, packed: false })),
-        ("json.gz", Writer::Json(JsonForm { compact: false, packed: true })),
-        ("csv", Writer::Csv),
-        ("html", Writer::Html),
+    pub const ALL: &[(&str, ReportFormat)] = &[
+        ("json", ReportFormat::Json(JsonForm { compact: false, gzipped: false })),
+        ("json.gz", ReportFormat::Json(JsonForm { compact: false, gzipped: true })),
+        ("csv", ReportFormat::Csv),
+        ("html", ReportFormat::Html),
     ];
 
     /// Whether the output holds the complete report, from which all other outputs can be made.
-    pub fn is_whole(self) -> bool {
+    pub fn holds_report(self) -> bool {
         matches!(self, Self::Json(_))
     }
 
     pub fn render(self, report: &Report) -> Result<Vec<u8>> {
         match self {
-            Self::Json(form) => json::render(report, form),
-            Self::Csv => tables::csv::render(report),
+            Self::Json(form) => json::to_json(report, form),
+            Self::Csv => tables::csv::report_csv(report),
             Self::Html => page::render(report),
         }
     }

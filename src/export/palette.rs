@@ -42,7 +42,7 @@ impl Hue {
         [Self::Grey, Self::Blue, Self::Sky, Self::Green, Self::Orange, Self::Purple, Self::Vermillion];
 
     /// Hue that stands for a label's colour on the terminal.
-    pub fn of(colour: AnsiColor) -> Self {
+    pub fn from_ansi(colour: AnsiColor) -> Self {
         match colour {
             AnsiColor::Blue | AnsiColor::BrightBlue => Self::Blue,
             AnsiColor::Cyan | AnsiColor::BrightCyan => Self::Sky,
@@ -56,18 +56,18 @@ impl Hue {
 }
 
 /// Number of steps of a heat map.
-pub const STEPS: usize = 9;
+pub const HEAT_MAP_STEPS: usize = 9;
 
 /// Blues of falling lightness: on white, the largest number is the darkest.
-const LIGHT_STEPS: [&str; STEPS] =
+const LIGHT_STEPS: [&str; HEAT_MAP_STEPS] =
     ["#f1f6fc", "#dde9f5", "#c6dbef", "#abcee6", "#8bbedb", "#68abd1", "#4b97c9", "#2272b4", "#0a4a90"];
-const DARK_STEPS: [&str; STEPS] =
+const DARK_STEPS: [&str; HEAT_MAP_STEPS] =
     ["#18222d", "#1a2e42", "#1b3d5b", "#1c4c73", "#1d5b8b", "#2a6fa3", "#5596c6", "#86b6db", "#c5dbee"];
 
 impl Ink {
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Text, Self::Muted, Self::Guide, Self::Ground, Self::Accent, Self::Second];
-        let steps = (0..STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
+        let steps = (0..HEAT_MAP_STEPS).flat_map(|step| [Self::Step(step), Self::OnStep(step)]);
         others.into_iter().chain(Hue::ALL.map(Self::Label)).chain(steps)
     }
 
@@ -105,18 +105,18 @@ impl Ink {
     }
 
     /// Ink of a text on this background.
-    pub fn text_on(self) -> Self {
+    pub fn text_ink(self) -> Self {
         if let Self::Step(step) = self { Self::OnStep(step) } else { Self::Text }
     }
 }
 
 /// Step of the heat map for a number between the least and the largest; the middle step if both are equal.
-pub fn step(value: f64, [least, most]: [f64; 2]) -> usize {
+pub fn heat_map_step(value: f64, [least, most]: [f64; 2]) -> usize {
     if most <= least {
-        return STEPS / 2;
+        return HEAT_MAP_STEPS / 2;
     }
     let share = (value - least) / (most - least);
-    (1..STEPS).filter(|&step| share >= step as f64 / STEPS as f64).count()
+    (1..HEAT_MAP_STEPS).filter(|&step| share >= step as f64 / HEAT_MAP_STEPS as f64).count()
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
         assert!((contrast("#000000", "#ffffff") - 21.0).abs() < 1e-9);
         let on_ground = [Ink::Text, Ink::Muted, Ink::Accent, Ink::Second].map(|text| (text, Ink::Ground));
         let on_others =
-            Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_on(), ink));
+            Ink::all().filter(|ink| matches!(ink, Ink::Label(_) | Ink::Step(_))).map(|ink| (ink.text_ink(), ink));
         for (text, behind) in on_ground.into_iter().chain(on_others) {
             for side in [0, 1] {
                 let contrast = contrast(text.colours()[side], behind.colours()[side]);
@@ -153,8 +153,11 @@ mod tests {
 
     #[test]
     fn steps_go_from_the_least_to_the_most() {
-        assert_eq!([0.0, 0.1, 0.5, 0.999, 1.0].map(|value| step(value, [0.0, 1.0])), [0, 0, 4, 8, 8]);
-        assert_eq!((step(3.0, [3.0, 3.0]), step(-1.0, [0.0, 1.0]), step(2.0, [0.0, 1.0])), (4, 0, 8));
-        assert_eq!(step(0.5, [f64::NAN, f64::NAN]), 0);
+        assert_eq!([0.0, 0.1, 0.5, 0.999, 1.0].map(|value| heat_map_step(value, [0.0, 1.0])), [0, 0, 4, 8, 8]);
+        assert_eq!(
+            (heat_map_step(3.0, [3.0, 3.0]), heat_map_step(-1.0, [0.0, 1.0]), heat_map_step(2.0, [0.0, 1.0])),
+            (4, 0, 8)
+        );
+        assert_eq!(heat_map_step(0.5, [f64::NAN, f64::NAN]), 0);
     }
 }

@@ -78,7 +78,7 @@ fn conllu(data: &[u8]) -> bool {
 
 /// Every mention has words that there are, in order, and a head among them if it has one.
 fn mentions(words: &[Word], fields: Option<&str>) {
-    let found = Mentions::of(words.iter().map(|word| word.annotation.entity.as_deref()), fields);
+    let found = Mentions::parse(words.iter().map(|word| word.annotation.entity.as_deref()), fields);
     for mention in found.mentions {
         assert!(!mention.parts.is_empty() && mention.parts.iter().all(|part| !part.is_empty()));
         assert!(
@@ -130,7 +130,7 @@ fn rxn(data: &[u8]) -> bool {
 fn pairs(data: &[u8]) -> bool {
     let (sentences, whole) = read(data, Format::Pairs);
     for sentence in &sentences {
-        let (Content::Words(words), Some(first)) = (&sentence.content, sentence.first_text) else {
+        let (Content::Words(words), Some(first)) = (&sentence.content, sentence.first_text_word_count) else {
             panic!("a pair has words")
         };
         assert!((1..words.len()).contains(&first));
@@ -278,14 +278,14 @@ fn packing(data: &[u8]) -> bool {
     let packs = Packs::new(sentences.iter().cloned().map(Ok::<_, std::convert::Infallible>)).map(Result::unwrap);
     let mut packed = Vec::new();
     for pack in packs {
-        assert!(!pack.sentences.is_empty());
-        assert!(pack.tokens() <= PACK_TOKENS || pack.sentences.len() == 1);
-        let segments: Vec<u64> = pack.sentences.iter().map(|sentence| sentence.index / SEGMENT_SENTENCES).collect();
+        assert!(!pack.sequences.is_empty());
+        assert!(pack.token_count() <= PACK_TOKENS || pack.sequences.len() == 1);
+        let segments: Vec<u64> = pack.sequences.iter().map(|sentence| sentence.index / SEGMENT_SENTENCES).collect();
         assert!(segments.iter().all(|segment| *segment == segments[0]));
         let spans: Vec<Range<usize>> = pack.batch().spans().collect();
-        assert_eq!(spans.iter().map(Range::len).sum::<usize>(), pack.tokens());
+        assert_eq!(spans.iter().map(Range::len).sum::<usize>(), pack.token_count());
         assert!(spans.windows(2).all(|pair| pair[0].end == pair[1].start));
-        packed.extend(pack.sentences);
+        packed.extend(pack.sequences);
     }
     assert_eq!(packed, sentences);
     true
@@ -316,7 +316,7 @@ fn folding(data: &[u8]) -> bool {
     let view = AttentionView::new(0, 0, tokens, &weights);
     let mut words = WordAttention::default();
     for from in [FromToken::Mean, FromToken::First] {
-        words.fold(view, &WordSpan::whole(spans.iter().cloned()), from);
+        words.fold(view, &WordSpan::whole_words(spans.iter().cloned()), from);
         assert_eq!(words.words(), spans.len());
         for (word, span) in spans.iter().enumerate() {
             let queries = if from == FromToken::Mean { span.clone() } else { span.start..span.start + 1 };

@@ -17,7 +17,7 @@ use headscope::corpus::{Content, Corpus, Index, Input, SEGMENT_SENTENCES};
 use headscope::export::json::{Digits, JsonForm};
 use headscope::export::summary::Detail;
 use headscope::export::svg::Medium;
-use headscope::export::{TableWriter, Target, Writer, card, figures, json, summary};
+use headscope::export::{OutputTarget, ReportFormat, TableFormat, card, figures, json, summary};
 use headscope::passes::observation::partial;
 use headscope::report::Report;
 use headscope::studies::registry::default_policy;
@@ -43,14 +43,14 @@ pub fn report(data: &[u8]) -> bool {
     assert_eq!(same, Some(true), "it differs from itself");
     check_whole(&mut report);
     let relabelled = report.relabel(default_policy());
-    let written =
-        String::from_utf8(Writer::Json(JsonForm::default()).render(&relabelled).expect("a report")).expect("UTF-8");
-    Writer::Csv.render(&relabelled).expect("a table");
+    let written = String::from_utf8(ReportFormat::Json(JsonForm::default()).render(&relabelled).expect("a report"))
+        .expect("UTF-8");
+    ReportFormat::Csv.render(&relabelled).expect("a table");
     assert!(!summary::render(&relabelled, &[], Detail::Full, Some(80)).is_empty());
     // What was written reads as the same, and the same policy changes nothing.
     let again = json::parse("fuzz.json", &written).expect("what was written").relabel(default_policy());
     assert_eq!(
-        String::from_utf8(Writer::Json(JsonForm::default()).render(&again).expect("a report")).expect("UTF-8"),
+        String::from_utf8(ReportFormat::Json(JsonForm::default()).render(&again).expect("a report")).expect("UTF-8"),
         written
     );
     true
@@ -60,7 +60,7 @@ pub fn report(data: &[u8]) -> bool {
 /// not the program's, and no number that cannot be drawn.
 pub fn crafted(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
-    let report = match json::parse_to_show("fuzz.json", text) {
+    let report = match json::parse_for_display("fuzz.json", text) {
         Ok(report) => report,
         Err(error) => {
             check_message(&error);
@@ -68,22 +68,22 @@ pub fn crafted(data: &[u8]) -> bool {
         }
     };
     let mut printed = vec![summary::render(&report, &[], Detail::Full, Some(80))];
-    printed.extend(report.heads.iter().map(|head| card::of_head(&report, head).to_string()));
+    printed.extend(report.heads.iter().map(|head| card::head_card(&report, head).to_string()));
     for (_, view) in report.views() {
         let tracked = view.tracked;
-        printed.extend(tracked.iter().map(|tracked| card::of_relation(tracked, 10).to_string()));
+        printed.extend(tracked.iter().map(|tracked| card::relation_card(tracked, 10).to_string()));
     }
-    let page = String::from_utf8(Writer::Html.render(&report).expect("a page")).expect("UTF-8");
+    let page = String::from_utf8(ReportFormat::Html.render(&report).expect("a page")).expect("UTF-8");
     let names = [figures::GRID.to_owned(), figures::LAYERS.to_owned()].into_iter();
-    let names = names.chain(figures::of_studies(&report).into_iter().map(|figure| figure.name.to_owned()));
-    let drawn = names.map(|name| figures::named(&report, &name, Medium::Alone).expect("a figure of the report"));
+    let names = names.chain(figures::study_figures(&report).into_iter().map(|figure| figure.name.to_owned()));
+    let drawn = names.map(|name| figures::draw_named(&report, &name, Medium::Alone).expect("a figure of the report"));
     for svg in drawn.chain([page]) {
         assert!(!["\"NaN", "\"inf", "\"-inf"].iter().any(|strange| svg.contains(strange)), "{svg}");
         assert_eq!(svg.matches("<script").count(), usize::from(svg.starts_with("<!doctype")), "{svg}");
         printed.push(svg);
     }
     for table in report.views().flat_map(|(_, view)| view.tables) {
-        TableWriter::Csv.render(&table.table(), "").expect("a table");
+        TableFormat::Csv.render(&table.table(), "").expect("a table");
     }
     // The colours of the summary are the program's.
     let obeyed = |c: char| is_unprintable(c) && c != '\n' && c != '\u{1b}';
@@ -106,7 +106,7 @@ pub fn ledger(data: &[u8]) -> bool {
             only: vec!["a.c".to_owned()],
             keep_going: true,
             dry_run: false,
-            formats: vec![("json", RunFormat::Report(Writer::Json(JsonForm::default())))],
+            formats: vec![("json", RunFormat::Report(ReportFormat::Json(JsonForm::default())))],
             offline: true,
             quiet: true,
             errors: ErrorFormat::Text,
@@ -130,7 +130,7 @@ fn check_whole(report: &mut Report) {
     for (place, head) in report.heads.iter().enumerate() {
         assert_eq!(head.place, grid.place(place));
     }
-    assert_eq!(report.complete(), Ok(()));
+    assert_eq!(report.order_metrics(), Ok(()));
 }
 
 /// Whether `compare --numbers`, which takes reports of other versions, too, says that a report does not differ from itself; `None` if
@@ -146,9 +146,12 @@ fn check_diff(text: &str) -> Option<bool> {
                 threads: NonZeroUsize::MIN,
             },
             rate: 0.05,
-            tolerances: PerUnit::all(0.0),
+            tolerances: PerUnit::uniform(0.0),
             only: Vec::new(),
-            outputs: OutcomeOutputs { targets: vec![Target::Stdout(JsonForm::default())], printed: Some(Detail::Full) },
+            outputs: OutcomeOutputs {
+                targets: vec![OutputTarget::Stdout(JsonForm::default())],
+                printed: Some(Detail::Full),
+            },
         });
         fs::remove_file(&path).expect("a temporary file");
         if let Err(error) = &same {
@@ -168,7 +171,7 @@ pub fn partial(data: &[u8]) -> bool {
     }
     let Some(end) = data.iter().position(|&byte| byte == b'\n') else { return false };
     let Ok(header) = std::str::from_utf8(&data[..end]) else { return false };
-    let sealed = |header: &str| partial::seal(header, &data[end + 1..]).expect("a partial");
+    let sealed = |header: &str| partial::assemble(header, &data[end + 1..]).expect("a partial");
     if merges(&[&sealed(header)]).is_none() {
         return false;
     }
@@ -213,7 +216,7 @@ fn merges(parts: &[&[u8]]) -> Option<Report> {
 }
 
 fn options(parts: &[PathBuf], report: &Path) -> MergeOptions {
-    let outputs = vec![Target::File(report.to_owned(), Writer::Json(JsonForm::default()))];
+    let outputs = vec![OutputTarget::File(report.to_owned(), ReportFormat::Json(JsonForm::default()))];
     let (policy, threads) = (PolicyOptions::default(), NonZeroUsize::MIN);
     let report = ReportOptions { outputs, summary: None, policy, threads, digits: Digits::DEFAULT };
     MergeOptions { parts: parts.to_vec(), run_info: true, outcome: Merged::Report(report) }
@@ -260,7 +263,7 @@ fn reads_by(index: &[u8]) -> bool {
         let contents = |corpus: Corpus| corpus.map(|sentence| Ok(sentence?.content)).collect::<Result<Vec<Content>>>();
         let all = contents(Corpus::open(&inputs).expect("a corpus")).expect("sentences");
         let read = Index::open(&path).map(Arc::new).and_then(|index| {
-            let corpus = || Corpus::open(&inputs)?.indexed(Some(&index));
+            let corpus = || Corpus::open(&inputs)?.with_index(Some(&index));
             let found = contents(corpus()?.with_segments(|_| true))?;
             assert!(found.iter().all(|content| all.contains(content)), "sentences of nobody");
             let of_first = contents(corpus()?.with_segments(|sentences| sentences.start == 0))?;

@@ -8,7 +8,7 @@ use crate::golden::load;
 use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, headscope, outcome, path, run, tiny_bert};
 use headscope::corpus::{Input, Scope};
-use headscope::passes::run::counting::count;
+use headscope::passes::run::counting::count_tokens;
 use headscope::sequences::reading::{Context, Spacing};
 use serde_json::Value;
 
@@ -178,7 +178,7 @@ fn tokens_are_counted_alike_on_any_number_of_threads() {
     let counted = |file: &std::path::Path, scope: &Scope, threads| {
         let corpus = [Input::parse(file, None).unwrap()];
         let threads = NonZeroUsize::new(threads).unwrap();
-        count(&corpus, (&model.tokenizer, Context::Sentence, Spacing::Written), 64, false, scope, threads)
+        count_tokens(&corpus, (&model.tokenizer, Context::Sentence, Spacing::Written), 64, false, scope, threads)
             .map_err(|error| format!("{error:#}"))
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;

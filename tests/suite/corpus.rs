@@ -141,7 +141,7 @@ fn words_are_annotated() {
 fn columns_and_keys_are_kept_that_are_asked_for() {
     let asked = ["xpos", "feats.Number", "misc", "misc.Gloss", "ner", "ner.A"].map(str::to_owned);
     let kept = |text: String, format, asked: &[String]| -> Vec<Vec<Option<String>>> {
-        let sentences = Corpus::from_bytes("text", text.into_bytes(), format).keeping(asked);
+        let sentences = Corpus::from_bytes("text", text.into_bytes(), format).with_columns(asked);
         let words = sentences.flat_map(|sentence| corpora::words(sentence.unwrap()));
         words
             .map(|word| word.annotation.requested.iter().map(|value| value.as_deref().map(str::to_owned)).collect())

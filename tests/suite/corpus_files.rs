@@ -279,7 +279,7 @@ fn equal_files_are_named() {
     fs::write(files.path().join("e.txt"), "").unwrap();
     fs::write(files.path().join("f.txt"), "").unwrap();
     let identity = open(&[files.path()], None).unwrap().into_identity().unwrap();
-    let names: Vec<[&str; 2]> = identity.repeated().iter().map(|pair| pair.map(|file| file.name.as_str())).collect();
+    let names: Vec<[&str; 2]> = identity.equal_files().iter().map(|pair| pair.map(|file| file.name.as_str())).collect();
     assert_eq!(names, [["a.txt", "c.txt"], ["a.txt", "d.txt"]]);
 }
 
@@ -319,7 +319,7 @@ fn a_corpus_that_changes_between_two_readings_is_an_input_that_cannot_be_used() 
 /// The files of a folder that are a corpus, and the others.
 fn counted(folder: &Path, format: Option<Format>) -> (usize, u64) {
     let corpus = open(&[folder], format).unwrap();
-    let passed_over = corpus.passed_over();
+    let passed_over = corpus.ignored_entries();
     (corpus.into_identity().unwrap().files.len(), passed_over)
 }
 

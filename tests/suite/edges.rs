@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::answers::Answers;
 use crate::support::{self, changed_small, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
 use candle_core::{Device, Tensor};
-use headscope::model::controls::rotated::turn_outputs;
+use headscope::model::controls::rotated::rotate_outputs;
 use headscope::model::parameters::Parameters;
 use headscope::model::weights::Checkpoint;
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn turned_outputs_leave_fewer_pairs_above_chance() {
     let mut turned_above = 0;
     for seed in 0..3 {
         let mut parameters = Parameters::load(&checkpoint, &architecture).unwrap();
-        turn_outputs(&mut parameters, seed);
+        rotate_outputs(&mut parameters, seed);
         let turned = folder.path().join(seed.to_string());
         changed_small(&turned, |name, tensor| {
             let layer = name

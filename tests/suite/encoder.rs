@@ -54,9 +54,9 @@ proptest! {
         intervene: bool,
     ) {
         let parameters = random.parameters();
-        let pack = Pack { sentences: sentences(&lengths) };
-        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
-        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let pack = Pack { sequences: sentences(&lengths) };
+        let gates = if intervene { random.interventions(&pack.sequences) } else { Gates::default() };
+        let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let all = |encoder: &dyn Encoder, start: Start<'_>| record(encoder, start, &batch, &gates, EVERYTHING);
         let slow = TensorEncoder::with_precision(&parameters, &Device::Cpu, DType::F64).unwrap();
@@ -112,7 +112,7 @@ fn entropies_from_the_softmax_are_those_of_the_weights() {
     let sentence = encode(&model, &tiny_golden().sentences[1]);
     let rows = sentence.ids.len() * model.grid().count();
     let mut check = Check(0);
-    model.encoder.forward(&Pack { sentences: vec![sentence] }.batch(), &mut Scratch::default(), &mut check).unwrap();
+    model.encoder.forward(&Pack { sequences: vec![sentence] }.batch(), &mut Scratch::default(), &mut check).unwrap();
     assert_eq!(check.0, rows);
 }
 
@@ -121,7 +121,7 @@ fn ids_without_embeddings_are_refused() {
     let model = load(&tiny_bert());
     let sentence = encode(&model, &["the".to_owned()]);
     let error = |sentence: Sequence| {
-        let pack = Pack { sentences: vec![sentence] };
+        let pack = Pack { sequences: vec![sentence] };
         let forward = |encoder: &dyn Encoder| {
             let (batch, gates) = (pack.batch(), Gates::default());
             try_record(encoder, Start::Embeddings, &batch, &gates, Needs::default()).unwrap_err().to_string()

@@ -221,7 +221,7 @@ fn encoders_of_sequence_to_sequence_models() {
 fn attention_that_is_full_up_to_a_length() {
     check("tiny-big-bird");
     let config = support::architecture(&fixture("models").join("tiny-big-bird")).config;
-    assert_eq!(config.positions(), 28);
+    assert_eq!(config.longest_with_positions(), 28);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn tokens_that_see_those_before_them() {
     ];
     for (name, before) in windows {
         let visibility = support::architecture(&fixture("models").join(name)).config.visibility;
-        let of_layer = |layer: usize| visibility.of_layer(layer).before;
+        let of_layer = |layer: usize| visibility.in_layer(layer).before;
         assert_eq!((0..before.len()).map(of_layer).collect::<Vec<_>>(), before, "{name}");
         assert!(visibility.are_causal(), "{name}");
     }
@@ -297,7 +297,7 @@ fn tokens_that_see_those_around_them() {
     for (name, reaches) in windows {
         check(name);
         let config = support::architecture(&fixture("models").join(name)).config;
-        let reach = |layer: usize| config.visibility.of_layer(layer).before;
+        let reach = |layer: usize| config.visibility.in_layer(layer).before;
         assert_eq!((0..reaches.len()).map(reach).collect::<Vec<_>>(), reaches, "{name}");
     }
 }

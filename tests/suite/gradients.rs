@@ -7,8 +7,8 @@ use candle_core::{DType, Device, Tensor};
 use headscope::model::config::{BlockPlan, NormKind};
 use headscope::model::forward::Start;
 use headscope::model::forward::batch::Batch;
-use headscope::model::forward::gates::{Gate, Gates, Replacement};
-use headscope::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, surprise};
+use headscope::model::forward::gates::{Gate, Gates, ReplacementVectors};
+use headscope::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, surprisal};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::parameters::PredictionHead;
@@ -21,7 +21,7 @@ fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> G
     const STEP: f32 = 1.0 / 1024.0;
     let moved = |layer: usize, head: usize, by: f32| {
         let mut gates = gates.clone();
-        let gate = gates.of(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+        let gate = gates.get(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
         gates.set(layer, head, Gate { keep: gate.keep + by, ..gate });
         loss(&gates).loss
     };
@@ -62,18 +62,19 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         },
     ];
     for random in families {
-        let pack = Pack { sentences: sentences(&[6, 9]) };
-        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let pack = Pack { sequences: sentences(&[6, 9]) };
+        let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let targets: Vec<u32> = (0..6).map(|place| place * 7 % u32::try_from(VOCABULARY).unwrap()).collect();
         let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
         // Towards zero and whole; and on the way to a replacement, with patched rows.
         let mut partly = Gates::default();
         for head in 0..random.heads {
-            let vectors: Replacement = std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
+            let vectors: ReplacementVectors =
+                std::array::from_fn(|class| vec![class as f32 / 3.0 - 0.5; random.head_dim]);
             partly.set(1, head, Gate { keep: 0.5, replacement: Some(vectors.into()) });
         }
-        partly.patch(0, 0, 1, [2, 3].map(|query| (query, vec![1.0 / 9.0; 9])).into());
+        partly.patch_rows(0, 0, 1, [2, 3].map(|query| (query, vec![1.0 / 9.0; 9])).into());
         for gates in [Gates::default(), partly] {
             check_gradient(&random, &gates, |gates| encoder.prediction_gradient(&batch, gates, &targets).unwrap());
             // Any loss will do: a weighted sum of the last states.
@@ -96,7 +97,7 @@ fn target(position: usize) -> u32 {
 
 /// `-ln p` of that class.
 fn score(_: usize, position: usize, logits: &mut [f32]) -> f64 {
-    surprise(logits, target(position))
+    surprisal(logits, target(position))
 }
 
 proptest! {
@@ -109,9 +110,9 @@ proptest! {
         lengths in prop::collection::vec(1..70_usize, 1..5),
         intervene: bool,
     ) {
-        let pack = Pack { sentences: sentences(&lengths) };
-        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
-        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let pack = Pack { sequences: sentences(&lengths) };
+        let gates = if intervene { random.interventions(&pack.sequences) } else { Gates::default() };
+        let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let targets: Vec<u32> = predicted.iter().flatten().map(|&position| target(position)).collect();
         let parameters = random.parameters();
@@ -136,7 +137,7 @@ proptest! {
                 loss * (sequence + 1) as f64
             };
             let mut parted = GradientScratch::default();
-            parted.most_kept = Some(0);
+            parted.most_kept_bytes = Some(0);
             let parted = fast.gradients(&batch, &gates, &mut weighted, &mut parted).unwrap();
             for (sequence, (parted, found)) in parted.iter().zip(&found).enumerate() {
                 let weight = (sequence + 1) as f64;
@@ -162,13 +163,13 @@ pub fn head(hidden: usize) -> PredictionHead {
 
 /// Holds the derivatives of an encoder with such a head against candle's, for classes at the first and the last token.
 pub fn check(packed: &PackedEncoder, readable: &TensorEncoder, sentences: Vec<Sequence>) {
-    let pack = Pack { sentences };
-    let predicted: Vec<Vec<usize>> = pack.sentences.iter().map(|sentence| vec![0, sentence.ids.len() - 1]).collect();
+    let pack = Pack { sequences: sentences };
+    let predicted: Vec<Vec<usize>> = pack.sequences.iter().map(|sentence| vec![0, sentence.ids.len() - 1]).collect();
     let batch = pack.batch().with_predicted(&predicted);
     let class = |position: usize| u32::try_from(position % 3).unwrap();
     let targets: Vec<u32> = predicted.iter().flatten().map(|&position| class(position)).collect();
     let expected = readable.prediction_gradient(&batch, &Gates::default(), &targets).unwrap();
-    let mut score = |_: usize, position: usize, logits: &mut [f32]| surprise(logits, class(position));
+    let mut score = |_: usize, position: usize, logits: &mut [f32]| surprisal(logits, class(position));
     let found = packed.gradients(&batch, &Gates::default(), &mut score, &mut GradientScratch::default()).unwrap();
     let size = expected.gates.iter().fold(0.0_f64, |size, value| size.max(value.abs()));
     assert!(size > 0.0, "nothing depends on any head");
@@ -193,7 +194,7 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
     for (place, (layer, head)) in
         (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head))).enumerate()
     {
-        let vectors: Replacement =
+        let vectors: ReplacementVectors =
             std::array::from_fn(|class| vec![(class + place) as f32 / 9.0 - 0.4; random.head_dim]);
         gates.set(layer, head, Gate { keep: 1.0, replacement: Some(vectors.into()) });
     }
@@ -206,8 +207,8 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
 fn gradients_are_the_differences_of_the_other_encoder() {
     const STEP: f32 = 1.0 / 64.0;
     for random in [RandomEncoder::plain(15), RandomEncoder { blocks: BlockPlan::Pre, ..RandomEncoder::plain(16) }] {
-        let pack = Pack { sentences: sentences(&[11]) };
-        let (classes, predicted, targets) = (classes(&pack.sentences), [vec![2, 7]], [3, 40]);
+        let pack = Pack { sequences: sentences(&[11]) };
+        let (classes, predicted, targets) = (classes(&pack.sequences), [vec![2, 7]], [3, 40]);
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let gates = whole_heads(&random);
         let parameters = random.parameters();
@@ -217,7 +218,7 @@ fn gradients_are_the_differences_of_the_other_encoder() {
         let needs = Needs { logits: true, ..Needs::default() };
         let loss = |layer: usize, head: usize, keep: f32| {
             let mut moved = gates.clone();
-            moved.set(layer, head, Gate { keep, ..gates.of(layer, head).unwrap().clone() });
+            moved.set(layer, head, Gate { keep, ..gates.get(layer, head).unwrap().clone() });
             loss_of(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
         };
         for (place, found) in found.gates.iter().enumerate() {
@@ -233,8 +234,8 @@ fn gradients_are_the_differences_of_the_other_encoder() {
 fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
     const STEP: f32 = 1.0 / 1024.0;
     let random = RandomEncoder { heads: 4, ..RandomEncoder::plain(17) };
-    let pack = Pack { sentences: sentences(&[9]) };
-    let (classes, predicted, targets) = (classes(&pack.sentences), [vec![1, 5]], [8, 21]);
+    let pack = Pack { sequences: sentences(&[9]) };
+    let (classes, predicted, targets) = (classes(&pack.sequences), [vec![1, 5]], [8, 21]);
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
     let whole = whole_heads(&random);
@@ -244,7 +245,7 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
         let loss = |keep: f32| {
             let mut moved = whole.clone();
             for head in 0..random.heads {
-                moved.set(layer, head, Gate { keep, ..whole.of(layer, head).unwrap().clone() });
+                moved.set(layer, head, Gate { keep, ..whole.get(layer, head).unwrap().clone() });
             }
             encoder.prediction_gradient(&batch, &moved, &targets).unwrap().loss
         };
@@ -260,7 +261,7 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
 #[test]
 fn deep_models_fit_the_stack() {
     let random = RandomEncoder { order: vec![0; 48], ..RandomEncoder::plain(18) };
-    let pack = Pack { sentences: sentences(&[5]) };
+    let pack = Pack { sequences: sentences(&[5]) };
     let predicted = [vec![2]];
     let batch = pack.batch().with_predicted(&predicted);
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
@@ -272,7 +273,7 @@ fn deep_models_fit_the_stack() {
 #[test]
 fn the_loss_is_that_of_the_logits() {
     let random = RandomEncoder::plain(9);
-    let pack = Pack { sentences: sentences(&[6]) };
+    let pack = Pack { sequences: sentences(&[6]) };
     let predicted = [vec![1, 4]];
     let batch = pack.batch().with_predicted(&predicted);
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();

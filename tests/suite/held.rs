@@ -6,7 +6,7 @@ use crate::tensor::TensorEncoder;
 use candle_core::Device;
 use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::{Gate, Gates};
-use headscope::model::forward::held::Writes;
+use headscope::model::forward::held::HeldOutputs;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Scratch, Start};
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const TOLERANCE: f32 = 1e-4;
 
 /// The hidden states that enter each layer, of a whole run; and what all layers wrote in it.
-fn kept(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32>>, Writes) {
+fn kept(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32>>, HeldOutputs) {
     let needs = Needs { hidden_states: true, ..Needs::default() };
     let whole = record(encoder, Start::Embeddings, batch, &Gates::default(), needs);
     let of_layer = |layer: usize| {
@@ -25,7 +25,7 @@ fn kept(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32
             |states: &[f32]| states[layer * states.len() / (layers + 1)..][..states.len() / (layers + 1)].to_vec();
         whole.iter().flat_map(|sentence| own(&sentence.hidden_states)).collect()
     };
-    let mut writes = Writes::default();
+    let mut writes = HeldOutputs::default();
     let gates = Gates::default();
     encoder.forward_from(Start::Embeddings, batch, &gates, &mut Scratch::default(), &mut writes).unwrap();
     ((0..layers).map(of_layer).collect(), writes)
@@ -55,8 +55,8 @@ proptest! {
         random in RandomEncoder::any(),
         lengths in prop::collection::vec(1..40_usize, 1..4),
     ) {
-        let pack = Pack { sentences: sentences(&lengths) };
-        let classes = classes(&pack.sentences);
+        let pack = Pack { sequences: sentences(&lengths) };
+        let classes = classes(&pack.sequences);
         let batch = pack.batch().with_classes(&classes);
         let parameters = random.parameters();
         let layers = random.order.len();
@@ -91,8 +91,8 @@ fn what_nobody_passes_on_is_direct() {
         layer.output.weight.fill(0.0);
     }
     let encoder = PackedEncoder::new(parameters);
-    let pack = Pack { sentences: sentences(&[9, 4]) };
-    let classes = classes(&pack.sentences);
+    let pack = Pack { sequences: sentences(&[9, 4]) };
+    let classes = classes(&pack.sequences);
     let batch = pack.batch().with_classes(&classes);
     let layers = random.order.len();
     let gates = without(&random, 0, 1);
@@ -112,9 +112,9 @@ fn what_was_not_kept_cannot_be_held() {
     let parameters = random.parameters();
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     let fast = PackedEncoder::new(parameters);
-    let pack = Pack { sentences: sentences(&[3]) };
+    let pack = Pack { sequences: sentences(&[3]) };
     let batch = pack.batch();
-    let error = |writes: &Writes, needs: Needs| {
+    let error = |writes: &HeldOutputs, needs: Needs| {
         let states = kept(&fast, &batch, random.order.len()).0;
         let start = Start::Held { layer: 0, states: &states[0], writes };
         let of = |encoder: &dyn Encoder| {
@@ -124,7 +124,7 @@ fn what_was_not_kept_cannot_be_held() {
         of(&fast)
     };
     assert_eq!(
-        error(&Writes::default(), Needs::ATTENTION),
+        error(&HeldOutputs::default(), Needs::ATTENTION),
         "layer 0 cannot be held: what it wrote over these 3 tokens was not kept"
     );
     let (_, writes) = kept(&fast, &batch, random.order.len());

@@ -223,7 +223,7 @@ fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
     for place in places {
         let mut changed = header.clone();
         *changed.pointer_mut(&place).unwrap() = format!("x{EVIL}\nerror: forged").into();
-        fs::write(&crafted, partial::seal(&changed.to_string(), &sums).unwrap()).unwrap();
+        fs::write(&crafted, partial::assemble(&changed.to_string(), &sums).unwrap()).unwrap();
         let output = headscope(&["merge", path(&crafted), "-o", path(&csv), "-o", path(&page)]).output().unwrap();
         shown(&output);
         if !output.status.success() {

@@ -93,7 +93,7 @@ fn segments_have_the_sentences_of_all(corpus: fn(&Path) -> Vec<PathBuf>, last_do
     // Every choice of segments.
     for chosen in 0..1_u32 << counted.segments {
         let wanted = |sentence: u64| chosen >> (sentence / SEGMENT_SENTENCES) & 1 == 1;
-        let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+        let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
         let mut corpus = corpus.with_segments(|mut sentences| sentences.any(wanted));
         let expected: Vec<&Sentence> = all.iter().filter(|sentence| wanted(sentence.index)).collect();
         let found: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
@@ -115,7 +115,7 @@ fn segments_end_before_a_header() {
     assert_eq!(counted, IndexCounts { files: 2, sentences: 1400, segments: 6 });
     let all: Vec<Sentence> = Corpus::open(&inputs(&files)).unwrap().collect::<Result<_, _>>().unwrap();
     for segment in 0..6 {
-        let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+        let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
         let found =
             corpus.with_segments(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
         let found: Vec<Sentence> = found.collect::<Result<_, _>>().unwrap();
@@ -131,7 +131,7 @@ fn a_segment_alone_is_read() {
     fs::write(&file, all(2560, &|number| format!("the cat sat{number:4}\n"))).unwrap();
     let files = [file];
     let (_, index) = indexed(&files, &folder.path().join("a.index"));
-    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap();
+    let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
     let mut corpus = corpus.with_segments(|sentences| sentences.start == 5 * SEGMENT_SENTENCES);
     let (read, bytes) = (corpus.bytes_read(), corpus.bytes());
     assert_eq!(corpus.by_ref().count(), 256);
@@ -146,7 +146,7 @@ fn without_sentences_there_is_an_index_too() {
     fs::write(&files[1], "\n").unwrap();
     let (counted, index) = indexed(&files, &folder.path().join("a.index"));
     assert_eq!(counted, IndexCounts { files: 2, sentences: 0, segments: 1 });
-    let corpus = Corpus::open(&inputs(&files)).unwrap().indexed(Some(&index)).unwrap().with_segments(|_| true);
+    let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap().with_segments(|_| true);
     let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
     assert_eq!(corpus.into_identity().unwrap(), expected);
 }

@@ -8,8 +8,8 @@ use crate::support::{architecture, fixture, opened, weight_files};
 use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
 use headscope::model::config::NormKind;
-use headscope::model::forward::batch::{Batch, Exchange, Input, TokenClass};
-use headscope::model::forward::gates::{Gate, Gates, Replacement};
+use headscope::model::forward::batch::{Batch, BatchInput, Exchange, TokenClass};
+use headscope::model::forward::gates::{Gate, Gates, ReplacementVectors};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{FinalNorm, HeadView, Needs, ResidualPart, Visitor};
@@ -41,7 +41,7 @@ fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
-    let objective = Objective::of(&architecture, |name| checkpoint.has(name)).unwrap();
+    let objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name)).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
     parameters.with_prediction(&checkpoint, &architecture, objective).unwrap()
 }
@@ -63,13 +63,13 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     let classes: Vec<TokenClass> =
         both("classes").concat().iter().map(|&class| TokenClass::ALL[class as usize]).collect();
     let predicted = both("predicted").map(|positions| positions.iter().map(|&position| position as usize).collect());
-    let input = |index: usize| Input { ids: &ids[index], segments: &segments[index], ..Input::default() };
+    let input = |index: usize| BatchInput { ids: &ids[index], segments: &segments[index], ..BatchInput::default() };
     let batch = Batch { inputs: vec![input(0), input(1)] }.with_classes(&classes).with_predicted(&predicted);
 
     let mut replacement = golden["replacement"].to_vec2::<f32>().unwrap();
     // The goldens of encoders know no first tokens.
     replacement.resize(TokenClass::COUNT, vec![0.0; replacement[0].len()]);
-    let replacement: Replacement = replacement.try_into().unwrap();
+    let replacement: ReplacementVectors = replacement.try_into().unwrap();
     let mut zero = Gates::default();
     zero.set(0, 1, Gate::scale(0.0));
     let mut gates = Gates::default();
@@ -84,8 +84,8 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
         let sum = (seen * (seen + 1) / 2) as f32;
         let weight = |token: usize| if token <= seen { token as f32 / sum } else { 0.0 };
         let rising: Vec<f32> = (1..=ids.len()).map(weight).collect();
-        rows.patch(0, 1, sequence, [(1, rising.clone()), (2, rising)].into());
-        rows.patch(1, 0, sequence, [(3, to_one(ids.len(), 0))].into());
+        rows.patch_rows(0, 1, sequence, [(1, rising.clone()), (2, rising)].into());
+        rows.patch_rows(1, 0, sequence, [(3, to_one(ids.len(), 0))].into());
     }
 
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
@@ -184,7 +184,7 @@ fn heads_of_their_own_code_predict_as_in_pytorch() {
             let (ids, segments) = (numbers(&format!("ids.{index}")), numbers(&format!("segments.{index}")));
             let expected: Vec<f32> = golden[&format!("logits.{index}")].flatten_all().unwrap().to_vec1().unwrap();
             let predicted = [(0..ids.len()).collect()];
-            let input = Input { ids: &ids, segments: &segments, ..Input::default() };
+            let input = BatchInput { ids: &ids, segments: &segments, ..BatchInput::default() };
             let batch = Batch { inputs: vec![input] }.with_predicted(&predicted);
             for encoder in [&slow as &dyn Encoder, &fast] {
                 let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END);
@@ -228,7 +228,7 @@ impl Visitor for DirectEffects {
         }
     }
 
-    fn direct(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
+    fn direct_effects(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
         if sequence == 1 {
             self.parts.push((part, effects.row(self.position).iter().map(|&effect| f64::from(effect)).collect()));
         }
@@ -255,11 +255,20 @@ impl DirectEffects {
     fn of(parameters: &Parameters) -> Self {
         let encoder = PackedEncoder::new(parameters.clone());
         let (ids, segments, compared) = ([1, 7, 3, 9, 3], [0; 5], vec![2, 11, 3]);
-        let input = Input { ids: &ids, segments: &segments, compared: &compared, predicted: &[3], ..Input::default() };
+        let input = BatchInput {
+            ids: &ids,
+            segments: &segments,
+            compared_tokens: &compared,
+            predicted_positions: &[3],
+            ..BatchInput::default()
+        };
         let mut found = Self { compared: compared.clone(), position: 3, ..Self::default() };
         // The first sequence has other tokens to compare, which do not count for the second.
         let batch = Batch {
-            inputs: vec![Input { compared: &compared[1..], ids: &ids[..4], segments: &segments[..4], ..input }, input],
+            inputs: vec![
+                BatchInput { compared_tokens: &compared[1..], ids: &ids[..4], segments: &segments[..4], ..input },
+                input,
+            ],
         };
         encoder.forward(&batch, &mut Scratch::default(), &mut found).unwrap();
         found
@@ -347,7 +356,7 @@ fn a_model_without_a_masked_lm_head() {
     assert!(error.starts_with("cannot load the masked-LM head: `"), "{error}");
     assert!(error.contains("have no tensor for generator_predictions.dense.weight"), "{error}");
 
-    let pack = Pack { sentences: sentences(&[3]) };
+    let pack = Pack { sequences: sentences(&[3]) };
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     for encoder in [&slow as &dyn Encoder, &PackedEncoder::new(parameters)] {
         let gates = Gates::default();
@@ -389,10 +398,10 @@ proptest! {
         lengths in prop::collection::vec(1..70_usize, 1..6),
         intervene: bool,
     ) {
-        let pack = Pack { sentences: sentences(&lengths) };
-        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let pack = Pack { sequences: sentences(&lengths) };
+        let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-        let gates = if intervene { random.interventions(&pack.sentences) } else { Gates::default() };
+        let gates = if intervene { random.interventions(&pack.sequences) } else { Gates::default() };
         let encoder = PackedEncoder::new(random.parameters());
         let whole = record(&encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
         let layers = random.order.len();
@@ -432,8 +441,8 @@ proptest! {
             logits,
             writes: false,
         };
-        let pack = Pack { sentences: sentences(&[4, 21]) };
-        let predicted = predicted(&pack.sentences);
+        let pack = Pack { sequences: sentences(&[4, 21]) };
+        let predicted = predicted(&pack.sequences);
         let (batch, gates) = (pack.batch().with_predicted(&predicted), Gates::default());
         let parameters = random.parameters();
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
@@ -471,12 +480,12 @@ proptest! {
     #[test]
     fn contexts_are_exchanged(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
         let exchange = at.map_or(Exchange::Everywhere, |at| Exchange::At(at.min(tokens - 1)));
-        let pack = Pack { sentences: sentences(&[3, tokens, tokens]) };
-        let predicted = predicted(&pack.sentences);
+        let pack = Pack { sequences: sentences(&[3, tokens, tokens]) };
+        let predicted = predicted(&pack.sequences);
         let mut batch = pack.batch().with_predicted(&predicted);
         batch.inputs[1].exchange = Some(exchange);
         let mut gates = Gates::default();
-        gates.exchange(0, random.heads - 1);
+        gates.exchange_head(0, random.heads - 1);
         let parameters = random.parameters();
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
         let fast = PackedEncoder::new(parameters);
@@ -491,7 +500,7 @@ proptest! {
             let largest = slow.hidden_states.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
             prop_assert!(largest_difference(&fast.hidden_states, &slow.hidden_states) <= golden::TOLERANCE * largest);
         }
-        batch.inputs[2] = Input { exchange: None, ..batch.inputs[1] };
+        batch.inputs[2] = BatchInput { exchange: None, ..batch.inputs[1] };
         let itself = run(&fast, &batch, &gates);
         prop_assert_eq!(&plain[1].hidden_states, &itself[1].hidden_states);
         prop_assert_eq!(&plain[1].hidden_states, &itself[2].hidden_states);
@@ -507,8 +516,8 @@ proptest! {
 
     #[test]
     fn a_head_kept_whole_is_a_head_without_a_gate(random in RandomEncoder::any()) {
-        let pack = Pack { sentences: sentences(&[13, 1, 30]) };
-        let (classes, predicted) = (classes(&pack.sentences), predicted(&pack.sentences));
+        let pack = Pack { sequences: sentences(&[13, 1, 30]) };
+        let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let mut gates = Gates::default();
         for layer in 0..random.order.len() {
@@ -528,13 +537,13 @@ proptest! {
 #[test]
 fn views_show_patched_rows_and_gates() {
     let random = RandomEncoder::plain(3);
-    let pack = Pack { sentences: sentences(&[5, 4]) };
-    let classes = classes(&pack.sentences);
+    let pack = Pack { sequences: sentences(&[5, 4]) };
+    let classes = classes(&pack.sequences);
     let batch = pack.batch().with_classes(&classes);
     let mut gates = Gates::default();
     let even = vec![0.25; 4];
-    gates.patch(0, 1, 1, [(2, to_one(4, 2)), (3, even.clone())].into());
-    let replacement: Replacement = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
+    gates.patch_rows(0, 1, 1, [(2, to_one(4, 2)), (3, even.clone())].into());
+    let replacement: ReplacementVectors = std::array::from_fn(|class| vec![class as f32; random.head_dim]);
     gates.set(0, 0, Gate::replace(replacement.clone()));
     let parameters = random.parameters();
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
@@ -580,7 +589,7 @@ fn interventions_that_do_not_fit_are_refused() {
     let parameters = random.parameters();
     let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
     let fast = PackedEncoder::new(parameters);
-    let pack = Pack { sentences: sentences(&[3]) };
+    let pack = Pack { sequences: sentences(&[3]) };
     let error = |start: Start<'_>, batch: &Batch<'_>, gates: &Gates| {
         let of =
             |encoder: &dyn Encoder| format!("{:#}", try_record(encoder, start, batch, gates, AT_THE_END).unwrap_err());
@@ -609,20 +618,20 @@ fn interventions_that_do_not_fit_are_refused() {
         "sentence 0 has 3 tokens and the classes of 0: a replacement needs all of them"
     );
     assert_eq!(
-        gated(|gates| gates.patch(0, 0, 1, [(0, to_one(3, 0))].into())),
+        gated(|gates| gates.patch_rows(0, 0, 1, [(0, to_one(3, 0))].into())),
         "there is no sequence 1 to patch: the batch has 1"
     );
     assert_eq!(
-        gated(|gates| gates.patch(0, 0, 0, [(3, to_one(3, 0))].into())),
+        gated(|gates| gates.patch_rows(0, 0, 0, [(3, to_one(3, 0))].into())),
         "a row of 3 weights for token 3 does not fit sentence 0, which has 3 tokens"
     );
     assert_eq!(
-        gated(|gates| gates.patch(0, 0, 0, [(2, to_one(4, 0))].into())),
+        gated(|gates| gates.patch_rows(0, 0, 0, [(2, to_one(4, 0))].into())),
         "a row of 4 weights for token 2 does not fit sentence 0, which has 3 tokens"
     );
     for (row, sum) in [([0.5, 0.0, 0.25], "0.75"), ([1.5, -0.5, 0.0], "1"), ([f32::NAN, 0.0, 1.0], "NaN")] {
         let mut gates = Gates::default();
-        gates.patch(2, 1, 0, [(1, row.to_vec())].into());
+        gates.patch_rows(2, 1, 0, [(1, row.to_vec())].into());
         let expected = format!(
             "the weights of token 1 of sentence 0 in L2H1 are no attention: they sum to {sum}, or some are below 0"
         );

@@ -16,12 +16,12 @@ use headscope::model::forward::visitor::{Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch, Start};
 use headscope::model::grid::HeadGrid;
 use headscope::model::grid::visibility::LayerClasses;
-use headscope::passes::kept::{Keep, KeptPasses};
+use headscope::passes::kept::{KeepRequest, KeptActivations};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Demands, Event, Sums, observer_of, sums};
+use headscope::passes::observer::{Demands, Event, Sums, expect_sums, new_observer};
 use headscope::passes::pass::Pass;
 use headscope::passes::run::variants::Variants;
-use headscope::passes::run::workers::sum_up;
+use headscope::passes::run::workers::sum_activations;
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::shard::Shard;
@@ -58,7 +58,7 @@ impl Sums for ActivationLog {
     type SequenceState = u64;
 
     fn demands(&self) -> Demands {
-        Demands::of(if self.needs_logits { Needs { logits: true, ..Needs::default() } } else { KEPT })
+        Demands::from_needs(if self.needs_logits { Needs { logits: true, ..Needs::default() } } else { KEPT })
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<u64> {
@@ -124,21 +124,21 @@ proptest! {
         let config = parameters.config.clone();
         let packed = PackedEncoder::new(parameters);
         let sequences: Vec<Sequence> = (0..).zip(sentences(&[60; 24])).map(|(index, sentence)| Sequence { index, ..sentence }).collect();
-        let pass = |kept: &KeptPasses, follows: bool| {
+        let pass = |kept: &KeptActivations, follows: bool| {
             let counted = CountedPasses(&packed, AtomicUsize::new(0));
             let log = ActivationLog { needs_logits: !follows, ..ActivationLog::default() };
-            let (observers, progress) = (ObserverSet::new(vec![observer_of(log)]), RunProgress::default());
-            let kept = kept.of(&Pass::PLAIN, Shard::WHOLE, follows);
-            let (variants, given) = (Variants::once(Gates::default()), sequences.iter().cloned().map(Ok));
-            let seen = sum_up(observers, ("random", &counted), &variants, given, NonZeroUsize::new(2).unwrap(), &progress, kept);
+            let (observers, progress) = (ObserverSet::new(vec![new_observer(log)]), RunProgress::default());
+            let kept = kept.pass_store(&Pass::PLAIN, Shard::WHOLE, follows);
+            let (variants, given) = (Variants::baseline_only(Gates::default()), sequences.iter().cloned().map(Ok));
+            let seen = sum_activations(observers, ("random", &counted), &variants, given, NonZeroUsize::new(2).unwrap(), &progress, kept);
             let seen = seen.unwrap().into_observers();
-            let mut shown = sums::<ActivationLog>(&*seen[0]).shown.clone();
+            let mut shown = expect_sums::<ActivationLog>(&*seen[0]).shown.clone();
             // Workers have their packs in any order.
             shown.sort_by_key(|(index, ..)| *index);
             (shown, counted.1.into_inner())
         };
         let with_bound = |bound: u64| -> Result<(Vec<Shown>, usize), TestCaseError> {
-            let kept = KeptPasses::new(vec![(Pass::PLAIN, vec![Keep { needs: KEPT, of: |_| true }])], &config, bound);
+            let kept = KeptActivations::new(vec![(Pass::PLAIN, vec![KeepRequest { needs: KEPT, applies_to: |_| true }])], &config, bound);
             prop_assert_eq!(pass(&kept, false).1, 3);
             Ok(pass(&kept, true))
         };

@@ -10,7 +10,7 @@ use crate::support::answers::Answers;
 use crate::support::{self, fixture, opened, path, run, tiny_bert, weight_files};
 use headscope::model::files::{ModelFile, ModelFiles, Pooling, TokenizerFiles};
 use headscope::model::forward::Start;
-use headscope::model::forward::batch::{Batch, Input, TokenClass};
+use headscope::model::forward::batch::{Batch, BatchInput, TokenClass};
 use headscope::model::forward::gates::{Gate, Gates};
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
@@ -37,12 +37,14 @@ fn files(folder: &Path) -> ModelFiles {
 
 /// The last hidden states of an encoder with these weights.
 fn last_states(files: &ModelFiles, weights: Vec<ModelFile>, gates: &Gates, golden: &Golden) -> Vec<Vec<f32>> {
-    let checkpoint = Checkpoint::open(weights, files.architecture.family).unwrap().unwrapped(&files.architecture);
+    let checkpoint =
+        Checkpoint::open(weights, files.architecture.family).unwrap().without_unknown_prefix(&files.architecture);
     let encoder = PackedEncoder::new(Parameters::load(&checkpoint, &files.architecture).unwrap());
     // Goldens of models without segments have none.
     let segments = |one: &Forward| if one.segments.is_empty() { vec![0; one.ids.len()] } else { one.segments.clone() };
     let texts: Vec<_> = golden.expected.iter().map(|one| of_ids(0, &one.ids, &segments(one))).collect();
-    let inputs = texts.iter().map(|text| Input { ids: &text.ids, segments: &text.segments, ..Input::default() });
+    let inputs =
+        texts.iter().map(|text| BatchInput { ids: &text.ids, segments: &text.segments, ..BatchInput::default() });
     let classes: Vec<TokenClass> = texts.iter().flat_map(|text| &text.ids).map(|_| TokenClass::Text).collect();
     let batch = Batch { inputs: inputs.collect() }.with_classes(&classes);
     let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
@@ -90,7 +92,8 @@ fn check(name: &str) -> bool {
     }
     // The weights say which heads write a constant, and no others.
     let constant_heads = |weights: Vec<ModelFile>| {
-        let checkpoint = Checkpoint::open(weights, files.architecture.family).unwrap().unwrapped(&files.architecture);
+        let checkpoint =
+            Checkpoint::open(weights, files.architecture.family).unwrap().without_unknown_prefix(&files.architecture);
         Parameters::load(&checkpoint, &files.architecture).unwrap().constant_heads()
     };
     assert_eq!(constant_heads(files.weights.clone()), [], "{name}");

@@ -74,19 +74,19 @@ fn reversed(rows: &[f32], width: usize, lengths: &[usize]) -> Vec<f32> {
 pub fn check(packed: &PackedEncoder, readable: &dyn Encoder, config: &Config, sentences: Vec<Sequence>) {
     let (heads, hidden) = (config.num_attention_heads, config.hidden_size);
     let lengths: Vec<usize> = sentences.iter().map(|sentence| sentence.ids.len()).collect();
-    let pack = Pack { sentences };
+    let pack = Pack { sequences: sentences };
     for (encoder, room) in [(packed as &dyn Encoder, 0.0), (readable, TOLERANCE)] {
         let mut seen = Recorder::default();
         encoder.forward(&pack.batch(), &mut Scratch::default(), &mut seen).unwrap();
         assert_eq!((seen.inputs.len(), seen.attention.len()), (config.num_hidden_layers, config.num_hidden_layers));
         for (layer, (inputs, own)) in seen.inputs.iter().zip(&seen.attention).enumerate() {
-            let again = attention((packed, heads), (layer, Positions::Seen), [inputs; 2], &lengths);
+            let again = attention((packed, heads), (layer, Positions::Used), [inputs; 2], &lengths);
             let difference = largest_difference(&again, own);
             assert!(difference <= room, "layer {layer}: attention from the true rows differs by {difference:e}");
-            if !lengths.iter().all(|&n| config.visibility.of_layer(layer).is_whole(n)) {
+            if !lengths.iter().all(|&n| config.visibility.in_layer(layer).is_full(n)) {
                 continue;
             }
-            let unseen = |rows: &[f32]| attention((packed, heads), (layer, Positions::Unseen), [rows; 2], &lengths);
+            let unseen = |rows: &[f32]| attention((packed, heads), (layer, Positions::Ignored), [rows; 2], &lengths);
             let (there, back) = (unseen(inputs), unseen(&reversed(inputs, hidden, &lengths)));
             let mut start = 0;
             for &n in &lengths {
@@ -105,7 +105,7 @@ pub fn check(packed: &PackedEncoder, readable: &dyn Encoder, config: &Config, se
 /// A row's attention depends on its own query and on all keys.
 pub fn check_sides(packed: &PackedEncoder, config: &Config, sentence: Sequence) {
     let (heads, hidden, n) = (config.num_attention_heads, config.hidden_size, sentence.ids.len());
-    let pack = Pack { sentences: vec![sentence] };
+    let pack = Pack { sequences: vec![sentence] };
     let mut seen = Recorder::default();
     packed.forward(&pack.batch(), &mut Scratch::default(), &mut seen).unwrap();
     let (inputs, own) = (&seen.inputs[0], &seen.attention[0]);
@@ -115,8 +115,8 @@ pub fn check_sides(packed: &PackedEncoder, config: &Config, sentence: Sequence) 
         rows[token * hidden..][..hidden].iter_mut().for_each(|value| *value = -*value);
         rows
     };
-    let from_other = attention((packed, heads), (0, Positions::Seen), [&negated(n - 1), inputs], &[n]);
-    let to_other = attention((packed, heads), (0, Positions::Seen), [inputs, &negated(0)], &[n]);
+    let from_other = attention((packed, heads), (0, Positions::Used), [&negated(n - 1), inputs], &[n]);
+    let to_other = attention((packed, heads), (0, Positions::Used), [inputs, &negated(0)], &[n]);
     for head in 0..heads {
         let of_head = |all: &[f32]| all[head * n * n..][..n * n].to_vec();
         let [own, from_other, to_other] = [&own[..], &from_other, &to_other].map(of_head);

@@ -140,7 +140,7 @@ fn a_part_that_makes_an_impossible_report_is_named() {
     header["tally"]["unknown"] = 10_000_000.into();
     let rest = lines.next().unwrap();
     let sums = zstd::decode_all(&rest[..rest.len() - 32]).unwrap();
-    fs::write(&part, partial::seal(&header.to_string(), &sums).unwrap()).unwrap();
+    fs::write(&part, partial::assemble(&header.to_string(), &sums).unwrap()).unwrap();
     fs::remove_file(&report).unwrap();
     let mut answers = Answers::within(folder.path());
     for arguments in [resumed, vec!["merge", path(&parts), "-o", path(&report)]] {

@@ -2,24 +2,25 @@
 
 use std::sync::Arc;
 
-use headscope::commands::analyze::selection::{Absence, AskedOf, Selection, StudyRequest};
-use headscope::evaluation::askable::Askable;
+use headscope::commands::analyze::selection::{Absence, RunSubject, StudyRequest, StudySelection};
+use headscope::evaluation::askable::ModelTraits;
 use headscope::evaluation::presets;
 use headscope::sequences::derived::task::TaskKind;
 use headscope::sequences::derived::task::file::TaskFile;
 use headscope::study::AnyStudy;
 
-const ENCODER: Askable = Askable { of_residues: false, is_decoder: false, predicts: true, lacks_heads: false };
+const ENCODER: ModelTraits =
+    ModelTraits { has_residue_tokens: false, is_decoder: false, predicts_tokens: true, lacks_heads: false };
 
 /// A request, and a model, from words: `with=a,b`, `task=pair`, `decoder` and so on.
-fn request(words: &str) -> (StudyRequest, Option<Askable>) {
+fn request(words: &str) -> (StudyRequest, Option<ModelTraits>) {
     let (mut request, mut model) = (StudyRequest { has_counts: true, ..StudyRequest::default() }, None);
     for word in words.split(' ').filter(|word| !word.is_empty()) {
         let names = |list: &str| list.split(',').map(str::to_owned).collect::<Vec<_>>();
         match word.split_once('=').unwrap_or((word, "")) {
             ("with", list) => request.with = names(list),
             ("without", list) => request.without = names(list),
-            ("preset", name) => request.presets = vec![presets::named(name).unwrap()],
+            ("preset", name) => request.presets = vec![presets::find(name).unwrap()],
             ("task", kind) => {
                 let kinds = [TaskKind::Cloze, TaskKind::Pair, TaskKind::Triple];
                 let kind = kinds.into_iter().find(|known| known.to_string() == kind).unwrap();
@@ -27,14 +28,14 @@ fn request(words: &str) -> (StudyRequest, Option<Askable>) {
                 request.task = Some(Arc::new(TaskFile { path, name, sha256, kind, items: Vec::new() }));
             }
             ("join", _) => request.may_join = true,
-            ("first-run", _) => request.asked_of = AskedOf::Box,
-            ("no-corpus", _) => request.asked_of = AskedOf::TaskAlone,
+            ("first-run", _) => request.subject = RunSubject::BuiltInCorpus,
+            ("no-corpus", _) => request.subject = RunSubject::TaskOnly,
             ("read-once", _) => request.has_counts = false,
             ("encoder", _) => model = Some(ENCODER),
-            ("headless", _) => model = Some(Askable { predicts: false, ..model.unwrap() }),
-            ("decoder", _) => model = Some(Askable { is_decoder: true, ..ENCODER }),
-            ("residues", _) => model = Some(Askable { of_residues: true, ..ENCODER }),
-            ("pruned", _) => model = Some(Askable { lacks_heads: true, ..ENCODER }),
+            ("headless", _) => model = Some(ModelTraits { predicts_tokens: false, ..model.unwrap() }),
+            ("decoder", _) => model = Some(ModelTraits { is_decoder: true, ..ENCODER }),
+            ("residues", _) => model = Some(ModelTraits { has_residue_tokens: true, ..ENCODER }),
+            ("pruned", _) => model = Some(ModelTraits { lacks_heads: true, ..ENCODER }),
             _ => panic!("{word}"),
         }
     }
@@ -45,24 +46,24 @@ fn request(words: &str) -> (StudyRequest, Option<Askable>) {
 /// reason; or the error.
 fn outcome(words: &str) -> String {
     let (request, model) = request(words);
-    let selected = Selection::new(request).and_then(|selection| match model {
-        Some(model) => selection.of_model("m", model),
+    let selected = StudySelection::new(request).and_then(|selection| match model {
+        Some(model) => selection.for_model("m", model),
         None => Ok(selection),
     });
     let selection = match selected {
         Ok(selection) => selection,
         Err(error) => return format!("{error}"),
     };
-    let studies = selection.studies().iter().filter(|study| !study.card().by_default);
+    let studies = selection.studies().iter().filter(|study| !study.card().is_default);
     let more = studies.map(|study| format!("+{}", study.card().name));
     let is_told = |(study, why): &&(&'static dyn AnyStudy, Absence)| {
-        study.card().by_default || !matches!(why, Absence::Unrequested | Absence::SwitchedOff)
+        study.card().is_default || !matches!(why, Absence::Unrequested | Absence::SwitchedOff)
     };
     let fewer = selection.absent().iter().filter(is_told).map(|(study, why)| match why {
         Absence::Unrequested => format!("-{}", study.card().name),
         Absence::SwitchedOff => format!("-{} (off)", study.card().name),
-        Absence::Uncounted => format!("-{} (uncounted)", study.card().name),
-        Absence::Beyond(why) => format!("-{} ({})", study.card().name, why.split([',', ':']).next().unwrap()),
+        Absence::WithoutCounts => format!("-{} (uncounted)", study.card().name),
+        Absence::Inapplicable(why) => format!("-{} ({})", study.card().name, why.split([',', ':']).next().unwrap()),
     });
     more.chain(fewer).collect::<Vec<_>>().join(" ")
 }
@@ -157,6 +158,6 @@ fn a_run_of_a_task_asks_about_the_corpus_where_a_study_does() {
         ("", true),
     ] {
         let (request, _) = request(words);
-        assert_eq!(Selection::new(request).unwrap().is_about_corpus(), expected, "{words}");
+        assert_eq!(StudySelection::new(request).unwrap().is_about_corpus(), expected, "{words}");
     }
 }

@@ -1,7 +1,7 @@
 //! Fresh weights that attend as sharply as trained ones, and outputs turned at random.
 
 use headscope::model::controls::sharp::SharpnessSample;
-use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Needs, Visitor};
 use headscope::model::forward::{Encoder, Scratch};
@@ -53,7 +53,7 @@ fn ids() -> Vec<Vec<u32>> {
 fn layers_are_as_far_from_even_as_the_trained_ones() {
     let ids = ids();
     let segments: Vec<Vec<u32>> = ids.iter().map(|ids| vec![0; ids.len()]).collect();
-    let inputs = ids.iter().zip(&segments).map(|(ids, segments)| Input { ids, segments, ..Input::default() });
+    let inputs = ids.iter().zip(&segments).map(|(ids, segments)| BatchInput { ids, segments, ..BatchInput::default() });
     let batch = Batch { inputs: inputs.collect() };
     let rows: Vec<Vec<usize>> = ids.iter().map(|ids| (0..ids.len()).collect()).collect();
     let model = golden::load(&fixture("models/small"));
@@ -72,7 +72,7 @@ fn turned_outputs_leave_the_first_layers_attention() {
     let model = golden::load(&fixture("models/small"));
     let ids = ids();
     let segments = [0; 40];
-    let inputs = ids.iter().map(|ids| Input { ids, segments: &segments[..ids.len()], ..Input::default() });
+    let inputs = ids.iter().map(|ids| BatchInput { ids, segments: &segments[..ids.len()], ..BatchInput::default() });
     let batch = Batch { inputs: inputs.collect() };
     let [turned, again, other] = [3, 3, 4].map(|seed| seen(&*model.rotated(seed).unwrap(), &batch));
     let whole = seen(&*model.encoder, &batch);

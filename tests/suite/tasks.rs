@@ -8,12 +8,12 @@ use crate::support::answers::Answers;
 use crate::support::{architecture, fixture, opened, parts_add_up, path, run, tiny_bert, weight_files};
 use crate::tensor::TensorEncoder;
 use candle_core::{DType, Device};
-use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::packed::PackedEncoder;
 use headscope::model::forward::visitor::Needs;
 use headscope::model::forward::{Encoder, Start};
-use headscope::model::parameters::{Classified, Classifier, Parameters};
+use headscope::model::parameters::{ClassifiedUnit, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
@@ -290,13 +290,16 @@ fn classifiers_are_those_of_transformers() {
         let architecture = architecture(&folder);
         let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
         let config = fs::read_to_string(folder.join("config.json")).unwrap();
-        let loaded = Classifier::load(&checkpoint, &architecture, &config, Classified::Sequences);
+        let loaded = Classifier::load(&checkpoint, &architecture, &config, ClassifiedUnit::Sequences);
         let Classifier { head, labels } = loaded.unwrap();
         assert_eq!(
-            (labels.count, labels.names.join(" "), labels.at_end),
+            (labels.class_count, labels.class_names.join(" "), labels.is_at_last_token),
             (3, "past present future".to_owned(), name == "gpt2")
         );
-        assert_eq!([labels.number("present"), labels.number("2"), labels.number("3")], [Some(1), Some(2), None]);
+        assert_eq!(
+            [labels.class_number("present"), labels.class_number("2"), labels.class_number("3")],
+            [Some(1), Some(2), None]
+        );
         let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
         let parameters = Parameters { prediction: Some(head), ..parameters };
         let slow = TensorEncoder::new(&parameters, &Device::Cpu).unwrap();
@@ -304,8 +307,9 @@ fn classifiers_are_those_of_transformers() {
         for index in 0..2 {
             let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));
             let expected: Vec<f32> = golden[&format!("logits.{index}")].to_vec1().unwrap();
-            let place = if labels.at_end { ids.len() - 1 } else { 0 };
-            let input = Input { ids: &ids, segments: &segments, predicted: &[place], ..Input::default() };
+            let place = if labels.is_at_last_token { ids.len() - 1 } else { 0 };
+            let input =
+                BatchInput { ids: &ids, segments: &segments, predicted_positions: &[place], ..BatchInput::default() };
             let needs = Needs { logits: true, ..Needs::default() };
             for encoder in [&slow as &dyn Encoder, &fast] {
                 let batch = Batch { inputs: vec![input] };
@@ -329,8 +333,8 @@ fn taggers_are_those_of_transformers() {
         let architecture = architecture(&folder);
         let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
         let config = fs::read_to_string(folder.join("config.json")).unwrap();
-        let loaded = Classifier::load(&checkpoint, &architecture, &config, Classified::Tokens).unwrap();
-        assert_eq!((loaded.labels.count, loaded.labels.number("future")), (3, Some(2)));
+        let loaded = Classifier::load(&checkpoint, &architecture, &config, ClassifiedUnit::Tokens).unwrap();
+        assert_eq!((loaded.labels.class_count, loaded.labels.class_number("future")), (3, Some(2)));
         let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
         let parameters = Parameters { prediction: Some(loaded.head), ..parameters };
         let encoder = PackedEncoder::new(parameters);
@@ -338,7 +342,8 @@ fn taggers_are_those_of_transformers() {
             let (ids, segments) = (whole(&format!("ids.{index}")), whole(&format!("segments.{index}")));
             let expected: Vec<f32> = golden[&format!("logits.{index}")].flatten_all().unwrap().to_vec1().unwrap();
             let every: Vec<usize> = (0..ids.len()).collect();
-            let input = Input { ids: &ids, segments: &segments, predicted: &every, ..Input::default() };
+            let input =
+                BatchInput { ids: &ids, segments: &segments, predicted_positions: &every, ..BatchInput::default() };
             let needs = Needs { logits: true, ..Needs::default() };
             let found = record(&encoder, Start::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
             let difference = largest_difference(&found[0].logits, &expected);

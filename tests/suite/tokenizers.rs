@@ -138,7 +138,7 @@ fn pairs_in_a_frame_are_those_of_the_tokenizer() {
             let bare = tokenizer.encode_text(text, false).unwrap();
             bare.get_ids().iter().map(|&id| Token { id, kind: TokenKind::Text }).collect::<Vec<_>>()
         });
-        let framed = Frame::of_pair(&tokenizer).unwrap().unwrap().around(&texts);
+        let framed = Frame::for_pair(&tokenizer).unwrap().unwrap().surround(&texts);
         let own = tokenizer.encode_pair(pair[0], pair[1]).unwrap();
         let at = path.display();
         assert_eq!((&framed.ids[..], &framed.segments[..]), (own.get_ids(), own.get_type_ids()), "{at}");

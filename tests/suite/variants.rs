@@ -13,23 +13,23 @@ use headscope::model::forward::{Encoder, Start};
 use headscope::model::grid::visibility::LayerClasses;
 use headscope::model::grid::{HeadGrid, HeadPlace};
 use headscope::model::parameters::Parameters;
-use headscope::passes::ablation::{Conditions, Replacement};
-use headscope::passes::observer::requests::{PatchedRun, each_head_and_all};
+use headscope::passes::ablation::{PassConditions, Replacement};
+use headscope::passes::observer::requests::{PatchedRun, single_head_sets_and_all};
 use headscope::passes::observer::set::ObserverSet;
-use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, observer_of, sums};
-use headscope::passes::pass::Shown;
+use headscope::passes::observer::{Demands, Event, FurtherRuns, Sums, expect_sums, new_observer};
+use headscope::passes::pass::ShownEvents;
 use headscope::passes::run::derivatives::differentiate;
 use headscope::passes::run::means::ContextSums;
 use headscope::passes::run::variants::Variants;
-use headscope::passes::run::workers::sum_up;
+use headscope::passes::run::workers::sum_activations;
 use headscope::passes::setup::PassSetup;
-use headscope::sequences::derived::corrupted::{Corrupted, Corruption, Noise};
+use headscope::sequences::derived::corrupted::{CorruptedSentences, CorruptionSettings, Noise};
 use headscope::sequences::fold::words::FromToken;
 use headscope::sequences::pack::{Pack, Packs};
 use headscope::sequences::sequence::Sequence;
 use headscope::sequences::span::WordSpan;
 use headscope::stats::blocks::Merge;
-use headscope::studies::ablation::edges::LaterHeads;
+use headscope::studies::ablation::edges::EdgesStudy;
 use headscope::studies::ablation::effect::Effect;
 use headscope::studies::ablation::gradient::Gradient;
 use headscope::studies::ablation::output_shift::OutputShift;
@@ -60,7 +60,7 @@ impl Sums for InputToken {
     fn demands(&self) -> Demands {
         Demands {
             needs: Needs { logits: true, ..Needs::default() },
-            further_runs: FurtherRuns::Without(each_head_and_all(self.grid)),
+            further_runs: FurtherRuns::Ablations(single_head_sets_and_all(self.grid)),
             ..Demands::default()
         }
     }
@@ -71,7 +71,7 @@ impl Sums for InputToken {
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
         match event {
-            Event::Variant(variant) => state.0 = Some(*variant),
+            Event::AblationVariant(variant) => state.0 = Some(*variant),
             Event::Logits { position, logits } => self.logits(state, *position, logits),
             _ => {}
         }
@@ -93,26 +93,27 @@ impl InputToken {
 fn masked(lengths: &[usize]) -> Vec<Sequence> {
     let with_words = |(index, sentence): (usize, Sequence)| Sequence {
         index: index as u64,
-        family: headscope::corpus::SentenceFamily::alone(index as u64),
-        words: WordSpan::whole((0..sentence.ids.len()).map(|token| token..token + 1)),
+        family: headscope::corpus::SentenceFamily::new(index as u64),
+        words: WordSpan::whole_words((0..sentence.ids.len()).map(|token| token..token + 1)),
         ..sentence
     };
-    let corruption = Corruption { phases: 1, noise: Noise::Mask(7), unknown: None };
+    let corruption = CorruptionSettings { phases: 1, noise: Noise::Mask(7), unknown: None };
     let sentences = sentences(lengths).into_iter().enumerate().map(with_words).map(Ok);
-    Corrupted::new(sentences, corruption).map(Result::unwrap).collect()
+    CorruptedSentences::new(sentences, corruption).map(Result::unwrap).collect()
 }
 
 fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, sequences: &[Sequence]) -> ObserverSet {
     let progress = RunProgress::default();
     let sequences = sequences.iter().cloned().map(Ok);
-    sum_up(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress, None).unwrap()
+    sum_activations(observers, ("random", encoder), variants, sequences, NonZeroUsize::new(2).unwrap(), &progress, None)
+        .unwrap()
 }
 
 /// The gates that put the mean of its contexts in the place of each head.
 fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
-    let observers = ObserverSet::new(vec![observer_of(ContextSums::new(grid, head_dim))]);
-    let seen = run(encoder, &Variants::once(Gates::default()), observers, sequences).into_observers();
-    sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
+    let observers = ObserverSet::new(vec![new_observer(ContextSums::new(grid, head_dim))]);
+    let seen = run(encoder, &Variants::baseline_only(Gates::default()), observers, sequences).into_observers();
+    expect_sums::<ContextSums>(&*seen[0]).means().into_iter().map(Gate::replace).collect()
 }
 
 fn grid(parameters: &Parameters) -> (HeadGrid, usize) {
@@ -130,19 +131,19 @@ proptest! {
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
-        let variants = Variants::default().without(each_head_and_all(grid), grid, &gates);
-        let observers = ObserverSet::new(vec![observer_of(InputToken { grid, logits: BTreeMap::new() })]);
+        let variants = Variants::default().with_removals(single_head_sets_and_all(grid), grid, &gates);
+        let observers = ObserverSet::new(vec![new_observer(InputToken { grid, logits: BTreeMap::new() })]);
         let found = run(&encoder, &variants, observers, &sequences).into_observers();
-        let shown = &sums::<InputToken>(&*found[0]).logits;
+        let shown = &expect_sums::<InputToken>(&*found[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
-        prop_assert_eq!(&pack, &Pack { sentences: sequences });
-        let (classes, predicted) = (pack.classes(), pack.predicted());
+        prop_assert_eq!(&pack, &Pack { sequences: sequences });
+        let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let mut everything = Gates::default();
         let mut expected = vec![(None, Gates::default())];
         for (place, gate) in gates.iter().enumerate() {
-            let (layer, head) = grid.at(place);
+            let (layer, head) = grid.layer_and_head(place);
             let mut one = Gates::default();
             one.set(layer, head, gate.clone());
             everything.set(layer, head, gate.clone());
@@ -155,7 +156,7 @@ proptest! {
         for (variant, gates) in expected {
             let needs = Needs { logits: true, ..Needs::default() };
             let whole = record(&encoder, Start::Embeddings, &batch, &gates, needs);
-            for (sequence, whole) in pack.sentences.iter().zip(whole) {
+            for (sequence, whole) in pack.sequences.iter().zip(whole) {
                 let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
                 for (position, logits) in whole.predicted.iter().zip(whole.logits.chunks_exact(vocabulary)) {
                     prop_assert_eq!(&shown[&(variant, sequence.index, *position)][..], logits);
@@ -189,16 +190,16 @@ impl Sums for Tried {
     type SequenceState = (u64, usize, Vec<usize>);
 
     fn demands(&self) -> Demands {
-        Demands { further_runs: FurtherRuns::Patched, ..Demands::default() }
+        Demands { further_runs: FurtherRuns::PatchedRuns, ..Demands::default() }
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        Some((sequence.index, sequence.ids.len(), sequence.predicted().collect()))
+        Some((sequence.index, sequence.ids.len(), sequence.predicted_positions().collect()))
     }
 
     fn observe(&mut self, state: &mut Self::SequenceState, event: &mut Event<'_>) {
         match event {
-            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::BaselineEnd(runs) => *runs = self.patched_runs(state),
             Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
             _ => {}
         }
@@ -237,16 +238,16 @@ proptest! {
         let (grid, _) = grid(&parameters);
         let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
         let encoder = PackedEncoder::new(parameters);
-        let observers = ObserverSet::new(vec![observer_of(Tried { place, logits: BTreeMap::new() })]);
+        let observers = ObserverSet::new(vec![new_observer(Tried { place, logits: BTreeMap::new() })]);
         let found = run(&encoder, &Variants::default(), observers, &sequences).into_observers();
-        let patched_logits = &sums::<Tried>(&*found[0]).logits;
+        let patched_logits = &expect_sums::<Tried>(&*found[0]).logits;
         let mut count = 0;
         for sequence in &sequences {
-            let pack = Pack { sentences: vec![sequence.clone()] };
-            let (classes, predicted) = (pack.classes(), pack.predicted());
+            let pack = Pack { sequences: vec![sequence.clone()] };
+            let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
             let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
             let mut gates = Gates::default();
-            gates.patch(place.layer, place.head, 0, to_the_second(sequence.ids.len()));
+            gates.patch_rows(place.layer, place.head, 0, to_the_second(sequence.ids.len()));
             let needs = Needs { logits: true, ..Needs::default() };
             let whole = &record(&encoder, Start::Embeddings, &batch, &gates, needs)[0];
             let vocabulary = whole.logits.len() / whole.predicted.len().max(1);
@@ -280,16 +281,21 @@ fn found(
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut observers = ObserverSet::new(vec![study.passes()[0].observer(&subject)]);
     observers.begin_pass(&PassSetup {
-        conditions: Conditions { removal: Some(removal), objective: None, task: None },
+        conditions: PassConditions { removal: Some(removal), objective: None, task: None },
         ..PassSetup::default()
     });
-    let seen = if study.passes()[0].pass.shown == Shown::Derivatives {
-        let (variants, threads) = (Variants::default().towards(grid, &gates), NonZeroUsize::new(2).unwrap());
+    let seen = if study.passes()[0].pass.shown == ShownEvents::Derivatives {
+        let (variants, threads) = (Variants::default().with_open_gates(grid, &gates), NonZeroUsize::new(2).unwrap());
         let (sequences, progress) = (sequences.iter().cloned().map(Ok), RunProgress::default());
-        differentiate(observers, ("random", &encoder), (&variants.first, &[], None), sequences, threads, &progress)
+        differentiate(observers, ("random", &encoder), (&variants.baseline, &[], None), sequences, threads, &progress)
             .unwrap()
     } else {
-        run(&encoder, &Variants::default().without(each_head_and_all(grid), grid, &gates), observers, sequences)
+        run(
+            &encoder,
+            &Variants::default().with_removals(single_head_sets_and_all(grid), grid, &gates),
+            observers,
+            sequences,
+        )
     };
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = seen.into_observers().remove(0);
@@ -315,8 +321,8 @@ fn plain() -> Vec<Sequence> {
 
 /// The section `edges` of the report.
 fn edges(parameters: &Parameters, removal: Replacement) -> Value {
-    let (_, section) = found(&LaterHeads, parameters, &plain(), removal);
-    let (key, edges) = AnyStudy::entries(&LaterHeads, &*section).remove(0);
+    let (_, section) = found(&EdgesStudy, parameters, &plain(), removal);
+    let (key, edges) = AnyStudy::entries(&EdgesStudy, &*section).remove(0);
     assert_eq!(key, "edges");
     serde_json::to_value(edges).unwrap()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use headscope::corpus::{Corpus, Input};
 use headscope::model::Model;
 use headscope::model::source::ModelRef;
-use headscope::sequences::derived::pairs::{MAX_TOKENS, PairPacker};
+use headscope::sequences::derived::pairs::{MAX_PAIR_TOKENS, PairPacker};
 use headscope::sequences::reading::Spacing;
 use headscope::sequences::tokenize::SentenceTokenizer;
 use headscope::system::progress::Downloads;
@@ -23,13 +23,13 @@ pub const LIMIT: &str = "300";
 /// The sequences that the program packs, as token ids.
 fn sequences(model: &Path) -> Value {
     let model = Model::load(ModelRef::parse(path(model)).resolve(&Downloads::default()).unwrap()).unwrap();
-    let positions = model.architecture.config.positions();
-    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false).spacing(Spacing::Spaced);
+    let positions = model.architecture.config.longest_with_positions();
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, positions, false).with_spacing(Spacing::Spaced);
     let corpus = Corpus::open(&[Input::parse(&fixture("corpus/gold.conllu"), None).unwrap()]).unwrap();
     let sentences = corpus.take(LIMIT.parse().unwrap()).map(|sentence| tokenizer.encode(sentence?));
     // Sentences that are too long for the model are skipped.
     let sentences = sentences.filter_map(|tokenized| tokenized.map(Result::ok).transpose());
-    let pairs = PairPacker::new(sentences, MAX_TOKENS.min(positions));
+    let pairs = PairPacker::new(sentences, MAX_PAIR_TOKENS.min(positions));
     json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
 }
 

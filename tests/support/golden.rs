@@ -7,7 +7,7 @@ use std::path::Path;
 
 use headscope::corpus::{Content, Sentence, TreeHead, Word};
 use headscope::model::Model;
-use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadView, Mixing, Needs, Visitor};
@@ -113,9 +113,9 @@ pub fn load_with_prediction(folder: &Path) -> Model {
 /// Encodes pre-split words one by one, as the goldens were made.
 pub fn encode(model: &Model, words: &[String]) -> Sequence {
     let word = |form: &String| Word::new(form, TreeHead::Unknown, "dep");
-    let sentence = Sentence::single("golden", Content::Words(words.iter().map(word).collect()));
+    let sentence = Sentence::standalone("golden", Content::Words(words.iter().map(word).collect()));
     SentenceTokenizer::new(&model.tokenizer, 512, false)
-        .spacing(Spacing::Spaced)
+        .with_spacing(Spacing::Spaced)
         .encode(sentence)
         .expect("encodes")
         .expect("is not skipped")
@@ -142,7 +142,7 @@ pub const EVERYTHING: Needs = Needs {
 /// Attention and hidden states of sentences that run in one pack.
 pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> {
     let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
-    let pack = Pack { sentences };
+    let pack = Pack { sequences: sentences };
     record(encoder, Start::Embeddings, &pack.batch(), &Gates::default(), needs)
 }
 
@@ -159,7 +159,7 @@ pub fn try_record(
     gates: &Gates,
     needs: Needs,
 ) -> anyhow::Result<Vec<Forward>> {
-    let empty = |input: &Input<'_>| Forward {
+    let empty = |input: &BatchInput<'_>| Forward {
         ids: input.ids.to_vec(),
         segments: input.segments.to_vec(),
         ..Forward::default()
@@ -218,7 +218,7 @@ impl Visitor for Recorder {
     }
 
     fn mixing(&mut self, sequence: usize, _layer: usize, mixing: Mixing<'_>) {
-        self.sequences[sequence].mixing.extend([mixing.ratios, mixing.even].concat());
+        self.sequences[sequence].mixing.extend([mixing.ratios, mixing.uniform_ratios].concat());
     }
 
     fn logits(&mut self, sequence: usize, position: usize, logits: &[f32]) {
@@ -226,7 +226,7 @@ impl Visitor for Recorder {
         self.sequences[sequence].logits.extend(logits);
     }
 
-    fn end(&mut self, sequence: usize) {
+    fn end_sequence(&mut self, sequence: usize) {
         self.sequences[sequence].calls.1 += 1;
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use headscope::model::config::{
-    Activation, BlockPlan, Config, EmbeddingScale, NormKind, Places, PositionEmbedding, Rotary, RotaryScaling,
+    Activation, BlockPlan, Config, DistanceRows, EmbeddingScale, NormKind, PositionEmbedding, Rotary, RotaryScaling,
 };
 use headscope::model::forward::batch::TokenClass;
 use headscope::model::forward::gates::{Gate, Gates};
@@ -282,7 +282,7 @@ impl RandomEncoder {
         };
         let mut buckets = |buckets, furthest| {
             let weight = values(buckets * self.heads, 1.0);
-            PositionBias::Buckets { weight, buckets, furthest }
+            PositionBias::Buckets { weight, buckets, longest_distance: furthest }
         };
         let position_bias = match self.position_bias {
             Bias::None => None,
@@ -310,7 +310,7 @@ impl RandomEncoder {
             let write_norms = self.write_norms.then(|| [norm(), norm()]);
             let disentangled = self.disentangled.map(|there| {
                 let [keys, queries] = there.map(|there| there.then(|| values(16 * heads_width, 0.5)));
-                Disentangled { keys, queries, places: Places { span: 8, buckets: Some(8), furthest: 30 } }
+                Disentangled { keys, queries, places: DistanceRows { span: 8, buckets: Some(8), longest_distance: 30 } }
             });
             let none = self.blocks.normalises_first() && !self.first_norm && place == 0;
             let query_key_norms = self.query_key_norms.map(|of_each| {
@@ -377,7 +377,7 @@ impl RandomEncoder {
                             weights.iter().map(|weight| weight / sum).collect()
                         };
                         let rows = [0, n / 2].map(|query| (query, row()));
-                        gates.patch(layer, head, sequence, rows.into());
+                        gates.patch_rows(layer, head, sequence, rows.into());
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use headscope::studies::registry::named;
+use headscope::studies::registry::find_study;
 use headscope::study::labels::UNLABELLED;
 use serde_json::Value;
 
@@ -63,8 +63,8 @@ pub fn check_metrics(report: &Value, reference: &Value) {
 
 /// Whether a label is of a study that this reference is about.
 fn is_checked(label: &str) -> bool {
-    let detectors = ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().card().labels);
-    detectors.into_iter().any(|detector| detector.gives(label))
+    let detectors = ["attention", "dependency"].into_iter().flat_map(|study| find_study(study).unwrap().card().labels);
+    detectors.into_iter().any(|detector| detector.gives_label(label))
 }
 
 /// The labels of every head by these studies, and how far the syntactic ones reach; returns how many there are.

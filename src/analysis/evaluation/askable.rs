@@ -7,45 +7,45 @@ use crate::studies::registry;
 use crate::study::AnyStudy;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Askable {
+pub struct ModelTraits {
     /// Whether the model's tokens are residues of proteins, so that the model knows no words.
-    pub of_residues: bool,
+    pub has_residue_tokens: bool,
     pub is_decoder: bool,
     /// Whether the checkpoint has the token-prediction layer that it was trained with, so that it has a loss.
-    pub predicts: bool,
+    pub predicts_tokens: bool,
     pub lacks_heads: bool,
 }
 
-impl Askable {
-    pub fn of_model(model: &Model) -> Self {
+impl ModelTraits {
+    pub fn from_model(model: &Model) -> Self {
         Self {
-            of_residues: model.tokenizer.parting.is_some(),
+            has_residue_tokens: model.tokenizer.parting.is_some(),
             is_decoder: model.is_decoder(),
-            predicts: model.objective.is_some_and(Objective::is_of_tokens),
-            lacks_heads: !model.absent().is_empty(),
+            predicts_tokens: model.objective.is_some_and(Objective::has_token_loss),
+            lacks_heads: !model.pruned_heads().is_empty(),
         }
     }
 
     /// The traits of the model of a saved report.
-    pub fn of(model: &ModelInfo) -> Self {
+    pub fn from_info(model: &ModelInfo) -> Self {
         Self {
-            of_residues: model.residues,
+            has_residue_tokens: model.residues,
             is_decoder: model.visibility.are_causal(),
-            predicts: model.objective.is_some_and(Objective::is_of_tokens),
+            predicts_tokens: model.objective.is_some_and(Objective::has_token_loss),
             lacks_heads: !model.absent.is_empty(),
         }
     }
 
     /// Why `study` does not apply to the model, as a sentence without its subject, the model; `None` if it applies.
-    pub fn why_not(self, study: &dyn AnyStudy) -> Option<String> {
+    pub fn reason_against(self, study: &dyn AnyStudy) -> Option<String> {
         let card = study.card();
-        if self.of_residues && card.of_language {
+        if self.has_residue_tokens && card.needs_language {
             return Some("knows no words: its tokens are residues of proteins".to_owned());
         }
         if card.decoders_only && !self.is_decoder {
             return Some("is no decoder: it does not predict the next token from those before it".to_owned());
         }
-        if card.decoders_only && !self.predicts {
+        if card.decoders_only && !self.predicts_tokens {
             return Some("has no head that predicts the next token".to_owned());
         }
         if self.lacks_heads && !card.allows_absent_heads {
@@ -55,22 +55,22 @@ impl Askable {
     }
 
     /// As [`Self::why_not`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
-    pub fn why_not_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
-        let lacks_loss = || !self.predicts && needs_loss(study);
+    pub fn reason_against_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
+        let lacks_loss = || !self.predicts_tokens && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";
-        self.why_not(study).or_else(|| lacks_loss().then(|| without.to_owned()))
+        self.reason_against(study).or_else(|| lacks_loss().then(|| without.to_owned()))
     }
 }
 
 /// Whether a study, or a study that it builds on, has a pass that predicts tokens.
 fn needs_loss(study: &dyn AnyStudy) -> bool {
-    let own = study.passes_of(false).iter().any(|spec| spec.pass.predicts());
-    own || study.card().builds_on.iter().filter_map(|name| registry::named(name)).any(needs_loss)
+    let own = study.passes_for(false).iter().any(|spec| spec.pass.predicts());
+    own || study.card().builds_on.iter().filter_map(|name| registry::find_study(name)).any(needs_loss)
 }
 
 /// Whether a study runs on the items of the user's task (`--task`) and on no corpus.
 pub fn is_task_only(study: &dyn AnyStudy) -> bool {
-    study.passes_of(false).iter().any(|spec| spec.pass.sequences.are_items())
+    study.passes_for(false).iter().any(|spec| spec.pass.sequences.are_task_items())
 }
 
 #[cfg(test)]
@@ -79,20 +79,21 @@ mod tests {
 
     #[test]
     fn a_loss_is_asked_of_models_that_have_one() {
-        let named = |name: &str| registry::named(name).unwrap();
-        let encoder = Askable { of_residues: false, is_decoder: false, predicts: false, lacks_heads: false };
+        let named = |name: &str| registry::find_study(name).unwrap();
+        let encoder =
+            ModelTraits { has_residue_tokens: false, is_decoder: false, predicts_tokens: false, lacks_heads: false };
         for name in ["effect", "pruning", "gradient"] {
-            assert!(encoder.why_not(named(name)).is_none(), "{name}");
-            assert!(encoder.why_not_with_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
-            let predicting = Askable { predicts: true, ..encoder };
-            assert_eq!(predicting.why_not_with_loss(named(name)), None, "{name}");
+            assert!(encoder.reason_against(named(name)).is_none(), "{name}");
+            assert!(encoder.reason_against_with_loss(named(name)).unwrap().ends_with("no loss"), "{name}");
+            let predicting = ModelTraits { predicts_tokens: true, ..encoder };
+            assert_eq!(predicting.reason_against_with_loss(named(name)), None, "{name}");
         }
-        assert_eq!(encoder.why_not_with_loss(named("examples")), None);
-        assert!(encoder.why_not(named("in-context")).unwrap().starts_with("is no decoder"));
-        let pruned = Askable { lacks_heads: true, ..encoder };
-        assert!(pruned.why_not(named("edges")).unwrap().starts_with("lacks heads"));
-        assert_eq!(["attention", "effect"].map(|name| pruned.why_not(named(name))), [None, None]);
-        let proteins = Askable { of_residues: true, ..encoder };
-        assert!(proteins.why_not(named("coreference")).unwrap().starts_with("knows no words"));
+        assert_eq!(encoder.reason_against_with_loss(named("examples")), None);
+        assert!(encoder.reason_against(named("in-context")).unwrap().starts_with("is no decoder"));
+        let pruned = ModelTraits { lacks_heads: true, ..encoder };
+        assert!(pruned.reason_against(named("edges")).unwrap().starts_with("lacks heads"));
+        assert_eq!(["attention", "effect"].map(|name| pruned.reason_against(named(name))), [None, None]);
+        let proteins = ModelTraits { has_residue_tokens: true, ..encoder };
+        assert!(proteins.reason_against(named("coreference")).unwrap().starts_with("knows no words"));
     }
 }

@@ -13,28 +13,28 @@ use crate::study::metrics::metric::Values;
 #[derive(Debug)]
 pub struct Preset {
     pub name: &'static str,
-    pub about: &'static str,
+    pub description: &'static str,
     pub studies: &'static [&'static str],
     /// How words were given to the tokenizer in the published analysis.
-    pub words: Spacing,
+    pub spacing: Spacing,
     /// Whether the preset switches off all label rules that it does not set. Two such presets exclude each other.
-    pub alone: bool,
+    pub is_exclusive: bool,
     /// How the published analysis replaced the output of removed attention heads; `None` if it removed none.
     pub removal: Option<Replacement>,
     pub policy: &'static [(&'static str, Value)],
     /// Writes the preset's line of the summary, from the labels and metrics of every head; `None` if it has none.
-    pub summary: Option<fn(&[Labelled<'_>]) -> String>,
+    pub summary: Option<fn(&[LabelledHead<'_>]) -> String>,
 }
 
-pub type Labelled<'a> = (&'a [Label], &'a Values);
+pub type LabelledHead<'a> = (&'a [Label], &'a Values);
 
 /// An empty preset, from which others take the fields that they do not set.
 const EMPTY: Preset = Preset {
     name: "",
-    about: "",
+    description: "",
     studies: &[],
-    words: Spacing::Written,
-    alone: false,
+    spacing: Spacing::Written,
+    is_exclusive: false,
     removal: None,
     policy: &[],
     summary: None,
@@ -43,18 +43,18 @@ const EMPTY: Preset = Preset {
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clark2019",
-        about: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
+        description: "Clark et al. 2019: pairs of segments, its own metrics and labels, in a section of its own",
         studies: &["clark2019"],
         // The paper's corpora are words, joined by spaces.
-        words: Spacing::Spaced,
+        spacing: Spacing::Spaced,
         ..EMPTY
     },
     // Sections 5.1 to 5.3: heads are positional by the place of the largest weight, and syntactic without a test. The paper names
     // no fewest words of a relation, and no threshold for rare words: these keep their defaults.
     Preset {
         name: "voita2019",
-        about: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
-        alone: true,
+        description: "Voita et al. 2019: label positional, syntactic and rare-word heads by its definitions, and no others",
+        is_exclusive: true,
         policy: &[("offset_argmax", Value::Share(0.9)), ("rare_argmax", Value::Share(0.1)), LABEL_Q],
         summary: Some(voita2019),
         ..EMPTY
@@ -62,9 +62,9 @@ pub const PRESETS: &[Preset] = &[
     // Section 4.1 has the classes without numbers. Here one pattern explains half of the variance, or each of two a quarter.
     Preset {
         name: "kovaleva2019",
-        about: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
+        description: "Kovaleva et al. 2019: pairs of sentences, and its five classes of patterns by rules, and no other labels",
         studies: &["segments"],
-        alone: true,
+        is_exclusive: true,
         policy: &[
             ("class_column_r2", Value::Share(0.5)),
             ("class_offset_r2", Value::Share(0.5)),
@@ -80,14 +80,14 @@ pub const PRESETS: &[Preset] = &[
     // Section 3 removes heads by zeros, section 4 prunes them in the order of their derivatives.
     Preset {
         name: "michel2019",
-        about: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
+        description: "Michel et al. 2019: heads of a task (`--task`) by derivative and by removal, by zeros, and how many can go",
         studies: &["task", "gradient", "pruning"],
         removal: Some(Replacement::Zero),
         ..EMPTY
     },
     Preset {
         name: "blimp",
-        about: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
+        description: "Warstadt et al. 2020: minimal pairs (`--task` with a file of BLiMP) and the heads that each phenomenon needs",
         studies: &["task"],
         ..EMPTY
     },
@@ -96,7 +96,7 @@ pub const PRESETS: &[Preset] = &[
 /// The bound on q-values in presets that switch all other rules off: it applies to labels that a policy file switches on again.
 const LABEL_Q: (&str, Value) = ("label_q", Value::Share(0.05));
 
-pub fn named(name: &str) -> Option<&'static Preset> {
+pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
@@ -110,14 +110,17 @@ impl Preset {
 /// The default label policy with the thresholds of `presets`; later presets override earlier ones.
 pub fn policy(presets: &[&Preset]) -> Policy {
     let policy = registry::default_policy();
-    let alone = presets.iter().any(|preset| preset.alone);
-    let off: Vec<&str> = policy.rules().filter(|_| alone).collect();
+    let alone = presets.iter().any(|preset| preset.is_exclusive);
+    let off: Vec<&str> = policy.rule_names().filter(|_| alone).collect();
     let set = presets.iter().flat_map(|preset| preset.policy).copied();
-    policy.with(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
+    policy.with_values(off.into_iter().map(|rule| (rule, Value::Off)).chain(set))
 }
 
 /// The first missing study, as `(preset, study)`: the preset needs the study, and `studies` lacks it.
-pub fn missing(presets: &[&'static Preset], studies: &[&'static dyn AnyStudy]) -> Option<(&'static str, &'static str)> {
+pub fn missing_study(
+    presets: &[&'static Preset],
+    studies: &[&'static dyn AnyStudy],
+) -> Option<(&'static str, &'static str)> {
     let ran = |name: &str| studies.iter().any(|study| study.card().name == name);
     let needs = presets.iter().flat_map(|preset| preset.studies.iter().map(|study| (preset.name, *study)));
     needs.into_iter().find(|(_, study)| !ran(study))
@@ -130,8 +133,8 @@ pub fn spacing(presets: &[&Preset], studies: &[String]) -> Spacing {
         presets.iter().any(|followed| followed.name == preset.name)
             || (!preset.studies.is_empty() && preset.studies.iter().all(named))
     };
-    let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.words == Spacing::Spaced);
-    spaced.map_or(Spacing::Written, |preset| preset.words)
+    let spaced = PRESETS.iter().filter(is_asked_for).find(|preset| preset.spacing == Spacing::Spaced);
+    spaced.map_or(Spacing::Written, |preset| preset.spacing)
 }
 
 /// How removed heads are replaced under these presets, unless an option says it: as in the first preset that removes heads.
@@ -140,7 +143,7 @@ pub fn removal(presets: &[&Preset]) -> Option<Replacement> {
     presets.iter().find_map(|preset| preset.removal)
 }
 
-pub fn summary(presets: &[&Preset], heads: &[Labelled<'_>]) -> String {
+pub fn summary(presets: &[&Preset], heads: &[LabelledHead<'_>]) -> String {
     presets.iter().filter_map(|preset| preset.summary).map(|summary| summary(heads)).collect()
 }
 
@@ -149,12 +152,15 @@ const SYNTACTIC_LABELS: [&str; 1] = ["syntactic:<relation>"];
 
 /// The summary line of `voita2019`: the numbers of positional and of syntactic heads, and the mean confidence of heads with such
 /// a role and of all others.
-fn voita2019(heads: &[Labelled<'_>]) -> String {
-    let has = |(labels, _): &Labelled<'_>, families: &[&str]| {
-        labels.iter().filter_map(|label| registry::find(&label.label)).any(|family| families.contains(&family.name()))
+fn voita2019(heads: &[LabelledHead<'_>]) -> String {
+    let has = |(labels, _): &LabelledHead<'_>, families: &[&str]| {
+        labels
+            .iter()
+            .filter_map(|label| registry::find_entry(&label.label))
+            .any(|family| families.contains(&family.name()))
     };
     let count = |families: &[&str]| heads.iter().filter(|head| has(head, families)).count();
-    let (with_role, others): (Vec<&Labelled<'_>>, Vec<&Labelled<'_>>) =
+    let (with_role, others): (Vec<&LabelledHead<'_>>, Vec<&LabelledHead<'_>>) =
         heads.iter().partition(|head| has(head, &POSITIONAL_LABELS) || has(head, &SYNTACTIC_LABELS));
     format!(
         "Preset voita2019: positional heads {}, syntactic heads {}; mean confidence of them {}, of the others {}\n",
@@ -165,7 +171,7 @@ fn voita2019(heads: &[Labelled<'_>]) -> String {
     )
 }
 
-fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
+fn kovaleva2019(heads: &[LabelledHead<'_>]) -> String {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let classes = heads.iter().flat_map(|(labels, _)| *labels).filter_map(|label| label.label.strip_prefix("class:"));
     classes.for_each(|class| *counts.entry(class).or_default() += 1);
@@ -176,7 +182,7 @@ fn kovaleva2019(heads: &[Labelled<'_>]) -> String {
     format!("Preset kovaleva2019: {}{without}\n", counted.join(", "))
 }
 
-fn mean_confidence(heads: &[&Labelled<'_>]) -> String {
+fn mean_confidence(heads: &[&LabelledHead<'_>]) -> String {
     let known: Vec<f64> = heads.iter().filter_map(|(_, metrics)| *metrics.get("confidence", None)?).collect();
     if known.is_empty() {
         return "-".to_owned();
@@ -195,7 +201,7 @@ mod tests {
     #[test]
     fn presets_name_what_there_is() {
         for preset in PRESETS {
-            preset.studies.iter().for_each(|study| assert!(registry::named(study).is_some(), "{study}"));
+            preset.studies.iter().for_each(|study| assert!(registry::find_study(study).is_some(), "{study}"));
             // Panics at a threshold that is not there.
             let _ = policy(&[preset]);
         }
@@ -203,7 +209,7 @@ mod tests {
 
     /// The thresholds of labels under a preset, without the health of the input, which no preset changes.
     fn of_labels(preset: &str) -> serde_json::Map<String, serde_json::Value> {
-        let policy = serde_json::to_value(policy(&[named(preset).unwrap()])).unwrap();
+        let policy = serde_json::to_value(policy(&[find(preset).unwrap()])).unwrap();
         let thresholds = policy.as_object().unwrap().clone().into_iter();
         thresholds.filter(|(name, _)| !name.starts_with("health_")).collect()
     }
@@ -252,31 +258,31 @@ mod tests {
 
     #[test]
     fn a_preset_that_measures_alone_leaves_another_its_rules() {
-        let voita2019 = named("voita2019").unwrap();
-        assert_eq!(policy(&[named("clark2019").unwrap(), voita2019]), policy(&[voita2019]));
+        let voita2019 = find("voita2019").unwrap();
+        assert_eq!(policy(&[find("clark2019").unwrap(), voita2019]), policy(&[voita2019]));
     }
 
     #[test]
     fn the_line_of_kovaleva2019_counts_classes() {
         let head = |class: &str| (vec![label(class)], Values::default());
         let heads = ["class:vertical", "class:block", "class:vertical"].map(head);
-        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        let heads: Vec<LabelledHead<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
         let line = "Preset kovaleva2019: vertical 2, diagonal 0, vertical+diagonal 0, block 1, heterogeneous 0\n";
         assert_eq!(kovaleva2019(&heads), line);
-        let none: [Labelled<'_>; 2] = [heads[1], (&[], heads[0].1)];
+        let none: [LabelledHead<'_>; 2] = [heads[1], (&[], heads[0].1)];
         assert!(kovaleva2019(&none).ends_with(" block 1, heterogeneous 0; no class 1\n"));
     }
 
     #[test]
     fn a_preset_may_need_a_study() {
-        let kovaleva = [named("kovaleva2019").unwrap()];
-        let segments = registry::named("segments").unwrap();
-        assert_eq!(missing(&kovaleva, &[]), Some(("kovaleva2019", "segments")));
-        assert_eq!(missing(&kovaleva, &[segments]), None);
-        assert_eq!(missing(&[named("voita2019").unwrap()], &[]), None);
+        let kovaleva = [find("kovaleva2019").unwrap()];
+        let segments = registry::find_study("segments").unwrap();
+        assert_eq!(missing_study(&kovaleva, &[]), Some(("kovaleva2019", "segments")));
+        assert_eq!(missing_study(&kovaleva, &[segments]), None);
+        assert_eq!(missing_study(&[find("voita2019").unwrap()], &[]), None);
     }
 
-    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share, ends: [0.0, 1.0] };
+    const CONFIDENCE: Column = Column { id: "confidence", keys: Keys::Single, scale: Scale::Share, bounds: [0.0, 1.0] };
 
     fn label(label: &str) -> Label {
         Label {
@@ -316,7 +322,7 @@ mod tests {
             head(&["separator"], Some(0.5)),
             head(&[], None),
         ];
-        let heads: Vec<Labelled<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
+        let heads: Vec<LabelledHead<'_>> = heads.iter().map(|(labels, metrics)| (&labels[..], metrics)).collect();
         assert_eq!(
             voita2019(&heads),
             "Preset voita2019: positional heads 2, syntactic heads 2; mean confidence of them 0.750, of the others 0.375\n"

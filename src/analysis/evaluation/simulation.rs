@@ -15,7 +15,7 @@ use super::results::Results;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::Visibility;
 use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::observer_of;
+use crate::passes::observer::new_observer;
 use crate::sequences::fold::words::FromToken;
 use crate::stats::block_test::{Estimate, Scale};
 use crate::stats::blocks::{BLOCKS, Blocks};
@@ -23,10 +23,12 @@ use crate::stats::interval::Interval;
 use crate::studies::patterns::attention::sums::{AttentionBlock, AttentionSums};
 use crate::studies::patterns::attention::tokens::TokenSums;
 use crate::studies::patterns::dependency::RelationMetrics;
-use crate::studies::patterns::dependency::arcs::{Agreement, BASELINE_OFFSETS, PLACES, RelationSums, ScoredArc};
+use crate::studies::patterns::dependency::arcs::{
+    AgreementCounts, BASELINE_OFFSETS, OFFSET_CLASSES, RelationSums, ScoredArc,
+};
 use crate::studies::patterns::dependency::section::Relations;
 use crate::studies::patterns::dependency::sums::{DependencySums, RelationKey};
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::ObservedPass;
 use crate::study::labels::evidence::{Comparison, Direction};
 use crate::study::labels::policy::Policy;
@@ -106,7 +108,7 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     let empty = AttentionBlock { heads: vec![TokenSums::default(); heads], ..AttentionBlock::default() };
     let mut attention = Blocks::new(empty);
     let mut relations = vec![vec![RelationSums::default(); accuracies.len()]; BLOCKS];
-    let mut agreements = vec![Agreement::default(); accuracies.len()];
+    let mut agreements = vec![AgreementCounts::default(); accuracies.len()];
     agreements.iter_mut().for_each(|agreement| agreement.resize(heads));
     for (document, &sentences) in documents.sentences.iter().enumerate() {
         let number = document % BLOCKS;
@@ -140,11 +142,17 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
                 sums.sentences += u64::from(words > 0);
                 for _ in 0..words {
                     let next = rng.random_bool(of_offset);
-                    let elsewhere = |previous| if previous { PREVIOUS } else { PLACES - 1 };
+                    let elsewhere = |previous| if previous { PREVIOUS } else { OFFSET_CLASSES - 1 };
                     let place = if next { NEXT } else { elsewhere(rng.random_bool(0.25)) };
-                    let arc =
-                        ScoredArc { dependent: 0, head: 1, place, tagged: false, cue: None, relations: Vec::new() };
-                    sums.count(&arc, heads);
+                    let arc = ScoredArc {
+                        dependent: 0,
+                        head: 1,
+                        offset_class: place,
+                        has_upos: false,
+                        cue: None,
+                        relations: Vec::new(),
+                    };
+                    sums.count_arc(&arc, heads);
                     for (head, chances) in of_heads.iter().enumerate() {
                         for (direction, &chance) in chances.iter().enumerate() {
                             let right = if rng.random_bool(COPIED) { next } else { rng.random_bool(chance) };
@@ -160,11 +168,13 @@ fn corpus(documents: &Documents, accuracies: &[Vec<[f64; 2]>], policy: &Policy, 
     let names: BTreeMap<RelationKey, usize> = (0..accuracies.len()).map(|place| (key(place), place)).collect();
     let mut of_attention = AttentionSums::new(grid, Visibility::ALL);
     of_attention.blocks = attention;
-    let attention = observer_of(ByClass::of_whole(of_attention));
-    let dependency = observer_of(DependencySums::of(grid, FromToken::Mean, names, relations, agreements));
+    let attention = new_observer(ByClass::single_class(of_attention));
+    let dependency = new_observer(DependencySums::from_blocks(grid, FromToken::Mean, names, relations, agreements));
     let seen = |sums| vec![ObservedPass { sums, left_out: 0 }];
-    let observed =
-        [(named("attention").unwrap(), seen(&*attention)), (named("dependency").unwrap(), seen(&*dependency))];
+    let observed = [
+        (find_study("attention").unwrap(), seen(&*attention)),
+        (find_study("dependency").unwrap(), seen(&*dependency)),
+    ];
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     Results::new(&observed, &context, policy)
 }

@@ -7,7 +7,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 
 /// Most tokens of a mapped sentence. Longer maps would be too small to see in a thumbnail, and make a page too large for a mail:
 /// the maps of 144 heads have 144 * 32 * 32 letters, 147 kB.
-pub const MOST_TOKENS: usize = 32;
+pub const MAX_MAP_TOKENS: usize = 32;
 
 /// The letters for the 64 levels of an attention weight: base64 (RFC 4648, table 1), all unescaped in JSON and HTML.
 const LEVELS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -69,8 +69,8 @@ impl AttentionMaps {
         if let Some(defect) = grid.stray_head_defect("attention_maps", *example_of) {
             return Some(defect);
         }
-        if !(1..=MOST_TOKENS).contains(&tokens.len()) {
-            return Some(format!("`attention_maps` has {} tokens, and not from 1 to {MOST_TOKENS}", tokens.len()));
+        if !(1..=MAX_MAP_TOKENS).contains(&tokens.len()) {
+            return Some(format!("`attention_maps` has {} tokens, and not from 1 to {MAX_MAP_TOKENS}", tokens.len()));
         }
         let is_whole = |map: &String| {
             map.len() == tokens.len() * tokens.len() && map.bytes().all(|letter| LEVELS.contains(&letter))

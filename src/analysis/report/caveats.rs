@@ -33,12 +33,12 @@ type ConditionalCaveat = (CaveatText, fn(&RunFacts<'_>) -> bool);
 
 /// Makes a caveat on the meaning of labels.
 const fn meaning(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
-    (CaveatText { id, text, about: CaveatSubject::Meaning, applies: |_| true }, applies)
+    (CaveatText { id, text, subject: CaveatSubject::Meaning, applies: |_| true }, applies)
 }
 
 /// Makes a caveat on the certainty of labels.
 const fn certainty(id: &'static str, applies: fn(&RunFacts<'_>) -> bool, text: &'static str) -> ConditionalCaveat {
-    (CaveatText { id, text, about: CaveatSubject::Certainty, applies: |_| true }, applies)
+    (CaveatText { id, text, subject: CaveatSubject::Certainty, applies: |_| true }, applies)
 }
 
 const GENERAL: &[ConditionalCaveat] = &[
@@ -72,7 +72,7 @@ const GENERAL: &[ConditionalCaveat] = &[
             let nearest = run.model.visibility.in_all_layers();
             // Causal attention has a separate caveat.
             let after = nearest.after.filter(|_| !nearest.is_causal());
-            !Visibility { after, ..nearest }.is_whole(longest)
+            !Visibility { after, ..nearest }.is_full(longest)
         },
         "In some layers a token sees only those around it, so that each has more of its attention by chance: masses \
             are to be compared beside the chance level of their layer, and what is farther away reaches such a head \
@@ -99,7 +99,7 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
     meaning(
         "proteins-as-text",
-        |run| is_read_as_text(run.model, run.corpus),
+        |run| reads_proteins_as_text(run.model, run.corpus),
         "The corpus is FASTA, and the tokenizer is not one of residues: words are pieces of sequences as it cuts \
             them, which mean something only to a model that was trained on such sequences.",
     ),
@@ -111,19 +111,19 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
     meaning(
         "unknown-tokens",
-        |run| run.text(TextInfo::is_unknown),
+        |run| run.text(TextInfo::has_many_unknown_tokens),
         "Many tokens are unknown to the vocabulary, and to the model they are all the same word: labels say what it \
             does with their places, not with this language.",
     ),
     meaning(
         "cut-up-words",
-        |run| run.text(TextInfo::is_cut_up),
+        |run| run.text(TextInfo::has_split_words),
         "Words have more than two tokens on average, so most neighbours are parts of one word: labels at an offset \
             are about these, not about words.",
     ),
     meaning(
         "hardly-running-text",
-        |run| run.text(TextInfo::is_no_running_text),
+        |run| run.text(TextInfo::has_short_sentences),
         "Sentences have fewer than four words on average, so most words lack a neighbour on one side: what looks \
             farther rests on the few longer ones, which may be of another kind.",
     ),
@@ -160,41 +160,41 @@ const GENERAL: &[ConditionalCaveat] = &[
     ),
     certainty(
         "few-sentences",
-        |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::is_small),
+        |run| run.corpus.sentences < BLOCKS as u64 || run.text(TextInfo::has_few_families),
         "The corpus has fewer independent sentences than blocks: intervals and tests rest on little text.",
     ),
 ];
 
 /// Whether the corpus is FASTA (proteins), but the model's tokens are not residues.
-pub(super) fn is_read_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
+pub(super) fn reads_proteins_as_text(model: &ModelInfo, corpus: &CorpusInfo) -> bool {
     !model.residues && corpus.files.iter().any(|file| file.format == Format::Fasta)
 }
 
 /// Whether a general caveat is about the certainty of labels, not about their meaning.
 pub fn is_about_certainty(id: &str) -> bool {
-    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.about == CaveatSubject::Certainty)
+    GENERAL.iter().any(|(caveat, _)| caveat.id == id && caveat.subject == CaveatSubject::Certainty)
 }
 
 /// The caveats that apply to a run: on the meaning of labels, then on their certainty. In both groups general caveats precede the
 /// caveats of studies.
-pub(super) fn of_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) -> Vec<Caveat> {
+pub(super) fn for_run(run: &RunFacts<'_>, of_studies: Vec<&'static CaveatText>) -> Vec<Caveat> {
     let general = GENERAL.iter().filter(|(_, applies)| applies(run)).map(|(caveat, _)| caveat);
     let mut caveats: Vec<&CaveatText> = general.chain(of_studies).collect();
-    caveats.sort_by_key(|caveat| caveat.about);
+    caveats.sort_by_key(|caveat| caveat.subject);
     let caveat = |CaveatText { id, text, .. }: &CaveatText| Caveat { id: (*id).to_owned(), text: (*text).to_owned() };
     caveats.into_iter().map(caveat).collect()
 }
 
 impl Report {
     /// The population that intervals and tests generalise to, in words: the sampling unit of the corpus.
-    pub fn unit(&self) -> String {
+    pub fn unit_in_words(&self) -> String {
         let [sentence, _] = self.model.text_units();
         self.corpus.unit.to_string().replace("sentence", sentence)
     }
 
     /// Remarks to read before the labels, as sentences without a full stop: `[on the model, on the corpus]`.
     pub fn remarks(&self) -> [Vec<String>; 2] {
-        let shared = self.model.heads_per_group().map(|heads| {
+        let shared = self.model.query_heads_per_group().map(|heads| {
             format!("every {heads} heads of a layer share their keys and values: what is counted are heads of queries")
         });
         let count = self.model.absent.len();
@@ -220,22 +220,23 @@ impl Report {
             .chain(self.protein_remark())
             .chain(self.headless_decoder_remark())
             .collect();
-        let is_of_proteins = is_read_as_text(&self.model, &self.corpus);
+        let is_of_proteins = reads_proteins_as_text(&self.model, &self.corpus);
         let as_text = is_of_proteins.then(|| "it is FASTA, and the model is not one of proteins".to_owned());
         let of_text = self.corpus.text.iter().flat_map(|text| text.remarks(self.model.text_units()));
         let read = self.corpus.context.as_ref().zip(self.settings.protocol.reading.as_ref());
         let read = read.map(|(context, reading)| read_sequences(context, reading));
         let unhealthy = self.corpus.other_failing_checks(&self.model);
-        let overlap = boxed::overlap(&self.model.id, &self.corpus.name).map(str::to_owned);
+        let overlap = boxed::overlap_warning(&self.model.id, &self.corpus.name).map(str::to_owned);
         let of_corpus = overlap.into_iter().chain(read).chain(as_text).chain(of_text).chain(unhealthy);
-        let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.is_of_corpus());
+        let of_corpus = of_corpus.chain(self.missing_links_remark()).filter(|_| self.analyses_corpus());
         [of_model, of_corpus.collect()]
     }
 
     /// A remark on the studies that a model of proteins leaves out; `None` for another model.
     fn protein_remark(&self) -> Option<String> {
         const NO_WORDS: &str = "its tokens are residues of proteins, and it knows no words";
-        let is_of_language = |name: &&String| registry::named(name).is_some_and(|study| study.card().of_language);
+        let is_of_language =
+            |name: &&String| registry::find_study(name).is_some_and(|study| study.card().needs_language);
         let left_out: Vec<String> = self.settings.protocol.left_out.iter().filter(is_of_language).cloned().collect();
         let studies = match &left_out[..] {
             [] => String::new(),
@@ -247,16 +248,16 @@ impl Report {
     /// A remark that the corpus has no links between words, though an option asks for links; else `None`.
     fn missing_links_remark(&self) -> Option<String> {
         let protocol = &self.settings.protocol;
-        let study = registry::with_option("links-from");
+        let study = registry::study_name_of_option("links-from");
         let (_, section) = self.sections.0.iter().find(|(known, _)| known.card().name == study)?;
         let source = protocol.links_from.as_ref().map(|from| format!("--links-from {from}"));
         let source = source.or_else(|| (!protocol.links.is_empty()).then(|| "its options".to_owned()))?;
-        section.view(self.known()).lacks_subject.then(|| format!("it has no link that {source} could find"))
+        section.view(self.known_facts()).lacks_subject.then(|| format!("it has no link that {source} could find"))
     }
 
     /// A remark on the study that is left out because a decoder lacks its language-model head; `None` for another model.
     fn headless_decoder_remark(&self) -> Option<String> {
-        let decoders_only = |name: &&String| registry::named(name).is_some_and(|study| study.card().decoders_only);
+        let decoders_only = |name: &&String| registry::find_study(name).is_some_and(|study| study.card().decoders_only);
         let left_out = self.settings.protocol.left_out.iter().find(decoders_only)?;
         Some(format!("its checkpoint has no head that predicts the next token: the study {left_out} is left out"))
     }
@@ -289,7 +290,7 @@ fn read_sequences(ContextInfo { sequences, sentences, tokens }: &ContextInfo, re
 fn window_remarks(model: &ModelInfo) -> impl Iterator<Item = String> {
     Vec::from(model.visibility.clone()).into_iter().filter_map(|class| {
         let (visibility, layers) = (class.visibility(), class.layers);
-        let seen = visibility.words()?;
+        let seen = visibility.description()?;
         let layers = match layers.len() {
             0 => "in all layers".to_owned(),
             count => format!("in {} {}", plural(&count, "layer", "layers"), ranges(&layers)),

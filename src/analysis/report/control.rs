@@ -78,15 +78,15 @@ impl ControlReport {
         let is_firm = |verdict: &Verdict| has_firm_role(&verdict.labels);
         Self {
             control,
-            label_counts: registry::count(&studies, labels.chain(chosen)),
-            kept_counts: registry::count(&studies, kept),
+            label_counts: registry::label_counts(&studies, labels.chain(chosen)),
+            kept_counts: registry::label_counts(&studies, kept),
             firm_roles: Some(verdicts.iter().filter(|verdict| is_firm(verdict)).count() as u64),
             heads,
         }
     }
 
     /// Whether the head has this label both in the control and in the analysis.
-    pub fn keeps(&self, head: HeadPlace, label: &str) -> bool {
+    pub fn shares_label(&self, head: HeadPlace, label: &str) -> bool {
         let in_control = self.heads.iter().find(|other| other.place == head);
         in_control.is_some_and(|head| head.kept.iter().any(|kept| kept == label))
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, MAX_REMEMBERED, Repeats, TakenDocuments, Unit};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, MAX_REMEMBERED_DIGESTS, RepeatCounts, TakenDocuments, Unit};
 use crate::sequences::reading::WindowTally;
 use crate::sequences::tally::{FileTally, SkipReason, Tally, WordSkip};
 use crate::stats::block_test::{FEWEST_BLOCKS, FEWEST_EFFECTIVE_BLOCKS};
@@ -100,7 +100,7 @@ impl ContextInfo {
             tokens: tally.tokens,
             longest: tally.longest,
         };
-        let read = tally.in_windows().unwrap_or(sentences);
+        let read = tally.windows_read().unwrap_or(sentences);
         let per_window = |sum: u64, largest: u64| MeanAndLargest { mean: sum as f64 / read.windows as f64, largest };
         let sentences = per_window(read.sentences, read.most_sentences);
         Self { sequences: read.windows, sentences, tokens: per_window(read.tokens, read.longest) }
@@ -132,7 +132,7 @@ pub struct CorpusFileInfo {
 
 impl CorpusInfo {
     /// Number of sentences with a word without annotated syntactic head; `None` if that is no sentence, or every one.
-    pub fn partly_annotated(&self) -> Option<u64> {
+    pub fn partly_annotated_sentences(&self) -> Option<u64> {
         Some(self.unannotated).filter(|&sentences| 0 < sentences && sentences < self.sentences)
     }
 
@@ -144,8 +144,8 @@ impl CorpusInfo {
             let FileTally { sentences, tokens, words, skipped } = tally.files.get(number).copied().unwrap_or_default();
             CorpusFileInfo { name, format, sha256, generated, sentences, tokens, words, skipped }
         };
-        let (tokens, longest) = tally.read();
-        let repeated = identity.repeated().into_iter().map(|pair| pair.map(|file| file.name.clone())).collect();
+        let (tokens, longest) = tally.token_totals();
+        let repeated = identity.equal_files().into_iter().map(|pair| pair.map(|file| file.name.clone())).collect();
         Self {
             name: identity.name,
             sentences: tally.sentences,
@@ -174,7 +174,7 @@ impl CorpusInfo {
     /// `piece` is the noun for a piece of the corpus: a sentence or a protein.
     pub fn too_few_units(&self, denominators: &Metrics<Denominator>, piece: &str) -> Option<String> {
         let units = self.units?;
-        let [one, many] = self.unit.words(piece);
+        let [one, many] = self.unit.nouns(piece);
         let counted = format!("{units} {}", plural(&units, one, many));
         if units < FEWEST_BLOCKS as u64 {
             return Some(format!("{counted} (a test takes {FEWEST_BLOCKS})"));
@@ -231,8 +231,8 @@ const MOST_TOKENS_PER_WORD: f64 = 2.0;
 const FEWEST_WORDS_PER_SENTENCE: f64 = 4.0;
 
 impl TextInfo {
-    pub fn new(repeats: Repeats, tally: &Tally) -> Self {
-        let Repeats { read, different, repeated, families, not_remembered, .. } = repeats;
+    pub fn new(repeats: RepeatCounts, tally: &Tally) -> Self {
+        let RepeatCounts { read, different, repeated, families, not_remembered, .. } = repeats;
         Self {
             tokens: tally.text_tokens,
             unknown_tokens: tally.unknown,
@@ -249,16 +249,16 @@ impl TextInfo {
         }
     }
 
-    pub fn is_unknown(&self) -> bool {
+    pub fn has_many_unknown_tokens(&self) -> bool {
         self.unknown_share.is_some_and(|share| share > NOTABLE_SHARE)
     }
 
-    pub fn is_cut_up(&self) -> bool {
+    pub fn has_split_words(&self) -> bool {
         self.tokens_per_word.is_some_and(|tokens| tokens > MOST_TOKENS_PER_WORD)
     }
 
     /// Whether sentences are too short on average to be running text.
-    pub fn is_no_running_text(&self) -> bool {
+    pub fn has_short_sentences(&self) -> bool {
         self.words_per_sentence.is_some_and(|words| words < FEWEST_WORDS_PER_SENTENCE)
     }
 
@@ -267,7 +267,7 @@ impl TextInfo {
             .is_some_and(|copies| copies > NOTABLE_SHARE)
     }
 
-    pub fn is_small(&self) -> bool {
+    pub fn has_few_families(&self) -> bool {
         self.families < BLOCKS as u64
     }
 
@@ -277,16 +277,16 @@ impl TextInfo {
         let Self { sentences_read, different_sentences, families, not_remembered, .. } = *self;
         let percent = |share: Option<f64>| share.unwrap_or(0.0) * 100.0;
         let mut remarks = Vec::new();
-        if self.is_unknown() {
+        if self.has_many_unknown_tokens() {
             remarks.push(format!(
                 "{:.1} % of its tokens of text are unknown to the vocabulary",
                 percent(self.unknown_share)
             ));
         }
-        if self.is_cut_up() {
+        if self.has_split_words() {
             remarks.push(format!("a {word} has {:.1} tokens on average", self.tokens_per_word.unwrap_or(0.0)));
         }
-        if self.is_no_running_text() {
+        if self.has_short_sentences() {
             let words = self.words_per_sentence.unwrap_or(0.0);
             remarks.push(format!("its {sentence}s have {words:.1} {word}s each, which is hardly running text"));
         }
@@ -304,7 +304,7 @@ impl TextInfo {
         }
         if not_remembered > 0 {
             remarks.push(format!(
-                "of its {sentence}s {not_remembered} {} read when {MAX_REMEMBERED} were remembered: equal ones among them \
+                "of its {sentence}s {not_remembered} {} read when {MAX_REMEMBERED_DIGESTS} were remembered: equal ones among them \
                  were not found",
                 plural(&not_remembered, "was", "were")
             ));

@@ -10,10 +10,10 @@ use crate::study::AnyStudy;
 use crate::study::health::{Health, HealthCheck, HealthId};
 use crate::study::labels::policy::Policy;
 use crate::study::section::Section;
-use crate::study::show::wording::{decimal, percent_of};
+use crate::study::show::wording::{decimal, whole_percent};
 use crate::system::boxed;
 
-pub fn of_run(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
+pub fn run_health(corpus: &CorpusIdentity, tally: &Tally, model: &ModelInfo, policy: &Policy) -> Health {
     let (repeats, legibility) = (&corpus.repeats, &tally.legibility);
     let skipped: u64 = tally.skipped.values().sum();
     let value = |id: HealthId| match id {
@@ -38,20 +38,20 @@ fn tokens_per_word(tally: &Tally, model: &ModelInfo) -> Option<f64> {
 }
 
 /// Whether a run analyses sentences of the corpus, and not only the items of a task.
-pub fn is_of_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
+pub fn analyses_corpus(protocol: &Protocol, sections: &[(&'static dyn AnyStudy, Box<dyn Section>)]) -> bool {
     let has_task = protocol.task.is_some();
-    !has_task || sections.iter().any(|(study, _)| registry::is_of_corpus(*study, has_task))
+    !has_task || sections.iter().any(|(study, _)| registry::reads_corpus(*study, has_task))
 }
 
 impl Report {
     /// Whether the run analyses sentences of the corpus, and not only the items of a task.
-    pub fn is_of_corpus(&self) -> bool {
-        is_of_corpus(&self.settings.protocol, &self.sections.0)
+    pub fn analyses_corpus(&self) -> bool {
+        analyses_corpus(&self.settings.protocol, &self.sections.0)
     }
 
     /// The name of the corpus that the numbers are over, or of the task if the run analysed only its items.
     pub fn subject(&self) -> String {
-        let task = self.settings.protocol.task.as_ref().filter(|_| !self.is_of_corpus());
+        let task = self.settings.protocol.task.as_ref().filter(|_| !self.analyses_corpus());
         task.map_or_else(|| self.corpus.name.clone(), |task| format!("the task {}", task.name))
     }
 
@@ -62,16 +62,16 @@ impl Report {
 
     /// A sentence on why no label is firm and what to do, if the model could not read the corpus; else `None`. The first failing
     /// check is the cause.
-    pub fn unread(&self) -> Option<String> {
-        let [why, way_out] = self.corpus.unread(&self.model).filter(|_| self.is_of_corpus())?;
+    pub fn unread_warning(&self) -> Option<String> {
+        let [why, way_out] = self.corpus.unread_cause(&self.model).filter(|_| self.analyses_corpus())?;
         Some(format!("No label is firm, since the model could not read the corpus: {why}: {way_out}."))
     }
 
     /// A sentence on why no label could be tested and what to do, if the corpus has too few sampling units; else `None`.
-    pub(super) fn untested(&self) -> Option<String> {
+    pub(super) fn untested_warning(&self) -> Option<String> {
         let Self { model, corpus, .. } = self;
         let [piece, _] = model.text_units();
-        let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.is_of_corpus())?;
+        let units = corpus.too_few_units(&self.denominators, piece).filter(|_| self.analyses_corpus())?;
         Some(format!("No label could be tested, since the corpus has {units}: {}.", corpus.advice_for_more_units()))
     }
 }
@@ -92,8 +92,8 @@ impl CorpusInfo {
     }
 
     /// `[cause, advice]` if the model could not read the corpus; `None` if it could.
-    pub fn unread(&self, model: &ModelInfo) -> Option<[String; 2]> {
-        let mut unread = self.health.unread();
+    pub fn unread_cause(&self, model: &ModelInfo) -> Option<[String; 2]> {
+        let mut unread = self.health.reading_failures();
         let cause = unread.next()?;
         let [fact, way_out] = self.message(cause, model);
         let fact = unread.fold(fact, |facts, check| facts + "; " + &self.message(check, model)[0]);
@@ -102,7 +102,7 @@ impl CorpusInfo {
 
     /// Messages, without a full stop, for the failing checks that leave labels firm.
     pub(super) fn other_failing_checks(&self, model: &ModelInfo) -> Vec<String> {
-        let others = self.health.failing().filter(|check| !check.id.affects_firmness());
+        let others = self.health.failing_checks().filter(|check| !check.id.affects_firmness());
         others.map(|check| self.message(check, model).join(": ")).collect()
     }
 
@@ -110,7 +110,7 @@ impl CorpusInfo {
     fn message(&self, check: &HealthCheck, model: &ModelInfo) -> [String; 2] {
         let [sentence, word] = model.text_units();
         let value = check.value.unwrap_or_default();
-        let share = percent_of(value);
+        let share = whole_percent(value);
         let message = |fact: String, way_out: &str| [fact, way_out.to_owned()];
         match check.id {
             HealthId::Unparted => message(
@@ -167,7 +167,7 @@ impl CorpusInfo {
                 "leave the copies out",
             ),
             HealthId::Units => {
-                let [one, many] = self.unit.words(sentence);
+                let [one, many] = self.unit.nouns(sentence);
                 let units = format!("{value:.0} {}", if value == 1.0 { one } else { many });
                 let limit = self.limited_documents().map_or_else(String::new, |TakenDocuments { taken, of }| {
                     format!(", since --limit took {taken} of {of} documents")

@@ -3,17 +3,17 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::roles::{Roles, has_firm_role, is_firm_role, is_role, shortages};
+use super::roles::{RoleCounts, has_firm_role, is_firm_role, is_role, shortages};
 use super::{HeadReport, Report, Sections};
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
-use crate::studies::registry::detector_of;
-use crate::study::labels::content::{lead_over, leading};
+use crate::studies::registry::detector_of_label;
+use crate::study::labels::content::{lead_over_chance, lead_reference};
 use crate::study::labels::evidence::{Direction, Reach};
 use crate::study::labels::{Label, Near};
-use crate::study::section::Known;
+use crate::study::section::ViewContext;
 use crate::study::show::in_brief::{InBrief, Shortage};
-use crate::study::show::wording::{below_word_classes, decimal, percent_of};
+use crate::study::show::wording::{below_word_classes, decimal, whole_percent};
 use crate::system::counted::{counted, plural};
 
 /// Most kinds of labels that a sentence names, the most frequent first; the rarer ones are added up.
@@ -23,12 +23,12 @@ const MAX_NAMED_PER_KIND: usize = 2;
 const MAX_NAMED_CONSTANT: usize = 16;
 
 /// The opening sentences of a report. A finding without content has no sentence.
-pub(super) fn of(report: &Report) -> Vec<String> {
+pub(super) fn opening_sentences(report: &Report) -> Vec<String> {
     let policy = &report.settings.policy;
-    let unread = report.unread();
+    let unread = report.unread_warning();
     let is_read = unread.is_none();
-    let is_of_corpus = report.is_of_corpus();
-    let untested = report.untested();
+    let is_of_corpus = report.analyses_corpus();
+    let untested = report.untested_warning();
     let is_tested = untested.is_none();
     let results = || match untested {
         Some(why) => vec![why],
@@ -40,7 +40,7 @@ pub(super) fn of(report: &Report) -> Vec<String> {
     let mut shortages = shortages(report);
     let mut openings = 0;
     for (study, view) in report.views() {
-        let InBrief { found, shortage, opens } = view.in_brief;
+        let InBrief { finding: found, shortage, comes_first: opens } = view.in_brief;
         if shortage.is_none() && study.card().choices.iter().any(|detector| detector.is_on(policy)) {
             lines.push(choices_sentence(report));
         }
@@ -61,11 +61,16 @@ pub(super) fn of(report: &Report) -> Vec<String> {
 }
 
 fn roles_sentence(report: &Report) -> String {
-    let roles = Roles::of(report);
+    let roles = RoleCounts::new(report);
     let first = |head: &HeadReport| Some(head.labels.iter().find(|label| is_firm_role(label))?.label.clone());
-    let kinds = count_by_kind(report.at_work().filter_map(|head| Some((category(&first(head)?), head.place))));
+    let kinds =
+        count_by_kind(report.non_constant_heads().filter_map(|head| Some((category(&first(head)?), head.place))));
     let kinds = if kinds.is_empty() { kinds } else { format!(": {kinds}") };
-    format!("{} a firm role, not counting `broad`{kinds}{}.", roles.at_least(roles.firm), control_clauses(report))
+    format!(
+        "{} a firm role, not counting `broad`{kinds}{}.",
+        roles.at_least_clause(roles.firm),
+        control_clauses(report)
+    )
 }
 
 fn constant_heads(report: &Report) -> Option<String> {
@@ -95,7 +100,7 @@ fn name_heads(heads: &[HeadPlace]) -> String {
 fn choices_sentence(report: &Report) -> String {
     let firm = report.heads.iter().filter_map(|head| {
         let chooses = head.chooses.as_ref().filter(|chooses| !chooses.borderline)?;
-        let code = detector_of(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
+        let code = detector_of_label(&chooses.label).map(|detector| detector.code(&chooses.label).into_owned());
         let code = code.unwrap_or_else(|| chooses.label.clone());
         let cue =
             if code == "token" { "by the identity of the attended token".to_owned() } else { format!("by {code}") };
@@ -130,7 +135,7 @@ fn control_clauses(report: &Report) -> String {
 /// The category under which a label is counted: the part before the colon for rules such as `syntactic:<relation>`, else the
 /// label.
 fn category(label: &str) -> String {
-    let rule = detector_of(label).map(|detector| detector.explanation.name).filter(|name| name.contains('<'));
+    let rule = detector_of_label(label).map(|detector| detector.explanation.name).filter(|name| name.contains('<'));
     rule.map_or(label, |name| name.split_once(':').map_or(name, |(category, _)| category)).to_owned()
 }
 
@@ -156,15 +161,15 @@ fn count_by_kind(heads: impl Iterator<Item = (String, HeadPlace)>) -> String {
 }
 
 /// Compares labels by evidence: a firm label is above a borderline one, then the smaller q-value, then the larger margin.
-pub fn by_evidence(a: &Label, b: &Label) -> Ordering {
+pub fn compare_evidence(a: &Label, b: &Label) -> Ordering {
     let q = |label: &Label| label.test.q.unwrap_or(1.0);
     b.borderline.cmp(&a.borderline).then(q(b).total_cmp(&q(a))).then(a.margin.total_cmp(&b.margin))
 }
 
 /// The syntactic label with the strongest evidence, and its head.
 pub fn strongest_relation(report: &Report) -> Option<(HeadPlace, &Label)> {
-    let labels = report.at_work().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
-    labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| by_evidence(a, b))
+    let labels = report.non_constant_heads().flat_map(|head| head.labels.iter().map(move |label| (head.place, label)));
+    labels.filter(|(_, label)| label.versus_offset.is_some()).max_by(|(_, a), (_, b)| compare_evidence(a, b))
 }
 
 fn relation_sentence(report: &Report) -> Option<String> {
@@ -176,7 +181,7 @@ fn relation_sentence(report: &Report) -> Option<String> {
     } else {
         "The relation with the strongest evidence is"
     };
-    let [score, offset] = [label.score, offset].map(percent_of);
+    let [score, offset] = [label.score, offset].map(whole_percent);
     let words = if name == "all" { "words of all relations".to_owned() } else { format!("{name} words") };
     let found = match label.direction {
         Some(Direction::HeadToDependent) => format!("to {score} of {words} from their head"),
@@ -190,7 +195,7 @@ fn relation_sentence(report: &Report) -> Option<String> {
                 (_, Some(below)) => format!("it is {below}"),
                 _ => "it is not shown to be beyond word classes".to_owned(),
             };
-            (format!(", rule by word classes {}", percent_of(label.score - tags.difference)), stands)
+            (format!(", rule by word classes {}", whole_percent(label.score - tags.difference)), stands)
         }
     };
     Some(format!("{start} {name}: attention of {place} leads {found} (best fixed offset {offset}{tags}); {stands}."))
@@ -201,7 +206,7 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
     let [sentence, _] = report.model.text_units();
     let read = report.corpus.sentences;
     let lack = |shortage: &Shortage| {
-        let Shortage { of, count, asked, things: [_, things], .. } = shortage;
+        let Shortage { missing_finding: of, count, required: asked, things: [_, things], .. } = shortage;
         let more = shortage.more_sentences(read);
         let more = more.map_or_else(String::new, |more| {
             let sentences = counted(more, &format!("more {sentence}"));
@@ -221,21 +226,21 @@ fn shortage_sentences(report: &Report, shortages: &[Shortage]) -> String {
             format!("{} {are} undecided (?): the text neither shows a label nor rules one out.", counted(count, "head"))
         }
     };
-    let sentences = [lacks, undecided, Roles::of(report).borderline()];
+    let sentences = [lacks, undecided, RoleCounts::new(report).borderline_sentence()];
     sentences.into_iter().filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A sentence on a head: "L2H8 attends from det words to their heads (syntactic:det 0.87 [0.84, 0.89], baseline 0.60)."
 ///
 /// A borderline label is a "perhaps". For a head without a label, the nearest label is named.
-pub(super) fn of_head(head: &HeadReport, sections: &Sections, known: Known<'_>) -> String {
+pub(super) fn head_sentence(head: &HeadReport, sections: &Sections, known: ViewContext<'_>) -> String {
     if head.is_removed() {
         return format!("{} is removed (`--remove`).", head.place);
     }
     if head.is_absent() {
         return format!("{} is absent: the checkpoint was saved without it.", head.place);
     }
-    let of_studies = sections.0.iter().flat_map(|(_, section)| section.of_head(head.place, known).clauses);
+    let of_studies = sections.0.iter().flat_map(|(_, section)| section.head_card(head.place, known).clauses);
     let clauses: Vec<String> = head.chooses.iter().map(clause).chain(of_studies).collect();
     let end = if clauses.is_empty() { ".".to_owned() } else { format!("; it {}.", join_with_and(&clauses)) };
     format!("{} {}{end}", head.place, attention_clause(head))
@@ -250,7 +255,7 @@ fn attention_clause(head: &HeadReport) -> String {
     let role = independent.clone().find(|label| is_role(label)).or_else(|| independent.next());
     let Some(&role) = role else { return unlabelled_clause(&head.nearest) };
     let mut sentence = clause_with(role, &share_by_chance(head, role).unwrap_or_default());
-    if let Some(sink) = sink_clause(head).filter(|_| lead_over(&role.number).is_some()) {
+    if let Some(sink) = sink_clause(head).filter(|_| lead_reference(&role.number).is_some()) {
         sentence = format!("{sink}, and {sentence}");
     }
     let dependent = alike.iter().filter(|label| label.rests_on.as_ref() == Some(&role.label));
@@ -277,15 +282,15 @@ fn sink_clause(head: &HeadReport) -> Option<String> {
     let share = |metric: &str| head.metrics.get(metric, None).copied().flatten().filter(|share| *share > 0.5);
     SINKS
         .iter()
-        .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", percent_of(share(metric)?))))
+        .find_map(|(metric, tokens)| Some(format!("gives {tokens} {} of its attention", whole_percent(share(metric)?))))
 }
 
 /// The attention share and chance level behind a label whose score is their difference; `None` for other labels.
 fn share_by_chance(head: &HeadReport, label: &Label) -> Option<String> {
-    let (metric, key) = leading(&label.number)?;
+    let (metric, key) = lead_over_chance(&label.number)?;
     let share = head.metrics.get(metric, key).copied().flatten()?;
     let chance = share - label.score;
-    (chance > 0.0).then(|| format!(": {} where chance is {}", percent_of(share), percent_of(chance)))
+    (chance > 0.0).then(|| format!(": {} where chance is {}", whole_percent(share), whole_percent(chance)))
 }
 
 /// A verb phrase for a label, with score, interval and baseline.
@@ -295,13 +300,13 @@ fn clause(label: &Label) -> String {
 
 /// As [`clause`]. `level_note` is added after the level that the label's score is measured from.
 fn clause_with(label: &Label, level_note: &str) -> String {
-    let phrase = detector_of(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
+    let phrase = detector_of_label(&label.label).map_or_else(|| "has a label".to_owned(), |of| of.phrase_of(label));
     let perhaps = perhaps(label);
     let interval = label.ci95.map_or_else(String::new, |ci95| {
         let [low, high] = [ci95.low(), ci95.high()].map(|end| decimal(end, 2));
         format!(" [{low}, {high}]")
     });
-    let comparison = match (lead_over(&label.number), label.baseline) {
+    let comparison = match (lead_reference(&label.number), label.baseline) {
         (Some(level), _) => format!(" above {level}{level_note}"),
         (None, Some(level)) => format!(", {} {}", label.baseline_name(), decimal(level, 2)),
         (None, None) => String::new(),

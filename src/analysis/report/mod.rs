@@ -29,8 +29,8 @@ use crate::study::labels::policy::Policy;
 use crate::study::labels::{ABSENT, Label, Near, REMOVED, Verdict};
 use crate::study::metrics::estimates::Estimates;
 use crate::study::metrics::metric::{Denominator, Intervals, Metrics, StandardErrors, Values};
-use crate::study::section::{Completion, Known, Section, SectionFacts, View};
-pub use attention_maps::{AttentionMaps, MOST_TOKENS, SentenceArc, SentenceUnit};
+use crate::study::section::{Completion, Section, SectionFacts, View, ViewContext};
+pub use attention_maps::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc, SentenceUnit};
 use caveats::RunFacts;
 pub use caveats::is_about_certainty;
 pub use control::{ControlHead, ControlReport, ControlVerdicts};
@@ -207,10 +207,10 @@ pub struct ReportContext {
 }
 
 impl ReportContext {
-    pub fn label_by(&mut self, results: &mut Results, policy: Policy) {
+    pub fn set_policy(&mut self, results: &mut Results, policy: Policy) {
         self.corpus.health.judge(&policy);
-        results.is_read = self.corpus.health.is_read();
-        results.correct(&policy);
+        results.could_read_text = self.corpus.health.is_read();
+        results.apply_policy(&policy);
         self.settings.policy = policy;
     }
 }
@@ -223,15 +223,15 @@ impl Report {
         let verdicts = results.with_knockout_tests(results.verdicts(policy), grid, policy);
         let reading = settings.protocol.reading.as_ref();
         let run_facts = RunFacts { model: &model, corpus: &corpus, reading, verdicts: &verdicts };
-        let caveats = caveats::of_run(&run_facts, results.caveats(&verdicts, policy));
+        let caveats = caveats::for_run(&run_facts, results.caveats(&verdicts, policy));
         let studies = results.studies();
-        let choices = results.choices(policy);
+        let choices = results.choice_labels(policy);
         let labels = verdicts.iter().flat_map(|verdict| &verdict.labels).chain(choices.iter().flatten());
         let labels = labels.map(|label| label.label.as_str());
-        let label_counts = registry::count(&studies, labels);
+        let label_counts = registry::label_counts(&studies, labels);
         let controls = controls.into_iter().map(|control| ControlReport::new(control, &verdicts, grid)).collect();
         let Results { estimates, mut sections, .. } = results;
-        let heads_per_group = model.heads_per_group();
+        let heads_per_group = model.query_heads_per_group();
         if let Some(heads) = heads_per_group {
             sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::SharedKeys(heads)));
         }
@@ -276,7 +276,7 @@ impl Report {
             caveats,
             run,
         };
-        report.inform();
+        report.derive_facts();
         report
     }
 
@@ -284,7 +284,7 @@ impl Report {
     pub fn relabel(mut self, policy: Policy) -> Self {
         let attention_maps = self.attention_maps.take();
         let (mut context, mut results) = self.into_parts();
-        context.label_by(&mut results, policy);
+        context.set_policy(&mut results, policy);
         Self { attention_maps, ..Self::new(context, results) }
     }
 
@@ -303,17 +303,23 @@ impl Report {
         let absent = model.absent.iter().map(index).collect();
         let removed = settings.protocol.removed.iter().map(index).collect();
         let is_read = corpus.health.is_read();
-        let results = Results { estimates, sections: self.sections.0, is_read, absent, removed };
+        let results = Results {
+            estimates,
+            sections: self.sections.0,
+            could_read_text: is_read,
+            absent_heads: absent,
+            removed_heads: removed,
+        };
         (ReportContext { tool, model, corpus, settings, controls: Vec::new(), run: self.run }, results)
     }
 
     /// The label policy and the facts that are needed to display the sections.
-    pub fn known(&self) -> Known<'_> {
-        Known { policy: &self.settings.policy, run: &self.facts }
+    pub fn known_facts(&self) -> ViewContext<'_> {
+        ViewContext { policy: &self.settings.policy, run: &self.facts }
     }
 
     pub fn views(&self) -> impl Iterator<Item = (&'static dyn AnyStudy, View<'_>)> {
-        self.sections.0.iter().map(|(study, section)| (*study, section.view(self.known())))
+        self.sections.0.iter().map(|(study, section)| (*study, section.view(self.known_facts())))
     }
 
     pub fn present_heads(&self) -> impl Iterator<Item = &HeadReport> {
@@ -324,7 +330,7 @@ impl Report {
     pub fn firm_label_counts(&self) -> BTreeMap<String, u64> {
         let studies: Vec<_> = self.sections.0.iter().map(|(study, _)| *study).collect();
         let labels = self.heads.iter().flat_map(|head| head.labels.iter().chain(&head.chooses));
-        registry::count(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
+        registry::label_counts(&studies, labels.filter(|label| !label.borderline).map(|label| label.label.as_str()))
     }
 
     /// The controls that were run, with all seeds of one kind together.
@@ -347,7 +353,7 @@ impl HeadReport {
     /// The labels of the head in the analysis that it also has in every one of the control `runs`.
     pub fn labels_kept<'a>(&'a self, runs: &'a [&ControlReport]) -> impl Iterator<Item = &'a str> {
         let labels = self.labels.iter().map(|label| label.label.as_str());
-        labels.filter(|label| runs.iter().all(|run| run.keeps(self.place, label)))
+        labels.filter(|label| runs.iter().all(|run| run.shares_label(self.place, label)))
     }
 }
 

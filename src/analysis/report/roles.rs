@@ -3,9 +3,10 @@
 use std::fmt;
 
 use super::{HeadReport, Report};
-use crate::studies::registry::detector_of;
+use crate::studies::registry::detector_of_label;
 use crate::study::labels::{
-    ABSENT_SHOWN, BORDERLINE, CONSTANT, Label, Near, REMOVED_SHOWN, TIED, UNDECIDED_SHOWN, UNLABELLED_SHOWN,
+    ABSENT_LEGEND_ENTRY, BORDERLINE_MARK, CONSTANT_MARK, Label, Near, REMOVED_LEGEND_ENTRY, TIED_MARK,
+    UNDECIDED_LEGEND_ENTRY, UNLABELLED_LEGEND_ENTRY,
 };
 use crate::study::show::in_brief::Shortage;
 use crate::study::{AnyStudy, columns};
@@ -22,17 +23,17 @@ pub fn is_firm_role(label: &Label) -> bool {
 
 /// Whether a label counts as a role. A label that every untrained head has as well does not.
 pub fn is_role(label: &Label) -> bool {
-    detector_of(&label.label).is_none_or(|detector| detector.is_role)
+    detector_of_label(&label.label).is_none_or(|detector| detector.is_role)
 }
 
 impl Report {
     /// Whether a head writes a constant whatever it attends to. False for all heads if every head of the model does.
     pub fn is_constant(&self, head: &HeadReport) -> bool {
-        self.model.constant_beside_others().contains(&head.place)
+        self.model.constant_heads_unless_all().contains(&head.place)
     }
 
     /// The heads whose labels count as roles: all except heads that write a constant.
-    pub fn at_work(&self) -> impl Iterator<Item = &HeadReport> {
+    pub fn non_constant_heads(&self) -> impl Iterator<Item = &HeadReport> {
         self.heads.iter().filter(|head| !self.is_constant(head))
     }
 
@@ -40,9 +41,9 @@ impl Report {
     /// labels.
     pub fn marks(&self, head: &HeadReport) -> String {
         let marks = [
-            (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE),
-            (head.labels.iter().any(|label| label.tied), TIED),
-            (self.is_constant(head), CONSTANT),
+            (head.labels.first().is_some_and(|label| label.borderline), BORDERLINE_MARK),
+            (head.labels.iter().any(|label| label.tied), TIED_MARK),
+            (self.is_constant(head), CONSTANT_MARK),
         ];
         let marks: String = marks.iter().filter(|(applies, _)| *applies).map(|(_, mark)| *mark).collect();
         match head.labels.len() {
@@ -54,9 +55,9 @@ impl Report {
 
 /// The heads whose first label is a firm role, by falling margin of that label; ties keep their order. Heads that write a
 /// constant are left out.
-pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
+pub fn firm_heads_by_margin(report: &Report) -> Vec<&HeadReport> {
     let is_firm = |head: &&HeadReport| head.labels.first().is_some_and(is_firm_role);
-    let mut firm: Vec<&HeadReport> = report.at_work().filter(is_firm).collect();
+    let mut firm: Vec<&HeadReport> = report.non_constant_heads().filter(is_firm).collect();
     firm.sort_by(|a, b| b.labels[0].margin.total_cmp(&a.labels[0].margin));
     firm
 }
@@ -64,7 +65,7 @@ pub fn by_margin(report: &Report) -> Vec<&HeadReport> {
 /// Counts of heads with firm labels, with and without a role; heads that write a constant are left out. `broad` is no role, since
 /// untrained heads have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Roles {
+pub struct RoleCounts {
     heads: usize,
     pub firm: usize,
     without_role: usize,
@@ -72,11 +73,13 @@ pub struct Roles {
     borderline: usize,
 }
 
-impl Roles {
-    pub fn of(report: &Report) -> Self {
-        let count = |condition: &dyn Fn(&HeadReport) -> bool| report.at_work().filter(|head| condition(head)).count();
+impl RoleCounts {
+    pub fn new(report: &Report) -> Self {
+        let count = |condition: &dyn Fn(&HeadReport) -> bool| {
+            report.non_constant_heads().filter(|head| condition(head)).count()
+        };
         let firm = count(&|head| has_firm_role(&head.labels));
-        let labels = || report.at_work().flat_map(|head| &head.labels);
+        let labels = || report.non_constant_heads().flat_map(|head| &head.labels);
         Self {
             heads: report.present_heads().count(),
             firm,
@@ -87,7 +90,7 @@ impl Roles {
     }
 
     /// The number of borderline labels, as a sentence; empty if there are none.
-    pub fn borderline(&self) -> String {
+    pub fn borderline_sentence(&self) -> String {
         let &Self { labels, borderline, .. } = self;
         if borderline == 0 {
             return String::new();
@@ -98,23 +101,23 @@ impl Roles {
     }
 
     /// "At least N heads have": the start of a sentence on N heads. More text may show more heads.
-    pub fn at_least(&self, heads: usize) -> String {
+    pub fn at_least_clause(&self, heads: usize) -> String {
         match heads {
             0 => format!("No head of {} is shown to have", self.heads),
-            heads => format!("At least {} {}", self.share(heads), plural(&heads, "has", "have")),
+            heads => format!("At least {} {}", self.share_of_heads(heads), plural(&heads, "has", "have")),
         }
     }
 
-    pub fn share(&self, heads: usize) -> String {
+    pub fn share_of_heads(&self, heads: usize) -> String {
         let share = 100.0 * heads as f64 / self.heads.max(1) as f64;
         format!("{heads} of {} ({share:.0} %)", counted(self.heads, "head"))
     }
 }
 
-impl fmt::Display for Roles {
+impl fmt::Display for RoleCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let &Self { firm, without_role, .. } = self;
-        write!(f, "{} a firm role", self.at_least(firm))?;
+        write!(f, "{} a firm role", self.at_least_clause(firm))?;
         if without_role > 0 {
             write!(f, "; {without_role} more {} broad only", plural(&without_role, "is", "are"))?;
         }
@@ -123,12 +126,13 @@ impl fmt::Display for Roles {
 }
 
 /// A line for each shortage of evidence that keeps studies from any label; it names all studies concerned.
-pub fn lacking(report: &Report) -> Vec<String> {
-    let line = |Shortage { of, count, things: [one, many], asked, threshold, .. }: Shortage| {
-        let things = plural(&count, one, many);
-        let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
-        format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
-    };
+pub fn shortage_lines(report: &Report) -> Vec<String> {
+    let line =
+        |Shortage { missing_finding: of, count, things: [one, many], required: asked, threshold, .. }: Shortage| {
+            let things = plural(&count, one, many);
+            let threshold = threshold.map_or_else(String::new, |name| format!(" (`{name}`)"));
+            format!("Too little for {of}: {count} {things}, where a label asks for {asked}{threshold}.")
+        };
     shortages(report).into_iter().map(line).collect()
 }
 
@@ -139,7 +143,7 @@ pub(super) fn shortages(report: &Report) -> Vec<Shortage> {
         let Some(shortage) = study_shortage(report, *study) else { continue };
         let is_equal = |other: &&mut Shortage| (other.count, &other.things) == (shortage.count, &shortage.things);
         match shortages.iter_mut().find(is_equal) {
-            Some(other) => other.of = format!("{}, {}", other.of, study.card().name),
+            Some(other) => other.missing_finding = format!("{}, {}", other.missing_finding, study.card().name),
             None => shortages.push(shortage),
         }
     }
@@ -158,7 +162,7 @@ fn study_shortage(report: &Report, study: &dyn AnyStudy) -> Option<Shortage> {
     let rest_on = report.denominators.cells().filter(|(name, _)| is_own(name)).map(|(_, rests_on)| *rests_on);
     let most = rest_on.max_by_key(|rests_on| (rests_on.sentences, rests_on.count))?;
     // A study that runs by default says itself if the corpus has nothing for it.
-    let study_says_so = most.count == 0 && card.runs_first();
+    let study_says_so = most.count == 0 && card.is_default_in_first_run();
     Shortage::of_labels(format!("a label of {}", card.name), &most, policy).filter(|_| !study_says_so)
 }
 
@@ -170,12 +174,12 @@ impl HeadReport {
     }
 
     /// `[mark, meaning]` in the grid of heads, for a head without a label; `None` for a head with a label.
-    pub fn without_label(&self) -> Option<[&'static str; 2]> {
+    pub fn unlabelled_mark(&self) -> Option<[&'static str; 2]> {
         let sign = match (self.is_absent(), self.is_undecided()) {
-            (true, _) if self.is_removed() => REMOVED_SHOWN,
-            (true, _) => ABSENT_SHOWN,
-            (_, true) => UNDECIDED_SHOWN,
-            _ => UNLABELLED_SHOWN,
+            (true, _) if self.is_removed() => REMOVED_LEGEND_ENTRY,
+            (true, _) => ABSENT_LEGEND_ENTRY,
+            (_, true) => UNDECIDED_LEGEND_ENTRY,
+            _ => UNLABELLED_LEGEND_ENTRY,
         };
         self.labels.is_empty().then_some(sign)
     }

@@ -6,50 +6,50 @@ use serde::de::Error as _;
 
 use super::{HeadReport, Report, Sections, Settings, in_brief};
 use crate::evaluation::plan;
-use crate::stats::block_test::error_of_half;
+use crate::stats::block_test::standard_error_from_half_width;
 use crate::study::labels::ABSENT;
 use crate::study::metrics::metric::{Denominator, Metrics, StandardErrors};
-use crate::study::section::{Completion, Known, SectionFacts};
+use crate::study::section::{Completion, SectionFacts, ViewContext};
 use crate::study::{columns, saved};
-use crate::system::json::value_of;
-use crate::system::parallel::both;
+use crate::system::json::read_key;
+use crate::system::parallel::run_both;
 
 impl Report {
     /// Gives the heads' labels to the sections, then sets the derived facts, the descriptions of heads and the brief.
-    pub(super) fn inform(&mut self) {
+    pub(super) fn derive_facts(&mut self) {
         let (Settings { protocol, policy }, sections) = (&self.settings, &mut self.sections.0);
         let first: Vec<String> = self.heads.iter().map(|head| head.primary.clone()).collect();
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Labels(&first)));
-        let mut views = sections.iter().map(|(_, section)| section.view(Known::new(policy)));
+        let mut views = sections.iter().map(|(_, section)| section.view(ViewContext::new(policy)));
         self.facts = SectionFacts {
             read: protocol.context(),
             phases: protocol.ablation.map(|ablation| ablation.phases),
             labels: self.heads.iter().map(|head| head.place).zip(first).collect(),
             is_above_baseline: protocol.task.as_ref().and_then(|_| views.find_map(|view| view.is_above_baseline)),
         };
-        let known = Known { policy: &self.settings.policy, run: &self.facts };
-        self.heads.iter_mut().for_each(|head| head.description = in_brief::of_head(head, &self.sections, known));
-        self.in_brief = in_brief::of(self);
+        let known = ViewContext { policy: &self.settings.policy, run: &self.facts };
+        self.heads.iter_mut().for_each(|head| head.description = in_brief::head_sentence(head, &self.sections, known));
+        self.in_brief = in_brief::opening_sentences(self);
     }
 
     /// Parses a saved report with the sections of all its studies. Fails if the text is no report, or lacks something that one of
     /// its studies writes.
     pub fn parse(text: &str) -> serde_json::Result<Self> {
         // The settings come before what is long, and name the studies.
-        let settings: Option<Settings> = value_of(text, "settings");
+        let settings: Option<Settings> = read_key(text, "settings");
         let sections = || {
             let settings = settings.ok_or_else(|| serde_json::Error::missing_field("settings"))?;
             let studies = plan::studies(&settings.protocol.studies).map_err(serde_json::Error::custom)?;
             saved::sections(&studies, text).map(|sections| (studies, sections))
         };
-        let (report, sections) = both(|| serde_json::from_str::<Self>(text), sections);
+        let (report, sections) = run_both(|| serde_json::from_str::<Self>(text), sections);
         let (mut report, (studies, sections)) = (report?, sections?);
         // Studies get the names that they have in this version.
-        report.settings.protocol.studies = plan::names(&studies);
+        report.settings.protocol.studies = plan::study_names(&studies);
         report.sections = Sections(studies.into_iter().zip(sections).collect());
         // The caller refuses a report with a defect. Its sections cannot be completed.
         if report.defect().is_none() {
-            report.inform();
+            report.derive_facts();
         }
         Ok(report)
     }
@@ -84,7 +84,7 @@ impl Report {
     pub fn defect(&self) -> Option<String> {
         let grid = self.model.grid();
         let count = grid.layers.checked_mul(grid.heads).filter(|&count| count > 0 && count == self.heads.len());
-        if count.is_none() || !grid.is(self.heads.iter().map(|head| head.place)) {
+        if count.is_none() || !grid.equals_all_heads(self.heads.iter().map(|head| head.place)) {
             return Some(format!("`heads` does not list {grid}"));
         }
         let removed = &self.settings.protocol.removed;
@@ -100,7 +100,7 @@ impl Report {
             return Some(format!("`primary` of the head `{}` does not fit `model.absent`", head.place));
         }
         let expected = &self.heads[0].metrics;
-        let has_all = |head: &HeadReport| head.metrics.has_cells_of(expected) && head.ci95.has_cells_of(expected);
+        let has_all = |head: &HeadReport| head.metrics.has_same_cells(expected) && head.ci95.has_same_cells(expected);
         // Some studies have no metrics.
         let has_metrics = self.sections.0.iter().any(|(study, _)| !columns(*study).is_empty());
         if has_metrics
@@ -113,7 +113,7 @@ impl Report {
     }
 
     /// Puts all metrics in the order of the metric tables. Fails if an expected metric is missing, or one is unknown.
-    pub fn complete(&mut self) -> Result<(), String> {
+    pub fn order_metrics(&mut self) -> Result<(), String> {
         let expected = self.sections.0.iter().flat_map(|(study, _)| columns(*study)).collect::<Vec<_>>();
         for head in &mut self.heads {
             let place = head.place;
@@ -150,7 +150,7 @@ fn implied_errors(head: &HeadReport, common: &Metrics<Denominator>, round: impl 
     });
     halves.zip_map(&own, |half, denominator| {
         let freedom = denominator?.effective_blocks - 1.0;
-        half.filter(|_| freedom > 0.0).map(|half| error_of_half(half, freedom))
+        half.filter(|_| freedom > 0.0).map(|half| standard_error_from_half_width(half, freedom))
     })
 }
 

@@ -51,7 +51,7 @@ fn metrics_schema(value: impl Fn(&RangeInclusive<f64>) -> Schema) -> Schema {
             schema.insert("description".to_owned(), text.into());
             schema
         }
-        Keys::Each(count, name) => {
+        Keys::Several(count, name) => {
             let names: Vec<String> = (0..count).map(name).collect();
             let properties: Map<String, Value> = names.iter().map(|name| (name.clone(), value(range).into())).collect();
             json_schema!({

@@ -9,8 +9,8 @@ use crate::study::labels::entry::Entry;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::{Policy, Threshold};
 use crate::study::labels::{
-    ABSENT, ABSENT_SHOWN, Detector, NO_HEAD, NO_LABEL, REMOVED, REMOVED_HEAD, REMOVED_SHOWN, UNLABELLED,
-    UNLABELLED_SHOWN,
+    ABSENT, ABSENT_EXPLANATION, ABSENT_LEGEND_ENTRY, Detector, REMOVED, REMOVED_EXPLANATION, REMOVED_LEGEND_ENTRY,
+    UNLABELLED, UNLABELLED_EXPLANATION, UNLABELLED_LEGEND_ENTRY,
 };
 use crate::study::show::comparison_terms::COMPARISON_TERMS;
 use crate::study::show::terms::{TERMS, Term};
@@ -27,15 +27,15 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &patterns::words::Words,
     &patterns::words::classes::WordClasses,
     &patterns::frequency::Frequency,
-    &patterns::explained_variance::Explained,
+    &patterns::explained_variance::ExplainedVariance,
     &patterns::repeats::RepeatedTokens,
     &ablation::in_context::InContext,
-    &patterns::coreference::Antecedents,
+    &patterns::coreference::CoreferenceStudy,
     &patterns::segments::Segments,
-    &patterns::choice::HeadChoices,
+    &patterns::choice::ChoiceStudy,
     &ablation::effect::Effect,
     &ablation::in_context::InContextEffect,
-    &ablation::task::OwnTask,
+    &ablation::task::UserTask,
     &circuits::interchange::Interchange,
     &circuits::direct::DirectEffect,
     &ablation::gradient::Gradient,
@@ -43,7 +43,7 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
     &ablation::pruning::Pruning,
     &circuits::gates::FittedGates,
     &ablation::output_shift::OutputShift,
-    &ablation::edges::LaterHeads,
+    &ablation::edges::EdgesStudy,
     &heads::similarity::HeadSimilarity,
     &ablation::clusters::ClusterEffect,
     &ablation::clusters::ClusterShift,
@@ -54,21 +54,21 @@ pub const STUDIES: &[&dyn AnyStudy] = &[
 ];
 
 /// Finds the study with this name, or with this name in the previous version.
-pub fn named(name: &str) -> Option<&'static dyn AnyStudy> {
-    STUDIES.iter().copied().find(|study| study.card().name == name || study.card().formerly == Some(name))
+pub fn find_study(name: &str) -> Option<&'static dyn AnyStudy> {
+    STUDIES.iter().copied().find(|study| study.card().name == name || study.card().former_name == Some(name))
 }
 
-pub fn by_default() -> impl Iterator<Item = &'static dyn AnyStudy> {
-    STUDIES.iter().copied().filter(|study| study.card().by_default)
+pub fn default_studies() -> impl Iterator<Item = &'static dyn AnyStudy> {
+    STUDIES.iter().copied().filter(|study| study.card().is_default)
 }
 
 /// Names of the studies that read the corpus again once earlier results are known.
-pub fn in_two_stages() -> impl Iterator<Item = &'static str> {
-    STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.follows)).map(|study| study.card().name)
+pub fn two_stage_study_names() -> impl Iterator<Item = &'static str> {
+    STUDIES.iter().filter(|study| study.passes().iter().any(|spec| spec.is_second_stage)).map(|study| study.card().name)
 }
 
 /// Name of the study to which a command-line option belongs. Panics if the option belongs to no study.
-pub fn with_option(option: &str) -> &'static str {
+pub fn study_name_of_option(option: &str) -> &'static str {
     let study = STUDIES.iter().find(|study| study.card().options.contains(&option));
     study.expect("an option of a study is on its card").card().name
 }
@@ -81,22 +81,22 @@ pub fn first_ablation_without_loss() -> &'static dyn AnyStudy {
 }
 
 pub fn study_of_label(label: &str) -> Option<&'static dyn AnyStudy> {
-    STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives(label)))
+    STUDIES.iter().copied().find(|study| study.card().all_labels().any(|detector| detector.gives_label(label)))
 }
 
 /// Whether a label says how an attention head chooses its keys.
-pub fn is_of_choice(label: &str) -> bool {
-    STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives(label)))
+pub fn is_key_choice_label(label: &str) -> bool {
+    STUDIES.iter().any(|study| study.card().choices.iter().any(|detector| detector.gives_label(label)))
 }
 
 /// Whether a label rests on random tokens alone, without corpus sentences.
-pub fn is_of_random_tokens(label: &str) -> bool {
-    study_of_label(label).is_some_and(|study| !is_of_corpus(study, false))
+pub fn is_random_token_label(label: &str) -> bool {
+    study_of_label(label).is_some_and(|study| !reads_corpus(study, false))
 }
 
 /// Whether a study reads corpus sentences in a run with or without a task.
-pub fn is_of_corpus(study: &dyn AnyStudy, has_task: bool) -> bool {
-    study.passes_of(has_task).iter().any(|spec| spec.pass.sequences.are_of_corpus())
+pub fn reads_corpus(study: &dyn AnyStudy, has_task: bool) -> bool {
+    study.passes_for(has_task).iter().any(|spec| spec.pass.sequences.are_from_corpus())
 }
 
 /// Lists every detector of labels, in the order in which ties between labels are broken.
@@ -104,18 +104,20 @@ pub fn detectors() -> impl Iterator<Item = &'static Detector> {
     STUDIES.iter().flat_map(|study| study.card().all_labels())
 }
 
-pub fn detector_of(label: &str) -> Option<&'static Detector> {
-    detectors().find(|detector| detector.gives(label))
+pub fn detector_of_label(label: &str) -> Option<&'static Detector> {
+    detectors().find(|detector| detector.gives_label(label))
 }
 
 /// Lists the labels that the grid of a summary abbreviates by this code.
-pub fn labels_of_code(code: &str) -> Vec<String> {
-    for (label, shown) in [(UNLABELLED, UNLABELLED_SHOWN), (ABSENT, ABSENT_SHOWN), (REMOVED, REMOVED_SHOWN)] {
+pub fn labels_with_code(code: &str) -> Vec<String> {
+    for (label, shown) in
+        [(UNLABELLED, UNLABELLED_LEGEND_ENTRY), (ABSENT, ABSENT_LEGEND_ENTRY), (REMOVED, REMOVED_LEGEND_ENTRY)]
+    {
         if shown.contains(&code) {
             return vec![label.to_owned()];
         }
     }
-    detectors().filter_map(|detector| detector.label_of(code)).collect()
+    detectors().filter_map(|detector| detector.label_from_code(code)).collect()
 }
 
 /// Policy with the default value of every threshold.
@@ -123,90 +125,93 @@ pub fn default_policy() -> Policy {
     let thresholds = |detector: &'static Detector| -> &'static [&'static Threshold] { detector.thresholds };
     let common: [&Threshold; 3] = [&LABEL_Q, &MIN_QUERIES, &MIN_SENTENCES];
     let text_health = HealthId::ALL.map(HealthId::threshold);
-    Policy::of(detectors().flat_map(thresholds).copied().chain(common).chain(text_health))
+    Policy::with_defaults(detectors().flat_map(thresholds).copied().chain(common).chain(text_health))
 }
 
 /// Counts labels by the name of their detector in these studies, zeros included. Panics if a label comes from another detector.
-pub fn count<'a>(studies: &[&'static dyn AnyStudy], labels: impl Iterator<Item = &'a str>) -> BTreeMap<String, u64> {
+pub fn label_counts<'a>(
+    studies: &[&'static dyn AnyStudy],
+    labels: impl Iterator<Item = &'a str>,
+) -> BTreeMap<String, u64> {
     let families = studies.iter().flat_map(|study| study.card().all_labels());
     let mut counts: BTreeMap<String, u64> =
         families.map(|detector| (detector.explanation.name.to_owned(), 0)).collect();
     for label in labels {
-        let family = detector_of(label).expect("labels come from detectors").explanation.name;
+        let family = detector_of_label(label).expect("labels come from detectors").explanation.name;
         *counts.get_mut(family).expect("a detector of these studies") += 1;
     }
     counts
 }
 
 /// Lists all labels with their documentation.
-pub fn labels() -> impl Iterator<Item = Entry> {
+pub fn label_entries() -> impl Iterator<Item = Entry> {
     let detector_entries =
         detectors().map(|detector| Entry { explanation: &detector.explanation, thresholds: Some(detector.thresholds) });
-    let other_entries =
-        [&NO_LABEL, &NO_HEAD, &REMOVED_HEAD].map(|explanation| Entry { explanation, thresholds: Some(&[]) });
+    let other_entries = [&UNLABELLED_EXPLANATION, &ABSENT_EXPLANATION, &REMOVED_EXPLANATION]
+        .map(|explanation| Entry { explanation, thresholds: Some(&[]) });
     detector_entries.chain(other_entries)
 }
 
 /// Lists all metrics with their documentation.
-pub fn metrics() -> impl Iterator<Item = Entry> {
+pub fn metric_entries() -> impl Iterator<Item = Entry> {
     let metrics = STUDIES.iter().flat_map(|study| (study.card().metrics)());
     metrics.map(|(explanation, _)| Entry { explanation, thresholds: None })
 }
 
 /// Finds the documentation of a label or metric. `offset:-3` and `offset_mass.-1` find the entry for all offsets.
-pub fn find(name: &str) -> Option<Entry> {
-    let family = detector_of(name)
+pub fn find_entry(name: &str) -> Option<Entry> {
+    let family = detector_of_label(name)
         .map_or_else(|| name.split_once('.').map_or(name, |(metric, _)| metric), |detector| detector.explanation.name);
-    labels().chain(metrics()).find(|entry| [name, family].contains(&entry.name()))
+    label_entries().chain(metric_entries()).find(|entry| [name, family].contains(&entry.name()))
 }
 
 /// Lists the glossary: terms other than labels, metrics and studies, in the order in which a summary uses them.
-pub fn terms() -> impl Iterator<Item = &'static Term> {
+pub fn glossary() -> impl Iterator<Item = &'static Term> {
     let study_terms = STUDIES.iter().flat_map(|study| study.card().terms);
     TERMS.iter().chain(COMPARISON_TERMS).chain(study_terms)
 }
 
 /// Finds the glossary term with this name or synonym.
-pub fn term(name: &str) -> Option<&'static Term> {
-    terms().find(|term| term.name == name || term.also.contains(&name))
+pub fn find_term(name: &str) -> Option<&'static Term> {
+    glossary().find(|term| term.name == name || term.other_names.contains(&name))
 }
 
-pub fn threshold(name: &str) -> Option<&'static Threshold> {
+pub fn find_threshold(name: &str) -> Option<&'static Threshold> {
     default_policy().thresholds().find(|threshold| threshold.name == name)
 }
 
 /// Lists the rules of all verdicts under the default policy: labels first, then the other verdicts.
-pub fn verdicts() -> impl Iterator<Item = VerdictRow> {
+pub fn verdict_rules() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
-    detectors().map(move |detector| VerdictRow::of_label(detector, &policy)).chain(verdicts_beside_labels())
+    detectors().map(move |detector| VerdictRow::from_detector(detector, &policy)).chain(non_label_verdict_rules())
 }
 
 /// Lists the rules of the verdicts that are not labels, study by study.
-pub fn verdicts_beside_labels() -> impl Iterator<Item = VerdictRow> {
+pub fn non_label_verdict_rules() -> impl Iterator<Item = VerdictRow> {
     let policy = default_policy();
-    STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::of(rule, &policy))
+    STUDIES.iter().flat_map(|study| study.card().verdicts).map(move |rule| VerdictRow::from_rule(rule, &policy))
 }
 
 /// Finds the known name most like `name`, for "did you mean".
-pub fn closest(name: &str) -> Option<&'static str> {
+pub fn closest_name(name: &str) -> Option<&'static str> {
     let policy = default_policy();
-    let names = labels().chain(metrics()).map(|entry| entry.name());
+    let names = label_entries().chain(metric_entries()).map(|entry| entry.name());
     let names = names
         .chain(STUDIES.iter().map(|study| study.card().name))
-        .chain(terms().map(|term| term.name))
+        .chain(glossary().map(|term| term.name))
         .chain(policy.thresholds().map(|threshold| threshold.name));
-    similar::closest(name, names)
+    similar::closest_name(name, names)
 }
 
 /// Finds the label, or category of labels, most like `name`.
 pub fn closest_label(name: &str) -> Option<&'static str> {
-    similar::closest(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
+    similar::closest_name(name, detectors().flat_map(|detector| [detector.explanation.name, detector.family()]))
 }
 
 /// Lists the labels of a category with their documentation: `sink` finds `sink:no-op` and others.
-pub fn of_family(name: &str) -> Vec<Entry> {
+pub fn labels_in_category(name: &str) -> Vec<Entry> {
     let is_in_category = |entry: &Entry| entry.name().split_once(':').is_some_and(|(family, _)| family == name);
-    labels().filter(is_in_category).collect()
+    label_entries().filter(is_in_category).collect()
 }
 
 #[cfg(test)]
@@ -215,7 +220,7 @@ mod tests {
 
     #[test]
     fn names_differ_and_explanations_are_complete() {
-        let entries = || labels().chain(metrics());
+        let entries = || label_entries().chain(metric_entries());
         let mut names: Vec<&str> = entries().map(|entry| entry.name()).collect();
         names.extend(STUDIES.iter().map(|study| study.card().name));
         let count = names.len();
@@ -233,15 +238,15 @@ mod tests {
 
     #[test]
     fn what_builds_on_a_study_of_language_is_of_language() {
-        let is_of_language = |name: &&str| named(name).unwrap().card().of_language;
+        let is_of_language = |name: &&str| find_study(name).unwrap().card().needs_language;
         for study in STUDIES.iter().map(|study| study.card()) {
-            assert!(study.of_language || !study.builds_on.iter().any(is_of_language), "{}", study.name);
+            assert!(study.needs_language || !study.builds_on.iter().any(is_of_language), "{}", study.name);
         }
     }
 
     #[test]
     fn families_are_found_by_their_members() {
-        let found = |name: &str| find(name).map(|entry| entry.name());
+        let found = |name: &str| find_entry(name).map(|entry| entry.name());
         assert_eq!(found("offset:-3"), Some("offset:k"));
         assert_eq!(found("syntactic:nsubj:pass"), Some("syntactic:<relation>"));
         assert_eq!(found("offset_mass.-1"), Some("offset_mass"));
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_label_is_shown_by_its_code_its_parameter_or_itself() {
-        let code = |label: &'static str| detector_of(label).unwrap().code(label);
+        let code = |label: &'static str| detector_of_label(label).unwrap().code(label);
         let shown = ["previous-token", "offset:-3", "offset:2", "syntactic:nsubj:pass", "broad"].map(code);
         assert_eq!(shown, ["prev", "-3", "+2", "nsubj:pass", "broad"]);
     }
@@ -270,11 +275,11 @@ mod tests {
             ("2", &[]),
             ("nothing", &[]),
         ] {
-            assert_eq!(labels_of_code(code), labels, "{code}");
+            assert_eq!(labels_with_code(code), labels, "{code}");
         }
         // Whatever a grid shows is explained.
-        for detector in detectors().filter(|detector| detector.shown.code.is_some()) {
-            assert!(!labels_of_code(detector.shown.code.unwrap()).is_empty(), "{}", detector.explanation.name);
+        for detector in detectors().filter(|detector| detector.style.code.is_some()) {
+            assert!(!labels_with_code(detector.style.code.unwrap()).is_empty(), "{}", detector.explanation.name);
         }
     }
 

@@ -15,44 +15,44 @@ use crate::passes::control::ControlKind;
 use crate::sequences::derived::task::TaskKind;
 
 /// `(aim, metric)` of a label; the metric is the aim's mean over the corpus, or `None` if the label's score is that mean.
-pub type AimOfLabel = (Aim, Option<String>);
+pub type AimWithMetric = (Aim, Option<String>);
 
 #[derive(Clone, Copy)]
 pub struct Card {
     /// The study's name on the command line, in reports and in partials.
     pub name: &'static str,
     /// The study's name in the previous version, which the command line still accepts; `None` if it had no other.
-    pub formerly: Option<&'static str>,
+    pub former_name: Option<&'static str>,
     pub question: &'static str,
     /// Requirements on the corpus, and the cost, as help text.
     pub needs: &'static str,
-    pub by_default: bool,
+    pub is_default: bool,
     /// Whether the study, though off by default, runs in a run that names no corpus and so uses the built-in one.
-    pub in_first_run: bool,
+    pub is_default_on_builtin_corpus: bool,
     /// Names of the studies whose results this one needs: they run wherever it runs.
     pub builds_on: &'static [&'static str],
     /// As `builds_on`, in a run with a task; `None` if the lists are equal.
     pub builds_on_with_task: Option<&'static [&'static str]>,
     /// Whether the study runs by default wherever all studies in `builds_on` run.
-    pub joins: bool,
+    pub is_default_with_builds_on: bool,
     /// Whether the study asks about words or sentences of a language, and so cannot run on protein models.
-    pub of_language: bool,
+    pub needs_language: bool,
     /// Reason why the study cannot run on a decoder, as a sentence without its subject, the decoder; `None` if it can.
     pub why_not_decoders: Option<&'static str>,
     /// Whether the study is about decoders, and cannot run on an encoder.
     pub decoders_only: bool,
     /// Whether the study, though off by default, runs on a decoder unless it is switched off.
-    pub default_on_decoders: bool,
+    pub is_default_on_decoders: bool,
     /// Whether the study accepts a checkpoint saved without some heads: these have no numbers and are counted nowhere.
     pub allows_absent_heads: bool,
     /// Whether the study removes heads, so that `--removal` (the stand-in for a removed head's output) concerns it.
     pub removes_heads: bool,
     /// Kinds of task items that the study accepts; empty if it accepts all kinds.
-    pub takes: &'static [TaskKind],
+    pub task_kinds: &'static [TaskKind],
     /// Whether the study needs direct effects on logits, which not all models have.
-    pub of_direct_effects: bool,
+    pub needs_direct_effects: bool,
     /// Whether the study needs the count of each token in the whole corpus before any pass begins.
-    pub counts: Counts,
+    pub token_counts: TokenCountUse,
     /// Kinds of controls in which the study also runs.
     pub controls: &'static [ControlKind],
     pub metrics: fn() -> Vec<(&'static Explanation, Keys)>,
@@ -63,7 +63,7 @@ pub struct Card {
     pub unit: fn(&str) -> Unit,
     /// For a metric that is computed from another metric and rates of the corpus, the other metric's name. `None` if the metric
     /// depends on the attention head alone. Analyses of other sentences differ in these rates.
-    pub made_of: fn(&str) -> Option<&str>,
+    pub base_metric: fn(&str) -> Option<&str>,
     /// Detectors of the study's labels, in the order in which ties between labels are broken.
     pub labels: &'static [Detector],
     /// Detectors of labels for how an attention head chooses (`chooses:*`), in a separate column. They are no roles and never
@@ -72,14 +72,14 @@ pub struct Card {
     /// Rules of the study's verdicts other than labels.
     pub verdicts: &'static [VerdictRule],
     /// Returns the aim of a label that a single sentence can show, with its metric ([`AimOfLabel`]); `None` for other labels.
-    pub aim: fn(&Label) -> Option<AimOfLabel>,
+    pub aim: fn(&Label) -> Option<AimWithMetric>,
     /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],
     pub caveats: &'static [Caveat],
     /// Names of figures, as `headscope export --figure` takes them; a figure of one head has a name that ends with `:HEAD`.
     pub figures: &'static [&'static str],
     /// `(metric, heading)` of the metrics drawn on the card of an attention head.
-    pub drawn: &'static [(&'static str, &'static str)],
+    pub drawn_metrics: &'static [(&'static str, &'static str)],
     pub tables: &'static [&'static str],
     /// Command-line options for this study alone.
     pub options: &'static [&'static str],
@@ -87,31 +87,31 @@ pub struct Card {
 
 impl Card {
     /// Empty card: a study that runs only on request, without metrics, labels or caveats.
-    pub const NEW: Self = Self {
+    pub const EMPTY: Self = Self {
         name: "",
-        formerly: None,
+        former_name: None,
         question: "",
         needs: "",
-        by_default: false,
-        in_first_run: false,
+        is_default: false,
+        is_default_on_builtin_corpus: false,
         builds_on: &[],
         builds_on_with_task: None,
-        joins: false,
-        of_language: false,
+        is_default_with_builds_on: false,
+        needs_language: false,
         why_not_decoders: None,
         decoders_only: false,
-        default_on_decoders: false,
+        is_default_on_decoders: false,
         allows_absent_heads: false,
         removes_heads: false,
-        takes: &[],
-        of_direct_effects: false,
-        counts: Counts::Unused,
+        task_kinds: &[],
+        needs_direct_effects: false,
+        token_counts: TokenCountUse::Unused,
         controls: &[],
         metrics: Vec::new,
         range: |_| f64::NEG_INFINITY..=f64::INFINITY,
         is_share: |_| false,
         unit: |_| Unit::Shares,
-        made_of: |_| None,
+        base_metric: |_| None,
         labels: &[],
         choices: &[],
         verdicts: &[],
@@ -119,7 +119,7 @@ impl Card {
         terms: &[],
         caveats: &[],
         figures: &[],
-        drawn: &[],
+        drawn_metrics: &[],
         tables: &[],
         options: &[],
     };
@@ -134,19 +134,19 @@ impl Card {
     }
 
     /// Names of the studies whose results this one needs.
-    pub fn needed(&self, has_task: bool) -> &'static [&'static str] {
+    pub fn required_studies(&self, has_task: bool) -> &'static [&'static str] {
         self.builds_on_with_task.filter(|_| has_task).unwrap_or(self.builds_on)
     }
 
     /// Whether the study runs, unless switched off, in a run that names no corpus and so uses the built-in one.
-    pub fn runs_first(&self) -> bool {
-        self.by_default || self.in_first_run
+    pub fn is_default_in_first_run(&self) -> bool {
+        self.is_default || self.is_default_on_builtin_corpus
     }
 }
 
 /// Whether a study uses the counts of each token in the whole corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum TokenCountUse {
     Unused,
     /// The study also runs without counts, but reports more with them.
     Useful,
@@ -159,7 +159,7 @@ pub struct Caveat {
     pub id: &'static str,
     pub text: &'static str,
     /// Subject of the caveat; caveats are ordered by it.
-    pub about: CaveatSubject,
+    pub subject: CaveatSubject,
     pub applies: fn(&Labelling<'_>) -> bool,
 }
 

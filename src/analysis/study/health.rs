@@ -155,18 +155,18 @@ impl Health {
         }
     }
 
-    pub fn failing(&self) -> impl Iterator<Item = &HealthCheck> {
+    pub fn failing_checks(&self) -> impl Iterator<Item = &HealthCheck> {
         self.0.iter().filter(|check| check.fails)
     }
 
     /// Failing checks that keep every label from being firm.
-    pub fn unread(&self) -> impl Iterator<Item = &HealthCheck> {
-        self.failing().filter(|check| check.id.affects_firmness())
+    pub fn reading_failures(&self) -> impl Iterator<Item = &HealthCheck> {
+        self.failing_checks().filter(|check| check.id.affects_firmness())
     }
 
     /// Whether the model could read the corpus: true unless a check that [decides](HealthId::affects_firmness) fails.
     pub fn is_read(&self) -> bool {
-        self.unread().next().is_none()
+        self.reading_failures().next().is_none()
     }
 }
 
@@ -176,20 +176,20 @@ mod tests {
 
     fn health(failing: &[HealthId]) -> Health {
         let value = |id: HealthId| {
-            let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));
+            let policy = Policy::with_defaults(HealthId::ALL.map(HealthId::threshold));
             let limit = policy.share(id.threshold());
             let beyond = if id == HealthId::Units { limit - 1.0 } else { limit + 0.01 };
             Some(if failing.contains(&id) { beyond } else { limit })
         };
-        Health::new(value, &Policy::of(HealthId::ALL.map(HealthId::threshold)))
+        Health::new(value, &Policy::with_defaults(HealthId::ALL.map(HealthId::threshold)))
     }
 
     #[test]
     fn every_check_fails_beyond_its_threshold_and_not_at_it() {
-        assert!(health(&[]).failing().next().is_none());
+        assert!(health(&[]).failing_checks().next().is_none());
         for id in HealthId::ALL {
             let health = health(&[id]);
-            assert_eq!(health.failing().map(|check| check.id).collect::<Vec<_>>(), [id]);
+            assert_eq!(health.failing_checks().map(|check| check.id).collect::<Vec<_>>(), [id]);
             assert_eq!(health.is_read(), matches!(id, HealthId::Repeated | HealthId::Units), "{id:?}");
         }
     }
@@ -206,13 +206,14 @@ mod tests {
     #[test]
     fn another_policy_judges_the_same_values() {
         let mut health = health(&[HealthId::UnknownTokens]);
-        let policy = Policy::of(HealthId::ALL.map(HealthId::threshold));
-        health
-            .judge(&policy.clone().with([("health_unknown_tokens", crate::study::labels::policy::Value::Share(1.0))]));
+        let policy = Policy::with_defaults(HealthId::ALL.map(HealthId::threshold));
+        health.judge(
+            &policy.clone().with_values([("health_unknown_tokens", crate::study::labels::policy::Value::Share(1.0))]),
+        );
         assert!(health.is_read());
         health.judge(&policy);
         assert!(!health.is_read());
         // Nothing to count, nothing fails.
-        assert!(Health::new(|_| None, &policy).failing().next().is_none());
+        assert!(Health::new(|_| None, &policy).failing_checks().next().is_none());
     }
 }

@@ -20,7 +20,7 @@ use crate::stats::block_test::Scale;
 use metrics::metric::{Column, Keys};
 use section::{KeyValues, ParseValue, Section, Stored};
 
-pub use card::{Card, Caveat, CaveatSubject, Counts, Labelling};
+pub use card::{Card, Caveat, CaveatSubject, Labelling, TokenCountUse};
 pub use labels::policy::Policy;
 pub use metrics::estimates::{Estimates, EstimationContext};
 pub use metrics::explanation::Explanation;
@@ -61,9 +61,9 @@ pub trait AnyStudy: Sync {
     fn passes(&self) -> Vec<PassSpec>;
 
     /// The passes over a task's items if the run has a task, else the others; a study with only one kind of pass has that one.
-    fn passes_of(&self, has_task: bool) -> Vec<PassSpec> {
+    fn passes_for(&self, has_task: bool) -> Vec<PassSpec> {
         let (items, others): (Vec<_>, Vec<_>) =
-            self.passes().into_iter().partition(|spec| spec.pass.sequences.are_items());
+            self.passes().into_iter().partition(|spec| spec.pass.sequences.are_task_items());
         let is_of_items = others.is_empty() || (has_task && !items.is_empty());
         if is_of_items { items } else { others }
     }
@@ -124,7 +124,7 @@ pub fn columns(study: &dyn AnyStudy) -> Vec<Column> {
     let column = |(explanation, keys): (&'static Explanation, Keys)| {
         let scale = if (card.is_share)(explanation.name) { Scale::Share } else { Scale::Real };
         let range = (card.range)(explanation.name);
-        Column { id: explanation.name, keys, scale, ends: [*range.start(), *range.end()] }
+        Column { id: explanation.name, keys, scale, bounds: [*range.start(), *range.end()] }
     };
     (card.metrics)().into_iter().map(column).collect()
 }

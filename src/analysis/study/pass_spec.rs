@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use anyhow::Result;
 
-use super::upstream::{NOTHING, UpstreamResults};
+use super::upstream::{NO_RESULTS, UpstreamResults};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::kept::Keep;
+use crate::passes::kept::KeepRequest;
 use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{self, Observer, Sums, observer_of};
+use crate::passes::observer::{self, Observer, Sums, new_observer};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -22,17 +22,17 @@ type ObserverFactory = dyn Fn(&Subject<'_>) -> Box<dyn Observer>;
 pub struct PassSpec {
     pub pass: Pass,
     /// Whether the pass is of the second stage, whose sums are made from the results of the first.
-    pub follows: bool,
+    pub is_second_stage: bool,
     /// Activations that a first-stage pass over the same sequences may keep for this pass.
-    pub keep: Option<Keep>,
+    pub keep: Option<KeepRequest>,
     make: Box<ObserverFactory>,
     restore: fn(&[u8]) -> Result<Box<dyn Observer>>,
 }
 
 impl PassSpec {
     pub fn new<S: Sums>(pass: Pass, make: impl Fn(&Subject<'_>) -> S + 'static) -> Self {
-        let make = Box::new(move |subject: &Subject<'_>| observer_of(make(subject)));
-        Self { pass, follows: false, keep: None, make, restore: observer::restored::<S> }
+        let make = Box::new(move |subject: &Subject<'_>| new_observer(make(subject)));
+        Self { pass, is_second_stage: false, keep: None, make, restore: observer::restore_observer::<S> }
     }
 
     /// A pass with separate sums for each class of layers; `make` is given the keys that queries of the class see.
@@ -41,14 +41,14 @@ impl PassSpec {
     }
 
     /// This pass in the second stage.
-    pub fn following(self) -> Self {
-        Self { follows: true, ..self }
+    pub fn in_second_stage(self) -> Self {
+        Self { is_second_stage: true, ..self }
     }
 
     /// This pass in the second stage. It needs only the activations `needs` of sequences for which `is_needed` is true; the first
     /// stage may keep them.
-    pub fn following_kept(self, needs: Needs, is_needed: fn(&Sequence) -> bool) -> Self {
-        Self { follows: true, keep: Some(Keep { needs, of: is_needed }), ..self }
+    pub fn in_second_stage_from_kept(self, needs: Needs, is_needed: fn(&Sequence) -> bool) -> Self {
+        Self { is_second_stage: true, keep: Some(KeepRequest { needs, applies_to: is_needed }), ..self }
     }
 
     /// Makes an observer with empty sums.
@@ -70,16 +70,16 @@ pub struct Subject<'a> {
     pub classes: &'a LayerClasses,
     /// For each layer, the first layer with the same weights; empty if no layers share weights.
     pub first_layers: &'a [usize],
-    pub from: FromToken,
+    pub from_token: FromToken,
     pub token_id: &'a dyn Fn(&str) -> Option<u32>,
     /// Columns and keys of the corpus to probe for, besides UPOS and relation.
     pub probes: &'a [String],
     /// The column or key of the corpus with the class of each word, if one was named.
-    pub classes_from: Option<&'a str>,
+    pub class_column: Option<&'a str>,
     /// Results of the first stage, for passes of the second stage; empty before the first stage has ended.
-    pub found: &'a UpstreamResults,
+    pub upstream: &'a UpstreamResults,
     /// The study's sums of the first stage, for its passes of the second stage.
-    pub own: Observed<'a>,
+    pub first_stage_sums: Observed<'a>,
     pub threads: NonZeroUsize,
 }
 
@@ -91,12 +91,12 @@ impl<'a> Subject<'a> {
             grid,
             classes: &ONE_CLASS,
             first_layers: &[],
-            from,
+            from_token: from,
             token_id,
             probes: &[],
-            classes_from: None,
-            found: &NOTHING,
-            own: Observed(&[]),
+            class_column: None,
+            upstream: &NO_RESULTS,
+            first_stage_sums: Observed(&[]),
             threads: NonZeroUsize::MIN,
         }
     }
@@ -115,14 +115,14 @@ pub struct ObservedPass<'a> {
 
 impl<'a> Observed<'a> {
     /// The sums of type `S`, in the order of the passes.
-    pub fn each<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
-        self.0.iter().filter_map(|pass| observer::sums_if(pass.sums))
+    pub fn all_sums<S: Sums>(&self) -> impl Iterator<Item = &'a S> {
+        self.0.iter().filter_map(|pass| observer::downcast_sums(pass.sums))
     }
 
     /// The first sums of type `S`.
     /// Panics if no pass has such sums.
     pub fn sums<S: Sums>(&self) -> &'a S {
-        self.each().next().expect("a study gets back the sums that it gave")
+        self.all_sums().next().expect("a study gets back the sums that it gave")
     }
 
     /// Sentences that could be encoded, but are in no sequence of the first pass.

@@ -27,10 +27,10 @@ pub trait Section: Any + Send + Sync {
     fn complete(&mut self, _known: &Completion<'_>) {}
 
     /// All that is shown of the section, and all that other parts of the program use of it.
-    fn view(&self, known: Known<'_>) -> View<'_>;
+    fn view(&self, known: ViewContext<'_>) -> View<'_>;
 
     /// The section's part of the card of one attention head.
-    fn of_head(&self, _head: HeadPlace, _known: Known<'_>) -> HeadCard {
+    fn head_card(&self, _head: HeadPlace, _known: ViewContext<'_>) -> HeadCard {
         HeadCard::default()
     }
 
@@ -58,16 +58,16 @@ pub struct View<'a> {
     /// For each relation that the study knows, how well each attention head follows it.
     pub tracked: Vec<Tracked>,
     /// Tests of whether the model uses the arcs that labels are about.
-    pub tests_of_use: Vec<LabelUse>,
+    pub use_tests: Vec<LabelUse>,
     /// Attention heads, each with the number in the corpus of its typical sentence.
-    pub typical: Vec<(HeadPlace, u64)>,
+    pub typical_sentences: Vec<(HeadPlace, u64)>,
     pub pruning: Vec<PruningOrder>,
     /// Whether the model is significantly above the baseline of the task; `None` except in the study that tests it.
     pub is_above_baseline: Option<bool>,
 }
 
 impl View<'_> {
-    pub fn saying(summary: impl Into<Summary>) -> Self {
+    pub fn from_summary(summary: impl Into<Summary>) -> Self {
         Self { summary: summary.into(), ..Self::default() }
     }
 }
@@ -102,12 +102,12 @@ pub struct SectionFacts {
 
 /// Policy and facts of the run by which a section is shown.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct ViewContext<'a> {
     pub policy: &'a Policy,
     pub run: &'a SectionFacts,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ViewContext<'a> {
     /// The policy without facts of the run; tests, numbers and the sentence on a task do not depend on them.
     pub fn new(policy: &'a Policy) -> Self {
         static NO_FACTS: SectionFacts =
@@ -131,7 +131,7 @@ pub struct HeadCard {
 
 pub struct Neighbour {
     /// Relation to the head of the card, as a phrase before the neighbour's name: `looks most like`.
-    pub how: &'static str,
+    pub relation: &'static str,
     pub place: HeadPlace,
     /// Strength of the relation in a few words: `distance 0.123`.
     pub strength: String,
@@ -149,7 +149,7 @@ impl FromIterator<String> for HeadCard {
 }
 
 impl HeadCard {
-    pub fn saying(self, clauses: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_clauses(self, clauses: impl IntoIterator<Item = String>) -> Self {
         Self { clauses: clauses.into_iter().collect(), ..self }
     }
 }
@@ -157,7 +157,7 @@ impl HeadCard {
 /// An order in which attention heads were removed one after the other, with the loss each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PruningOrder {
-    pub by: String,
+    pub criterion: String,
     pub removal: Replacement,
     /// Heads in the order of removal, each with the constant that replaces its output, if any.
     pub heads: Vec<(HeadPlace, Option<Vec<f32>>)>,
@@ -166,9 +166,9 @@ pub struct PruningOrder {
     /// Unit of the loss: nats, or the unit in which a task is scored.
     pub unit: &'static str,
     /// Loss without the first head, without the first two, and so on, in `unit`.
-    pub without: Vec<f64>,
+    pub losses_without: Vec<f64>,
     /// Share of a task's predictions that are right: with all heads, and without the first head, the first two and so on.
-    pub right: Option<(f64, Vec<f64>)>,
+    pub accuracies: Option<(f64, Vec<f64>)>,
     /// `(measure, rise, number of heads)`: heads that can be removed within a rise of the report, by each measure of loss.
     pub budgets: Vec<(ShareOf, f64, usize)>,
     /// Whether the model is significantly above the baseline of the task; `None` where the loss is of tokens, not of a task.
@@ -178,24 +178,24 @@ pub struct PruningOrder {
 impl PruningOrder {
     /// Number of heads that can be removed, in this order, before the loss rises by more than the share `rise` of a measure.
     /// `None` if this order does not have the measure.
-    pub fn can_go(&self, rise: f64, measure: ShareOf) -> Option<usize> {
+    pub fn removable_heads(&self, rise: f64, measure: ShareOf) -> Option<usize> {
         let mut budgets = self.budgets.iter().filter(|(limited, ..)| *limited == measure).peekable();
         budgets.peek()?;
         // The counts of the report come from exact sums.
-        if let Some(&(.., count)) = budgets.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING) {
+        if let Some(&(.., count)) = budgets.find(|(_, allowed, _)| (allowed - rise).abs() < ROUNDING_TOLERANCE) {
             return Some(count);
         }
         let count_within = |rises: &mut dyn Iterator<Item = f64>, allowed: f64| {
-            rises.take_while(|rise| *rise <= allowed + ROUNDING).count()
+            rises.take_while(|rise| *rise <= allowed + ROUNDING_TOLERANCE).count()
         };
         let loss = self.loss;
-        let loss_without_heads = self.without.last().copied().unwrap_or(loss);
-        let rises = &mut self.without.iter().map(|without| without - loss);
+        let loss_without_heads = self.losses_without.last().copied().unwrap_or(loss);
+        let rises = &mut self.losses_without.iter().map(|without| without - loss);
         Some(match measure {
             ShareOf::Loss => count_within(rises, rise * loss),
             ShareOf::AllHeads => count_within(rises, rise * (loss_without_heads - loss)),
             ShareOf::Right => {
-                let (right, without) = self.right.as_ref()?;
+                let (right, without) = self.accuracies.as_ref()?;
                 count_within(&mut without.iter().map(|without| right - without), rise * right)
             }
         })
@@ -203,7 +203,7 @@ impl PruningOrder {
 }
 
 /// Upper bound of rounding errors in differences of shares.
-pub const ROUNDING: f64 = 1e-9;
+pub const ROUNDING_TOLERANCE: f64 = 1e-9;
 
 /// Measure that limits pruning: the loss may rise, or the share right may fall, by a share of this number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -318,7 +318,7 @@ pub fn take_value<T: 'static>(values: &mut KeyValues, key: &'static str) -> Resu
 pub struct NoSection;
 
 impl Section for NoSection {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         View::default()
     }
 }
@@ -343,31 +343,31 @@ mod tests {
     fn heads_can_go_as_long_as_the_loss_stays() {
         // The second head brings back a part of what the first cost.
         let order = PruningOrder {
-            by: "effect".to_owned(),
+            criterion: "effect".to_owned(),
             removal: Replacement::Zero,
             heads: (0..4).map(|head| (HeadPlace { layer: 0, head }, None)).collect(),
             loss: 2.0,
             unit: "nats",
-            without: vec![2.05, 2.01, 2.3, 3.0],
-            right: None,
+            losses_without: vec![2.05, 2.01, 2.3, 3.0],
+            accuracies: None,
             budgets: vec![(ShareOf::Loss, 0.01, 1), (ShareOf::AllHeads, 0.01, 0)],
             is_above_baseline: None,
         };
-        assert_eq!(order.can_go(0.01, ShareOf::Loss), Some(1), "as the report counted");
-        let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.can_go(rise, ShareOf::Loss));
+        assert_eq!(order.removable_heads(0.01, ShareOf::Loss), Some(1), "as the report counted");
+        let of_loss = [0.02, 0.03, 0.15, 0.5].map(|rise| order.removable_heads(rise, ShareOf::Loss));
         assert_eq!(of_loss, [0, 2, 3, 4].map(Some));
-        let of_all = [0.06, 1.0].map(|rise| order.can_go(rise, ShareOf::AllHeads));
-        assert_eq!((of_all, order.can_go(0.5, ShareOf::Right)), ([Some(2), Some(4)], None));
+        let of_all = [0.06, 1.0].map(|rise| order.removable_heads(rise, ShareOf::AllHeads));
+        assert_eq!((of_all, order.removable_heads(0.5, ShareOf::Right)), ([Some(2), Some(4)], None));
         // Of a task: 80 % are right, and may fall to 76 %.
         let right = Some((0.8, vec![0.82, 0.77, 0.75, 0.8]));
-        let order = PruningOrder { right, budgets: vec![(ShareOf::Right, 0.01, 1)], ..order };
-        assert_eq!([ShareOf::Right, ShareOf::Loss].map(|of| order.can_go(0.05, of)), [Some(2), None]);
+        let order = PruningOrder { accuracies: right, budgets: vec![(ShareOf::Right, 0.01, 1)], ..order };
+        assert_eq!([ShareOf::Right, ShareOf::Loss].map(|of| order.removable_heads(0.05, of)), [Some(2), None]);
     }
 
     #[test]
     fn a_study_without_a_section_says_nothing() {
         assert!(NoSection::KEYS.is_empty());
-        assert!(NoSection.view(Known::new(&default_policy())).summary.is_empty());
+        assert!(NoSection.view(ViewContext::new(&default_policy())).summary.is_empty());
         assert_eq!(NoSection.defect(HeadGrid { layers: 1, heads: 1 }), None);
     }
 }

@@ -34,10 +34,10 @@ pub enum Obstacle {
     TooFewUnits,
 }
 
-pub static NOTHING: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
+pub static NO_RESULTS: LazyLock<UpstreamResults> = LazyLock::new(UpstreamResults::default);
 
 impl UpstreamResults {
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn merged_with(mut self, other: Self) -> Self {
         self.claims.extend(other.claims);
         self.rankings.extend(other.rankings);
         self.negligible.extend(other.negligible);
@@ -58,7 +58,7 @@ pub struct Ranking {
 
 impl Ranking {
     /// Heads in rising order of a score, `[heads]`; ties keep the order of the heads.
-    pub fn rising(by: &str, scores: &[f64]) -> Self {
+    pub fn from_scores(by: &str, scores: &[f64]) -> Self {
         let mut places: Vec<usize> = (0..scores.len()).collect();
         places.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
         Self { by: by.to_owned(), places }

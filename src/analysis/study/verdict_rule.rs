@@ -16,7 +16,7 @@ pub struct VerdictRule {
     pub margin: &'static str,
     /// The tests that are corrected together by Benjamini & Hochberg (a family of tests).
     pub family: &'static str,
-    pub least: &'static str,
+    pub min_evidence: &'static str,
     /// The numbers that reports print beside the verdict.
     pub printed: &'static str,
 }
@@ -28,19 +28,19 @@ impl VerdictRow {
         ["verdict", "statistic", "null or margin", "family of the correction", "least evidence", "printed beside it"];
 
     /// The cells verdict, statistic, margin and family, without the least evidence and the numbers printed beside the verdict.
-    pub fn brief(self) -> [String; 4] {
+    pub fn main_cells(self) -> [String; 4] {
         let [verdict, statistic, margin, family, ..] = self.0;
         [verdict, statistic, margin, family]
     }
 
     /// The row of a rule, with the thresholds of `policy` in its texts.
-    pub fn of(rule: &VerdictRule, policy: &Policy) -> Self {
-        let VerdictRule { verdict, statistic, margin, family, least, printed } = *rule;
+    pub fn from_rule(rule: &VerdictRule, policy: &Policy) -> Self {
+        let VerdictRule { verdict, statistic, margin, family, min_evidence: least, printed } = *rule;
         Self([verdict, statistic, margin, family, least, printed].map(|text| policy.fill(text)))
     }
 
     /// The row of a detector; one rule gives all its labels.
-    pub fn of_label(detector: &Detector, policy: &Policy) -> Self {
+    pub fn from_detector(detector: &Detector, policy: &Policy) -> Self {
         let Detector { explanation, thresholds, .. } = detector;
         let margin =
             |threshold: &&&Threshold| matches!(threshold.default, Value::Share(_)) && threshold.name != "label_q";

@@ -8,49 +8,54 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 
-use super::options::{AnalyzeOptions, Outcome, PartialOptions};
-use super::selection::{GIVE_COUNTS, ONLY_ONCE, Selection};
-use crate::commands::sentences::tokenizer_of;
+use super::options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
+use super::selection::{CANNOT_COUNT, COUNTS_HINT, StudySelection};
+use crate::commands::sentences::tokenizer_with_options;
 use crate::corpus::{Corpus, CorpusIdentity, Index, Input, Scope, Unit};
 use crate::model::files::ModelFiles;
-use crate::model::parameters::{Classified, Objective};
+use crate::model::parameters::{ClassifiedUnit, Objective};
 use crate::model::tokenizer::ModelTokenizer;
-use crate::model::{Fingerprint, Hashes, Model};
+use crate::model::{Hashes, Model, PendingHashes};
 use crate::passes::observation::identity::ModelInfo;
-use crate::passes::run::counting::count;
-use crate::sequences::counts::{Counting, TokenCounts};
+use crate::passes::run::counting::count_tokens;
+use crate::sequences::counts::{TokenCounter, TokenCounts};
 use crate::sequences::reading::{Bos, Context as Reads, Reading};
 use crate::studies::registry;
-use crate::study::{AnyStudy, Card, Counts, PassSpec};
+use crate::study::{AnyStudy, Card, PassSpec, TokenCountUse};
 use crate::system::errors::{Class, Facts};
 use crate::system::printable::printable;
 use crate::system::progress::{self, Downloads};
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
-pub struct Loaded {
+pub struct LoadedModel {
     pub(super) model: Model,
     /// Background computation of the hashes of the model's files; `None` if they are known.
-    fingerprint: Cell<Option<Fingerprint>>,
+    fingerprint: Cell<Option<PendingHashes>>,
     info: OnceCell<ModelInfo>,
     /// Start of loading. The first run takes it, so that its duration includes loading; then it is `None`.
-    pub(super) began: Cell<Option<(SystemTime, Instant)>>,
+    pub(super) load_started: Cell<Option<(SystemTime, Instant)>>,
 }
 
-impl Loaded {
+impl LoadedModel {
     /// Opens the corpus of a run and then loads its model, so that a missing corpus fails at once.
     pub fn with_corpus(options: &AnalyzeOptions) -> Result<(Self, Corpus)> {
-        let began = Cell::new(Some(now()));
-        let corpus = open(options)?;
+        let began = Cell::new(Some(current_times()));
+        let corpus = open_corpus(options)?;
         let files = options.model.resolve(&Downloads::default())?;
-        let fingerprint = Cell::new(Some(Fingerprint::start(&files)));
-        Ok((Self { model: load(files, options)?, fingerprint, info: OnceCell::new(), began }, corpus))
+        let fingerprint = Cell::new(Some(PendingHashes::start(&files)));
+        Ok((Self { model: load(files, options)?, fingerprint, info: OnceCell::new(), load_started: began }, corpus))
     }
 
     /// Loads a model whose file hashes are known, with the output layer that a run needs ([`RequiredParts`]).
     pub fn new(files: ModelFiles, hashes: Hashes, options: &AnalyzeOptions) -> Result<Self> {
-        let began = Cell::new(Some(now()));
+        let began = Cell::new(Some(current_times()));
         let model = load(files, options)?;
-        Ok(Self { info: ModelInfo::new(&model, hashes).into(), model, fingerprint: Cell::default(), began })
+        Ok(Self {
+            info: ModelInfo::new(&model, hashes).into(),
+            model,
+            fingerprint: Cell::default(),
+            load_started: began,
+        })
     }
 
     /// Returns the model's description for the report.
@@ -65,21 +70,24 @@ impl Loaded {
 }
 
 /// Returns the wall-clock time, for the record, and a monotonic instant, for durations.
-pub(super) fn now() -> (SystemTime, Instant) {
+pub(super) fn current_times() -> (SystemTime, Instant) {
     (SystemTime::now(), Instant::now())
 }
 
-pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
-    let index = options.index.as_deref().map(Index::open).transpose().class(Class::Input)?;
-    let scope = Scope::new(options.limit, options.unit).half(options.half);
+pub fn open_corpus(options: &AnalyzeOptions) -> Result<Corpus> {
+    let index = options.index_file.as_deref().map(Index::open).transpose().class(Class::Input)?;
+    let scope = Scope::new(options.limit, options.unit).with_half(options.unit_half);
     let can_be_read_again = options.corpus.iter().all(Input::can_be_read_again);
     if let Some(limit) = options.limit.filter(|_| !can_be_read_again) {
-        say(&format!("--limit {limit}: the first sentences are read, because an input can be read only once"));
+        print_to_stderr(&format!(
+            "--limit {limit}: the first sentences are read, because an input can be read only once"
+        ));
     }
     let (index, with) = (index.map(Arc::new), options.columns());
     // With an index, a shard should read only its own part, so only the first shard checks the links against the whole corpus.
-    let is_first = if let Outcome::Partial(partial) = &options.outcome { partial.shard.number() == 1 } else { true };
-    if options.links.has_outside_links() && can_be_read_again && (index.is_none() || is_first) {
+    let is_first =
+        if let AnalysisOutput::Partial(partial) = &options.outcome { partial.shard.number() == 1 } else { true };
+    if options.links.has_external_links() && can_be_read_again && (index.is_none() || is_first) {
         check_links(options)?;
     }
     Corpus::open_with(&options.corpus, &scope, with, index.as_ref())
@@ -88,27 +96,29 @@ pub fn open(options: &AnalyzeOptions) -> Result<Corpus> {
 /// Checks the links between words against all of the corpus, also beyond `--limit`. Fails if a link names a missing sentence.
 /// Prints notes on rules that make no link, and on link types without a link of `--min-distance`.
 fn check_links(options: &AnalyzeOptions) -> Result<()> {
-    let mut corpus = Corpus::open_with(&options.corpus, &Scope::sentences(), options.columns(), None)?;
+    let mut corpus = Corpus::open_with(&options.corpus, &Scope::all_sentences(), options.columns(), None)?;
     let mut types_without_far_link: BTreeMap<&str, usize> =
         options.links.types.min_distance.iter().map(|(name, min_distance)| (name.as_str(), *min_distance)).collect();
     for sentence in &mut corpus {
         for set in sentence?.links.iter().filter(|set| set.has_scored_link()) {
-            types_without_far_link.remove(&*set.kind.name);
+            types_without_far_link.remove(&*set.link_type.name);
         }
     }
-    for kind in corpus.idle_rules() {
-        say(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
+    for kind in corpus.unused_rules() {
+        print_to_stderr(&format!("note: --link-rules: rule `{}` makes no link of this corpus", printable(kind)));
     }
     for (kind, min_distance) in types_without_far_link {
         let kind = printable(kind);
-        say(&format!("note: --min-distance {kind}={min_distance}: no link of `{kind}` is between words so far apart"));
+        print_to_stderr(&format!(
+            "note: --min-distance {kind}={min_distance}: no link of `{kind}` is between words so far apart"
+        ));
     }
     Ok(())
 }
 
 /// Loads the model, with the output layer (prediction or classification) that the studies need.
 fn load(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
-    let loading = progress::step("loading the model");
+    let loading = progress::show_spinner("loading the model");
     let model = load_with_output_layer(files, options).class(Class::Model)?;
     loading.finish_and_clear();
     Ok(model)
@@ -122,17 +132,17 @@ pub enum RequiredParts {
     PredictionsOfDecoder,
     Predictions,
     /// The classification layer in place of the output layer that predicts tokens.
-    Classifier(Classified),
+    Classifier(ClassifiedUnit),
 }
 
 impl RequiredParts {
-    pub fn of(options: &AnalyzeOptions) -> Self {
-        if let Some(of) = options.classified() {
+    pub fn new(options: &AnalyzeOptions) -> Self {
+        if let Some(of) = options.classification_layer() {
             return Self::Classifier(of);
         }
-        let joining = options.selection.joining_decoders();
+        let joining = options.selection.decoder_defaults();
         let joined_predicts = joining.flat_map(AnyStudy::passes).any(|spec| spec.pass.predicts());
-        match options.has_pass(|pass| options.predicts(pass)) {
+        match options.has_pass(|pass| options.needs_predictions(pass)) {
             true => Self::Predictions,
             false if joined_predicts => Self::PredictionsOfDecoder,
             false => Self::Attention,
@@ -142,34 +152,34 @@ impl RequiredParts {
 
 fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result<Model> {
     let is_decoder = files.architecture.config.visibility.are_causal();
-    let model = match RequiredParts::of(options) {
+    let model = match RequiredParts::new(options) {
         RequiredParts::Classifier(of) => {
-            Model::load_with_classifier(files, of).map_err(|error| error.of_option("task"))
+            Model::load_with_classifier(files, of).map_err(|error| error.with_option("task"))
         }
         RequiredParts::Predictions => Model::load_with_prediction(files),
         RequiredParts::PredictionsOfDecoder if is_decoder => Model::load_with_prediction(files),
         RequiredParts::Attention | RequiredParts::PredictionsOfDecoder => Model::load(files),
     }?;
     // Studies that merely join on a decoder are left out if it has no prediction head, so they are not checked.
-    let Some(study) = options.predicting() else { return Ok(model) };
+    let Some(study) = options.first_predicting_study() else { return Ok(model) };
     let id = &model.id;
-    let of_task = registry::with_option("task");
-    if options.classified().is_some() {
-        let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_items();
+    let of_task = registry::study_name_of_option("task");
+    if options.classification_layer().is_some() {
+        let is_of_tokens = |spec: &PassSpec| spec.pass.predicts() && !spec.pass.sequences.are_task_items();
         let is_other = |study: &&&dyn AnyStudy| options.passes_of(**study).iter().any(is_of_tokens);
         return match options.selection.studies().iter().find(is_other).map(|study| study.card().name) {
             None => Ok(model),
             Some(other) => {
                 let error =
                     anyhow!("--with {other}: its loss is of tokens, and the task takes the head that classifies");
-                Err(error.of_option("with").of_value(other).hint("run it without --task"))
+                Err(error.with_option("with").with_value(other).hint("run it without --task"))
             }
         };
     }
     let asking = if study == of_task { "--task".to_owned() } else { format!("--with {study}") };
-    if let Some(why) = model.refused_head {
+    if let Some(why) = model.head_refusal {
         let error = anyhow!("{asking}: the head of `{id}` {why}: its attention can be measured, and no losses");
-        return Err(error.of_option("with").of_value(study).hint("leave it out"));
+        return Err(error.with_option("with").with_value(study).hint("leave it out"));
     }
     let head = if model.is_decoder() {
         "head that predicts the next token"
@@ -191,27 +201,27 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
         })
     );
     ensure!(
-        !options.has_pass(|pass| pass.sequences.are_items()) || model.objective != Some(Objective::ReplacedTokens),
+        !options.has_pass(|pass| pass.sequences.are_task_items()) || model.objective != Some(Objective::ReplacedTokens),
         anyhow!("--task: `{id}` is a discriminator, which predicts no token: its items cannot be scored")
-            .of_option("task")
+            .with_option("task")
             .hint("name a model with a masked-LM head or one that predicts the next token")
     );
-    let direct = options.selection.studies().iter().map(|study| study.card()).find(|card| card.of_direct_effects);
+    let direct = options.selection.studies().iter().map(|study| study.card()).find(|card| card.needs_direct_effects);
     if let Some(Card { name, .. }) = direct.filter(|_| !model.encoder.has_direct_effects()) {
         let family = model.architecture.family;
         let error = anyhow!(
             "--with {name}: the logits of `{id}` ({family}) are not linear in the output of a final norm, so nothing adds to them directly"
         );
         return Err(error
-            .of_option("with")
-            .of_value(name)
+            .with_option("with")
+            .with_value(name)
             .hint("leave it out: --with interchange takes any model that predicts"));
     }
     let phases = options.ablation.map_or(1, |ablation| ablation.phases);
     if phases > 1 && model.objective == Some(Objective::NextTokens) {
         let error =
             anyhow!("--phases {phases}: `{id}` is a decoder, which predicts every token at once: nothing is masked");
-        return Err(error.of_option("phases").of_value(phases).hint("leave it out"));
+        return Err(error.with_option("phases").with_value(phases).hint("leave it out"));
     }
     ensure!(
         model.objective != Some(Objective::MaskedTokens) || model.tokenizer.mask.is_some(),
@@ -223,66 +233,72 @@ fn load_with_output_layer(files: ModelFiles, options: &AnalyzeOptions) -> Result
 
 /// Token counts of the whole corpus, if a study needs them.
 #[derive(Default)]
-pub struct KnownCounts {
+pub struct CorpusTokenCounts {
     /// Number of occurrences of each token. `None` if no study needs them, or the corpus can be read only once.
     pub counts: Option<Arc<TokenCounts>>,
     /// SHA-256 of the counts file (`--counts`); `None` without one.
     pub sha256: Option<String>,
     /// Identity of the corpus whose tokens this run counted; `None` if it counted none.
-    pub counted: Option<CorpusIdentity>,
+    pub counted_corpus: Option<CorpusIdentity>,
 }
 
-pub fn known_counts(
+pub fn corpus_token_counts(
     options: &AnalyzeOptions,
-    selection: &Selection,
+    selection: &StudySelection,
     (model, tokenizer, context): (&Model, &ModelTokenizer, Reads),
     max_tokens: usize,
     scope: &Scope,
-) -> Result<KnownCounts> {
+) -> Result<CorpusTokenCounts> {
     let studies = selection.studies();
-    for name in selection.uncounted() {
-        say(&format!("the study {name} is left out: {ONLY_ONCE}: {GIVE_COUNTS}"));
+    for name in selection.studies_without_counts() {
+        print_to_stderr(&format!("the study {name} is left out: {CANNOT_COUNT}: {COUNTS_HINT}"));
     }
     // Replaced-token discriminators: replacement words are drawn by token frequency.
-    let replaces = model.objective == Some(Objective::ReplacedTokens) && options.predicting().is_some();
-    if !replaces && studies.iter().all(|study| study.card().counts == Counts::Unused) {
-        return Ok(KnownCounts::default());
+    let replaces = model.objective == Some(Objective::ReplacedTokens) && options.first_predicting_study().is_some();
+    if !replaces && studies.iter().all(|study| study.card().token_counts == TokenCountUse::Unused) {
+        return Ok(CorpusTokenCounts::default());
     }
-    if let Some(file) = &options.counts {
-        let (counts, sha256) = Counting::read(file, tokenizer)?;
-        return Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: Some(sha256), counted: None });
+    if let Some(file) = &options.counts_file {
+        let (counts, sha256) = TokenCounter::read(file, tokenizer)?;
+        return Ok(CorpusTokenCounts {
+            counts: Some(Arc::new(counts.finish())),
+            sha256: Some(sha256),
+            counted_corpus: None,
+        });
     }
     if !options.corpus.iter().all(Input::can_be_read_again) {
-        for study in studies.iter().filter(|study| study.card().counts == Counts::Useful) {
-            say(&format!(
-                "the study {} does without how common tokens are: {ONLY_ONCE}: {GIVE_COUNTS}",
+        for study in studies.iter().filter(|study| study.card().token_counts == TokenCountUse::Useful) {
+            print_to_stderr(&format!(
+                "the study {} does without how common tokens are: {CANNOT_COUNT}: {COUNTS_HINT}",
                 study.card().name
             ));
         }
-        return Ok(KnownCounts::default());
+        return Ok(CorpusTokenCounts::default());
     }
-    let is_part = matches!(&options.outcome, Outcome::Partial(PartialOptions { shard, .. }) if shard.of() > 1);
-    if options.index.is_some() && is_part {
-        say(
+    let is_part =
+        matches!(&options.outcome, AnalysisOutput::Partial(PartialOptions { shard, .. }) if shard.shard_count() > 1);
+    if options.index_file.is_some() && is_part {
+        print_to_stderr(
             "note: --index: this run reads all of the corpus, to count its tokens: give --counts FILE, which `headscope counts` writes",
         );
     }
-    let counting = progress::step("counting tokens");
-    let tokenizer = (tokenizer, context, options.words);
-    let (counts, corpus) = count(&options.corpus, tokenizer, max_tokens, options.truncate, scope, options.threads)?;
+    let counting = progress::show_spinner("counting tokens");
+    let tokenizer = (tokenizer, context, options.spacing);
+    let (counts, corpus) =
+        count_tokens(&options.corpus, tokenizer, max_tokens, options.truncate, scope, options.threads)?;
     counting.finish_and_clear();
-    Ok(KnownCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted: Some(corpus) })
+    Ok(CorpusTokenCounts { counts: Some(Arc::new(counts.finish())), sha256: None, counted_corpus: Some(corpus) })
 }
 
 /// Returns how a decoder reads the corpus (`None` for an encoder), and the tokenizer with the `--bos` setting applied.
 /// By default a decoder reads documents where documents are the sampling unit, else sentences.
 /// Fails if an encoder is given decoder options, or no file names the beginning-of-text token.
-pub(super) fn reading<'a>(
+pub(super) fn decoder_reading<'a>(
     options: &AnalyzeOptions,
     model: &'a Model,
     unit: Unit,
 ) -> Result<(Option<Reading>, Cow<'a, ModelTokenizer>)> {
-    let tokenizer = tokenizer_of(model, options.tokenizer)?;
+    let tokenizer = tokenizer_with_options(model, options.tokenizer)?;
     if !model.is_decoder() {
         let decoder_options = [
             ("context", "document", options.context == Some(Reads::Document)),
@@ -299,12 +315,12 @@ pub(super) fn reading<'a>(
     let tokenizer = match options.bos {
         Bos::Auto => tokenizer,
         Bos::Always => {
-            let beginning = tokenizer.into_owned().always_beginning().context("--bos always");
-            Cow::Owned(beginning.of_option("bos").of_value("always")?)
+            let beginning = tokenizer.into_owned().with_beginning_token().context("--bos always");
+            Cow::Owned(beginning.with_option("bos").with_value("always")?)
         }
-        Bos::Never => Cow::Owned(tokenizer.into_owned().never_beginning()),
+        Bos::Never => Cow::Owned(tokenizer.into_owned().without_beginning_token()),
     };
-    Ok((Some(Reading { context, bos: options.bos, begins_with: tokenizer.begins_with()? }), tokenizer))
+    Ok((Some(Reading { context, bos: options.bos, begins_with: tokenizer.beginning_token()? }), tokenizer))
 }
 
 fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {
@@ -314,7 +330,7 @@ fn decoder_option_error(option: &str, value: &str, id: &str) -> anyhow::Error {
         "has the special tokens that it was trained with: the option is for decoders"
     };
     anyhow!("--{option} {value}: `{id}` is an encoder, which {why}")
-        .of_option(option)
-        .of_value(value)
+        .with_option(option)
+        .with_value(value)
         .hint("leave it out")
 }

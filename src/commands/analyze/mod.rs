@@ -10,7 +10,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::reporting::{self, PolicyOptions, ReportOptions, ensure_read, finished, reported, write_sums};
+use super::reporting::{
+    self, PolicyOptions, ReportOptions, ensure_corpus_was_read, report_of, rounded_and_checked, write_partial,
+};
 use crate::corpus::{CorpusIdentity, UnitHalf};
 use crate::export::summary;
 use crate::passes::observation::{Observation, partial};
@@ -18,18 +20,20 @@ use crate::report::Report;
 use crate::study::labels::policy::Policy;
 use crate::system::files::output::Output;
 use crate::system::interrupt;
-use crate::system::terminal::{print, say};
-use loaded::Loaded;
+use crate::system::terminal::{print, print_to_stderr};
+use loaded::LoadedModel;
 use observe::{FirstStage, PreparedRun};
-use options::{AnalyzeOptions, Outcome, PartialOptions};
-use parts::Part;
+use options::{AnalysisOutput, AnalyzeOptions, PartialOptions};
+use parts::SavedShard;
 
 /// Runs a model over a corpus and writes the report, or the partial of one shard.
 /// Fails if the model, the corpus or an output cannot be used; each error says which and what to do.
 pub fn analyze(options: &AnalyzeOptions) -> Result<()> {
     match &options.outcome {
-        Outcome::Report { wanted, parts, partial } => report(options, wanted, parts.as_deref(), partial.as_deref()),
-        Outcome::Partial(wanted) => analyze_shard(options, wanted),
+        AnalysisOutput::Report { options: wanted, parts_folder: parts, partial_file: partial } => {
+            report(options, wanted, parts.as_deref(), partial.as_deref())
+        }
+        AnalysisOutput::Partial(wanted) => analyze_shard(options, wanted),
     }
 }
 
@@ -42,14 +46,14 @@ fn report(options: &AnalyzeOptions, wanted: &ReportOptions, folder: Option<&Path
     let outputs = wanted.open()?;
     let sums = sums.map(Output::open).transpose()?;
     let policy = wanted.policy.policy()?;
-    let (loaded, corpus) = Loaded::with_corpus(options)?;
+    let (loaded, corpus) = LoadedModel::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
-    reporting::write(&finished_report(&mut ready, wanted, policy, folder, sums, |_| Ok(()))?, outputs)
+    reporting::write_report(&run_to_report(&mut ready, wanted, policy, folder, sums, |_| Ok(()))?, outputs)
 }
 
 /// Runs a prepared analysis and returns its report; writes the sums if they have an output, and saves parts in `folder`.
 /// Fails if `check` fails for the corpus of the run. With `--strict`, fails also if the model could not read the corpus.
-pub fn finished_report(
+pub fn run_to_report(
     ready: &mut PreparedRun<'_>,
     wanted: &ReportOptions,
     policy: Policy,
@@ -58,24 +62,24 @@ pub fn finished_report(
     check: impl FnOnce(&CorpusIdentity) -> Result<()>,
 ) -> Result<Report> {
     // A sentence that cannot be shown is refused before anything runs.
-    let shown = ready.shown()?;
+    let shown = ready.requested_attention_maps()?;
     let observation = ready.observe(folder, &policy)?;
     check(&observation.identity.corpus)?;
     if let Some(sums) = sums {
-        write_sums(&observation, sums)?;
+        write_partial(&observation, sums)?;
     }
-    let report = ready.with_attention_maps(reported(observation, policy, wanted.threads)?, shown);
+    let report = ready.with_attention_maps(report_of(observation, policy, wanted.threads)?, shown);
     if ready.options.strict {
-        ensure_read(&report)?;
+        ensure_corpus_was_read(&report)?;
     }
     let parts: Vec<_> = folder.map(Path::to_owned).into_iter().collect();
-    finished(report, wanted.digits, &parts)
+    rounded_and_checked(report, wanted.digits, &parts)
 }
 
 /// Runs the model over one half of the sampling units and returns the sums. The sums of two halves cannot be merged.
 pub fn observe_half(options: &AnalyzeOptions, half: UnitHalf) -> Result<Observation> {
-    let options = AnalyzeOptions { half: Some(half), ..options.clone() };
-    let (loaded, corpus) = Loaded::with_corpus(&options)?;
+    let options = AnalyzeOptions { unit_half: Some(half), ..options.clone() };
+    let (loaded, corpus) = LoadedModel::with_corpus(&options)?;
     PreparedRun::new(&options, &loaded, corpus)?.observe(None, &PolicyOptions::default().policy()?)
 }
 
@@ -83,17 +87,18 @@ fn analyze_shard(options: &AnalyzeOptions, request: &PartialOptions) -> Result<(
     let shard = request.shard;
     interrupt::set_interrupt_message(
         format!("nothing of this run of shard {shard} is kept"),
-        format!("run it again, from its beginning; in more shards than {} each takes less time", shard.of()),
+        format!("run it again, from its beginning; in more shards than {} each takes less time", shard.shard_count()),
     );
-    let part = Part::open(request)?;
-    let (loaded, corpus) = Loaded::with_corpus(options)?;
+    let part = SavedShard::open(request)?;
+    let (loaded, corpus) = LoadedModel::with_corpus(options)?;
     let mut ready = PreparedRun::new(options, &loaded, corpus)?;
-    let first = request.after.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;
-    if part.is_there(&ready.stage(first.as_ref()), || ready.identity())? {
-        say(&format!("shard {} of this analysis is in `{}` already", shard, request.path.display()));
+    let first =
+        request.first_stage_file.as_deref().map(|path| FirstStage::read(path, &ready, &request.policy)).transpose()?;
+    if part.is_saved(&ready.stage_after(first.as_ref()), || ready.identity())? {
+        print_to_stderr(&format!("shard {} of this analysis is in `{}` already", shard, request.path.display()));
         return Ok(());
     }
-    let observation = ready.shard(shard, first.as_ref())?;
-    part.output.finish(&partial::render(shard, &observation)?)?;
-    if request.summary { print(&summary::of_shard(shard, &observation)) } else { Ok(()) }
+    let observation = ready.observe_shard(shard, first.as_ref())?;
+    part.output.finish(&partial::serialize(shard, &observation)?)?;
+    if request.prints_summary { print(&summary::shard_summary(shard, &observation)) } else { Ok(()) }
 }

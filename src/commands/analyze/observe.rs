@@ -8,14 +8,14 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Result, anyhow};
 
-use super::loaded::{KnownCounts, Loaded, known_counts, now, reading};
-use super::options::{AnalyzeOptions, Outcome, Shown};
-use super::parts::Parts;
+use super::loaded::{CorpusTokenCounts, LoadedModel, corpus_token_counts, current_times, decoder_reading};
+use super::options::{AnalysisOutput, AnalyzeOptions, MappedSentence};
+use super::parts::PartsFolder;
 use crate::commands::merge;
 use crate::commands::reporting::PolicyOptions;
-use crate::commands::sentences::{NamedSentence, SentenceChoice, attention_maps, chosen};
+use crate::commands::sentences::{NamedSentence, SentenceChoice, attention_maps, read_sentences};
 use crate::corpus::{Corpus, CorpusIdentity, Index, Scope};
-use crate::evaluation::askable::Askable;
+use crate::evaluation::askable::ModelTraits;
 use crate::evaluation::plan::{self, Plan};
 use crate::evaluation::results::Results;
 use crate::model::Model;
@@ -24,18 +24,18 @@ use crate::model::forward::gates::Gates;
 use crate::model::grid::HeadPlace;
 use crate::model::parameters::Objective;
 use crate::model::tokenizer::ModelTokenizer;
-use crate::passes::kept::{self, KeptPasses};
+use crate::passes::kept::{self, KeptActivations};
 use crate::passes::observation::identity::{Identity, Protocol, RunInfo, Tool};
 use crate::passes::observation::{Observation, Stage};
 use crate::passes::pass::Pass;
 use crate::passes::run::means::MeanContexts;
-use crate::passes::run::{self, Runner, heads_of, token_limit};
-use crate::report::roles::by_margin;
-use crate::report::{AttentionMaps, HeadReport, MOST_TOKENS, Report};
+use crate::passes::run::{self, Runner, checked_heads, token_limit};
+use crate::report::roles::firm_heads_by_margin;
+use crate::report::{AttentionMaps, HeadReport, MAX_MAP_TOKENS, Report};
 use crate::sequences::counts::TokenCounts;
 use crate::sequences::derived::task::encode::TaskReader;
 use crate::sequences::derived::task::file::TaskFile;
-use crate::sequences::derived::task::{BESIDE_CORRUPTED, ItemSkip, Task, known_labels, reasons};
+use crate::sequences::derived::task::{BESIDE_CORRUPTED, ItemSkip, Task, describe_labels, describe_skips};
 use crate::sequences::shard::Shard;
 use crate::sequences::tally::Tally;
 use crate::sequences::tokenize::SentenceTokenizer;
@@ -43,11 +43,11 @@ use crate::stats::blocks::BLOCKS;
 use crate::study::Subject;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::upstream::{NOTHING, UpstreamResults};
+use crate::study::upstream::{NO_RESULTS, UpstreamResults};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::run::RunProgress;
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 /// First-stage sums over the whole corpus, which the passes of the second stage depend on.
 pub struct FirstStage {
@@ -61,11 +61,11 @@ impl FirstStage {
     /// Reads first-stage sums from a file (`--after`).
     /// Fails if the sums belong to another run, or the policy cannot be used.
     pub fn read(path: &Path, ready: &PreparedRun<'_>, policy: &PolicyOptions) -> Result<Self> {
-        let observation = merge::read_first(path).class(Class::Input)?;
-        if let Some(difference) = observation.identity.difference(&ready.identity()?) {
+        let observation = merge::read_first_stage(path).class(Class::Input)?;
+        if let Some(difference) = observation.identity.first_difference(&ready.identity()?) {
             let shown = path.display();
             let error = anyhow!("--after `{shown}`: it is of another run: {difference} (now)");
-            return Err(error.about(shown).class(Class::Input));
+            return Err(error.with_file(shown).class(Class::Input));
         }
         Ok(Self { sums: observation.digest()?, policy: policy.policy()?, observation })
     }
@@ -83,7 +83,7 @@ pub struct PreparedRun<'a> {
     open_corpus: Option<Corpus>,
     pub(super) scope: Scope,
     index: Option<Arc<Index>>,
-    loaded: &'a Loaded,
+    loaded: &'a LoadedModel,
     pub(super) model: &'a Model,
     /// The model's tokenizer, with the run's beginning-of-text setting.
     pub(super) tokenizer: Cow<'a, ModelTokenizer>,
@@ -98,30 +98,31 @@ pub struct PreparedRun<'a> {
     first_layers: Vec<usize>,
     mean_contexts: MeanContexts,
     /// Activations that passes of the first stage keep for passes of the second.
-    kept: KeptPasses,
+    kept: KeptActivations,
     progress: RunProgress,
 }
 
 impl<'a> PreparedRun<'a> {
     /// Plans the passes of a model over an open corpus.
     /// Fails if the model lacks something that the options need, or the corpus cannot be counted although it must be.
-    pub fn new(options: &'a AnalyzeOptions, loaded: &'a Loaded, mut corpus: Corpus) -> Result<Self> {
+    pub fn new(options: &'a AnalyzeOptions, loaded: &'a LoadedModel, mut corpus: Corpus) -> Result<Self> {
         let (model, index) = (&loaded.model, corpus.index().cloned());
         let (unit, scope) = (corpus.unit(), corpus.scope().clone());
-        let (reading, tokenizer) = reading(options, model, unit).class(Class::Usage)?;
+        let (reading, tokenizer) = decoder_reading(options, model, unit).class(Class::Usage)?;
         let context = reading.as_ref().map(|reading| reading.context).unwrap_or_default();
         let max_tokens = token_limit(&model.architecture.config, options.max_tokens, context).class(Class::Usage)?;
-        let selection = options.selection.of_model(&model.id, Askable::of_model(model)).class(Class::Usage)?;
-        let KnownCounts { counts, sha256, counted } =
-            known_counts(options, &selection, (model, &tokenizer, context), max_tokens, &scope).class(Class::Input)?;
-        counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_indexed_as(counted))?;
+        let selection = options.selection.for_model(&model.id, ModelTraits::from_model(model)).class(Class::Usage)?;
+        let CorpusTokenCounts { counts, sha256, counted_corpus: counted } =
+            corpus_token_counts(options, &selection, (model, &tokenizer, context), max_tokens, &scope)
+                .class(Class::Input)?;
+        counted.as_ref().map_or(Ok(()), |counted| corpus.ensure_index_matches(counted))?;
         let task = options.task.as_deref().map(|file| read_task(options, (model, &tokenizer), max_tokens, file));
         let task = task.transpose()?;
         let protocol = Protocol {
             max_tokens,
             truncate: options.truncate,
             limit: options.limit,
-            words: options.words,
+            words: options.spacing,
             unit: options.unit,
             from_token: options.from_token,
             tokens_as_words: options.tokenizer.tokens_as_words,
@@ -129,25 +130,29 @@ impl<'a> PreparedRun<'a> {
             reading,
             blocks: BLOCKS,
             controls: options.controls.clone(),
-            removed: heads_of(model.grid(), &options.removed).class(Class::Usage)?,
+            removed: checked_heads(model.grid(), &options.removed_heads).class(Class::Usage)?,
             ablation: options.ablation,
             task: task.as_ref().map(|task| task.info.clone()),
             counts: sha256,
-            probes: options.probes.clone(),
-            links_from: options.links.from.clone(),
+            probes: options.probed_columns.clone(),
+            links_from: options.links.conllu_column.clone(),
             links: options.links.sources(),
-            classes: options.classes.clone(),
-            left_out: selection.left_out().map(str::to_owned).collect(),
-            studies: plan::names(selection.studies()),
+            classes: options.class_column.clone(),
+            left_out: selection.left_out_studies().map(str::to_owned).collect(),
+            studies: plan::study_names(selection.studies()),
         };
         let plan = Plan::new(&protocol)?;
         let is_about_corpus = selection.is_about_corpus();
         // The process of a shard runs one stage only, so it keeps no activations.
-        let bound = if let Outcome::Report { .. } = options.outcome { kept::bound(options.keep) } else { 0 };
-        let kept = KeptPasses::new(plan.keeps(), &model.architecture.config, bound);
+        let bound = if let AnalysisOutput::Report { .. } = options.outcome {
+            kept::memory_bound(options.activation_memory)
+        } else {
+            0
+        };
+        let kept = KeptActivations::new(plan.kept_activations(), &model.architecture.config, bound);
         Ok(Self {
             options,
-            started: loaded.began.take().unwrap_or_else(now),
+            started: loaded.load_started.take().unwrap_or_else(current_times),
             open_corpus: Some(corpus),
             scope,
             index,
@@ -171,37 +176,38 @@ impl<'a> PreparedRun<'a> {
     /// With a folder, saves the parts of the run there, and reuses saved parts.
     /// Fails if the corpus cannot be read, a forward pass fails, or the folder has a part of another run.
     pub fn observe(&mut self, folder: Option<&Path>, policy: &Policy) -> Result<Observation> {
-        let mut parts = folder.map(|folder| Parts::open(folder, || self.identity())).transpose()?;
+        let mut parts = folder.map(|folder| PartsFolder::open(folder, || self.identity())).transpose()?;
         let mut observation = self.run_stage(parts.as_mut(), None)?;
         if observation.stage == Stage::First && observation.tally.sentences > 0 {
             // Only sums that are written to a file need a digest.
-            let are_kept = parts.is_some() || matches!(&self.options.outcome, Outcome::Report { partial: Some(_), .. });
+            let are_kept = parts.is_some()
+                || matches!(&self.options.outcome, AnalysisOutput::Report { partial_file: Some(_), .. });
             let sums = if are_kept { observation.digest()? } else { String::new() };
             let first = FirstStage { observation, sums, policy: policy.clone() };
             let second_stage = self.run_stage(parts.as_mut(), Some(&first))?;
             observation = first.observation;
-            observation.followed_by(second_stage);
+            observation.add_second_stage(second_stage);
         }
-        parts.iter().for_each(Parts::report_taken);
+        parts.iter().for_each(PartsFolder::print_reused);
         Ok(observation)
     }
 
     /// Runs one stage over all of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
-    fn run_stage(&mut self, parts: Option<&mut Parts<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
+    fn run_stage(&mut self, parts: Option<&mut PartsFolder<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
-            None => self.shard(Shard::WHOLE, first),
-            Some(parts) => parts.all(&self.stage(first), |shard| self.shard(shard, first)),
+            None => self.observe_shard(Shard::WHOLE, first),
+            Some(parts) => parts.observe_all(&self.stage_after(first), |shard| self.observe_shard(shard, first)),
         }
     }
 
     /// Returns the second stage if `run_first_stage` has the sums of the first, else the first (or only) stage.
-    pub fn stage(&self, first: Option<&FirstStage>) -> Stage {
+    pub fn stage_after(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::second_stage)
     }
 
     /// Runs one stage over a shard of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
     /// Fails if the corpus cannot be read or differs from the corpus of `run_first_stage`, or a forward pass fails.
-    pub fn shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
+    pub fn observe_shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }
 
@@ -209,11 +215,11 @@ impl<'a> PreparedRun<'a> {
         let loaded = Instant::now();
         let open_corpus = self.open_corpus.take().map_or_else(|| self.open(), Ok)?;
         let token_id = |token: &str| self.model.tokenizer.id(token);
-        let observers = self.plan.observers(&self.subject(&token_id, &NOTHING));
+        let observers = self.plan.first_stage_observers(&self.subject(&token_id, &NO_RESULTS));
         let run::RunOutcome { tally, corpus, passes } = self.runner(shard, false).run(open_corpus, observers)?;
         self.counted.as_ref().map_or(Ok(()), |counted| counted.ensure_same(&corpus))?;
         let (stage, identity) = (self.plan.first_stage(), self.identity_with(corpus)?);
-        Ok(Observation { identity, tally, stage, passes, run: self.run_info(loaded) })
+        Ok(Observation { identity, tally, stage, passes, run_info: self.run_info(loaded) })
     }
 
     fn run_second_stage(&mut self, shard: Shard, after: &FirstStage) -> Result<Observation> {
@@ -224,16 +230,16 @@ impl<'a> PreparedRun<'a> {
         let context = EstimationContext {
             grid: model.grid(),
             threads: self.options.threads,
-            leaves_out: false,
-            absent: model.absent().to_vec(),
-            removed: self.protocol.removed.clone(),
+            keeps_replicates: false,
+            absent_heads: model.pruned_heads().to_vec(),
+            removed_heads: self.protocol.removed.clone(),
         };
         let observed = self.plan.observed(&first.passes, None);
         let upstream = Results::new(&observed, &context, policy).upstream(&observed, policy);
-        let observers = self.plan.followers(&first.passes, &self.subject(&token_id, &upstream));
-        let passes = self.runner(shard, true).run_again(&first.identity.corpus, observers)?;
+        let observers = self.plan.second_stage_observers(&first.passes, &self.subject(&token_id, &upstream));
+        let passes = self.runner(shard, true).run_further(&first.identity.corpus, observers)?;
         let identity = first.identity.clone();
-        Ok(Observation { identity, tally: Tally::default(), stage, passes, run: self.run_info(loaded) })
+        Ok(Observation { identity, tally: Tally::default(), stage, passes, run_info: self.run_info(loaded) })
     }
 
     fn subject<'b>(&'b self, token_id: &'b dyn Fn(&str) -> Option<u32>, found: &'b UpstreamResults) -> Subject<'b> {
@@ -241,15 +247,15 @@ impl<'a> PreparedRun<'a> {
             classes: &self.model.architecture.config.visibility,
             first_layers: &self.first_layers,
             probes: &self.protocol.probes,
-            classes_from: self.protocol.classes.as_deref(),
-            found,
+            class_column: self.protocol.classes.as_deref(),
+            upstream: found,
             threads: self.options.threads,
             ..Subject::new(self.model.grid(), self.protocol.from_token, token_id)
         }
     }
 
     fn runner(&self, shard: Shard, follows: bool) -> Runner<'_> {
-        let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, Outcome::Report { .. });
+        let is_whole = shard == Shard::WHOLE && matches!(self.options.outcome, AnalysisOutput::Report { .. });
         Runner {
             corpus: &self.options.corpus,
             links: &self.options.links,
@@ -265,15 +271,15 @@ impl<'a> PreparedRun<'a> {
             counts: self.counts.clone(),
             mean_contexts: &self.mean_contexts,
             kept: &self.kept,
-            follows,
+            is_second_stage: follows,
             progress: &self.progress,
-            later: if is_whole && !follows { self.plan.later() } else { Vec::new() },
+            later_passes: if is_whole && !follows { self.plan.second_stage_passes() } else { Vec::new() },
         }
     }
 
     /// Returns start and duration of the run so far; `None` if the report does not record them. Restarts the clock.
     fn run_info(&mut self, loaded: Instant) -> Option<RunInfo> {
-        let (started_at, started) = std::mem::replace(&mut self.started, now());
+        let (started_at, started) = std::mem::replace(&mut self.started, current_times());
         self.options
             .run_info
             .then(|| RunInfo::new(started_at, started.elapsed(), loaded.elapsed(), self.options.threads))
@@ -313,10 +319,12 @@ fn read_task(
 ) -> Result<Task> {
     let mask = tokenizer.mask.filter(|_| model.objective == Some(Objective::MaskedTokens));
     let (labels, segments) = (model.labels.as_ref(), model.architecture.config.type_vocab_size);
-    let (pooling, strict, exchanged) = (&model.pooling, options.strict, options.exchanged);
-    let task = TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict, exchanged }.read(file)?;
+    let (pooling, strict, exchanged) = (&model.pooling, options.strict, options.exchanged_positions);
+    let task =
+        TaskReader { tokenizer, max_tokens, mask, labels, pooling, segments, strict, exchanged_positions: exchanged }
+            .read(file)?;
     if let Some(pooling) = task.info.pooling.filter(|pooling| *pooling == Pooling::Text) {
-        say(&format!("note: --task: the vector of a text is {}", pooling.words()));
+        print_to_stderr(&format!("note: --task: the vector of a text is {}", pooling.description()));
     }
     let items = counted(task.info.items, "item");
     for (what, skipped) in [("scored", &task.texts.skipped), (BESIDE_CORRUPTED, &task.interchanged.skipped)] {
@@ -325,8 +333,12 @@ fn read_task(
         }
         let lacks_label = skipped.iter().any(|item| item.reason == ItemSkip::UnknownLabel);
         let label_names =
-            labels.filter(|_| lacks_label).map_or_else(String::new, |labels| format!("; {}", known_labels(labels)));
-        say(&format!("note: --task: of {items} {} cannot be {what}: {}{label_names}", skipped.len(), reasons(skipped)));
+            labels.filter(|_| lacks_label).map_or_else(String::new, |labels| format!("; {}", describe_labels(labels)));
+        print_to_stderr(&format!(
+            "note: --task: of {items} {} cannot be {what}: {}{label_names}",
+            skipped.len(),
+            describe_skips(skipped)
+        ));
     }
     Ok(task)
 }
@@ -338,24 +350,24 @@ const MAX_EXAMPLE_HEADS: usize = 8;
 impl PreparedRun<'_> {
     /// Computes the attention maps of the `--show` sentence; `None` without one.
     /// Fails if the model cannot read the sentence, or the sentence is too long.
-    pub fn shown(&self) -> Result<Option<AttentionMaps>> {
-        let Some(Shown::Text(text)) = &self.options.show else { return Ok(None) };
+    pub fn requested_attention_maps(&self) -> Result<Option<AttentionMaps>> {
+        let Some(MappedSentence::Text(text)) = &self.options.mapped_sentence else { return Ok(None) };
         let sentences = self.encode_sentences(&SentenceChoice::Texts(vec![text.clone()]));
-        let sentences = sentences.map_err(|error| error.context("--show").of_option("show").of_value(text))?;
+        let sentences = sentences.map_err(|error| error.context("--show").with_option("show").with_value(text))?;
         let [NamedSentence { sequence, .. }] = &sentences[..] else { return Ok(None) };
         let (model, tokens) = (self.model, sequence.ids.len());
-        if tokens > MOST_TOKENS {
+        if tokens > MAX_MAP_TOKENS {
             let id = &model.id;
             let long =
-                anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MOST_TOKENS} are shown");
-            return Err(long.of_option("show").of_value(text).hint("give a shorter one")).class(Class::Usage);
+                anyhow!("--show: the sentence has {tokens} tokens of `{id}`, and at most {MAX_MAP_TOKENS} are shown");
+            return Err(long.with_option("show").with_value(text).hint("give a shorter one")).class(Class::Usage);
         }
         attention_maps(model, sequence, &self.gates()).map(Some)
     }
 
     /// Adds attention maps to a report: `shown`, or with `--show-example` the maps of an example. Notes if there is no example.
     pub fn with_attention_maps(&self, report: Report, shown: Option<AttentionMaps>) -> Report {
-        if self.options.show != Some(Shown::Example) {
+        if self.options.mapped_sentence != Some(MappedSentence::Example) {
             return Report { attention_maps: shown, ..report };
         }
         let why = match self.example_maps(&report) {
@@ -363,16 +375,16 @@ impl PreparedRun<'_> {
             Ok(None) => "no head with a firm role has a typical example that is short enough".to_owned(),
             Err(error) => format!("{error:#}"),
         };
-        say(&format!("--show-example: the report has no attention over an example: {why}"));
+        print_to_stderr(&format!("--show-example: the report has no attention over an example: {why}"));
         Report { attention_maps: None, ..report }
     }
 
     /// Attention maps of an example: the longest typical sentence of the heads with the largest margins, within the token limit.
     fn example_maps(&self, report: &Report) -> Result<Option<AttentionMaps>> {
-        let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical).collect();
+        let typical: Vec<(HeadPlace, u64)> = report.views().flat_map(|(_, view)| view.typical_sentences).collect();
         let example_of_head = |head: &HeadReport| typical.iter().find(|(place, _)| *place == head.place).copied();
         let examples: Vec<(HeadPlace, u64)> =
-            by_margin(report).into_iter().filter_map(example_of_head).take(MAX_EXAMPLE_HEADS).collect();
+            firm_heads_by_margin(report).into_iter().filter_map(example_of_head).take(MAX_EXAMPLE_HEADS).collect();
         if examples.is_empty() {
             return Ok(None);
         }
@@ -385,7 +397,8 @@ impl PreparedRun<'_> {
             scope: self.scope.clone(),
             shard: Shard::WHOLE,
         })?;
-        let short = sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MOST_TOKENS);
+        let short =
+            sentences.iter().map(|named| &named.sequence).filter(|sequence| sequence.ids.len() <= MAX_MAP_TOKENS);
         // Ties go to the first sentence.
         let Some(sequence) = short.rev().max_by_key(|sequence| sequence.ids.len()) else { return Ok(None) };
         let example_of = examples.iter().find(|(_, sentence)| *sentence == sequence.index).map(|(head, _)| *head);
@@ -394,13 +407,13 @@ impl PreparedRun<'_> {
     }
 
     fn gates(&self) -> Gates {
-        Pass::PLAIN.without(&self.protocol.removed).gates()
+        Pass::PLAIN.with_removed(&self.protocol.removed).removal_gates()
     }
 
     fn encode_sentences(&self, choice: &SentenceChoice) -> Result<Vec<NamedSentence>> {
         let encoder = SentenceTokenizer::new(&self.tokenizer, self.protocol.max_tokens, self.options.truncate);
         let segments = self.model.architecture.config.type_vocab_size;
-        let mut encoder = encoder.spacing(self.protocol.words).segments(segments);
-        chosen(choice, &mut encoder, |_| true)
+        let mut encoder = encoder.with_spacing(self.protocol.words).with_segments(segments);
+        read_sentences(choice, &mut encoder, |_| true)
     }
 }

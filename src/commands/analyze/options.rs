@@ -4,11 +4,11 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::selection::Selection;
+use super::selection::StudySelection;
 use crate::commands::reporting::{PolicyOptions, ReportOptions};
-use crate::corpus::{FurtherColumns, Input, LinkOptions, Unit, UnitHalf};
+use crate::corpus::{AnnotationOptions, Input, LinkOptions, Unit, UnitHalf};
 use crate::model::grid::HeadPlace;
-use crate::model::parameters::Classified;
+use crate::model::parameters::ClassifiedUnit;
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
 use crate::passes::ablation::Ablation;
@@ -39,56 +39,60 @@ pub struct AnalyzeOptions {
     pub limit: Option<u64>,
     /// Sampling unit of intervals and tests. `None`: decided by the corpus.
     pub unit: Option<Unit>,
-    pub half: Option<UnitHalf>,
+    pub unit_half: Option<UnitHalf>,
     pub threads: NonZeroUsize,
     /// Memory limit in bytes for activations kept for later passes. `None`: a share of the free memory.
-    pub keep: Option<u64>,
-    pub words: Spacing,
+    pub activation_memory: Option<u64>,
+    pub spacing: Spacing,
     pub from_token: FromToken,
     /// Whether the report records time, duration, threads and machine of the run.
     pub run_info: bool,
     pub controls: Vec<Control>,
     /// The heads that are removed from the model, ascending.
-    pub removed: Vec<HeadPlace>,
+    pub removed_heads: Vec<HeadPlace>,
     pub ablation: Option<Ablation>,
     /// Columns (CoNLL-U) or keys (JSON lines) of the corpus to probe for, in addition to `upos` and `relation`.
-    pub probes: Vec<String>,
+    pub probed_columns: Vec<String>,
     pub links: LinkOptions,
     /// Column (CoNLL-U) or key (JSON lines) of the corpus with the class of each word, if one was named.
-    pub classes: Option<String>,
-    pub selection: Selection,
+    pub class_column: Option<String>,
+    pub selection: StudySelection,
     pub task: Option<Arc<TaskFile>>,
     /// Positions at which `interchange` exchanges head outputs of clean and corrupted texts; `None` if that study does not run.
-    pub exchanged: Option<ExchangedPositions>,
+    pub exchanged_positions: Option<ExchangedPositions>,
     /// File with token counts (`--counts`), which replace counts of the corpus.
-    pub counts: Option<PathBuf>,
+    pub counts_file: Option<PathBuf>,
     /// Index of the corpus, which lets a shard read only its own part.
-    pub index: Option<PathBuf>,
+    pub index_file: Option<PathBuf>,
     /// Sentence whose attention maps go into the report; `None`: no maps.
-    pub show: Option<Shown>,
-    pub outcome: Outcome,
+    pub mapped_sentence: Option<MappedSentence>,
+    pub outcome: AnalysisOutput,
 }
 
 impl AnalyzeOptions {
-    pub fn columns(&self) -> FurtherColumns<'_> {
-        FurtherColumns { requested: &self.probes, links: Some(&self.links), classes: self.classes.as_deref() }
+    pub fn columns(&self) -> AnnotationOptions<'_> {
+        AnnotationOptions {
+            requested_columns: &self.probed_columns,
+            links: Some(&self.links),
+            class_column: self.class_column.as_deref(),
+        }
     }
 
     /// Classification layer that the task needs, of sequences or of tokens; `None` if it needs none.
-    pub fn classified(&self) -> Option<Classified> {
+    pub fn classification_layer(&self) -> Option<ClassifiedUnit> {
         match self.task.as_ref()?.kind {
-            TaskKind::Classify => Some(Classified::Sequences),
-            TaskKind::Tag => Some(Classified::Tokens),
+            TaskKind::Classify => Some(ClassifiedUnit::Sequences),
+            TaskKind::Tag => Some(ClassifiedUnit::Tokens),
             TaskKind::Cloze | TaskKind::Pair | TaskKind::Triple => None,
         }
     }
 
     pub fn passes_of(&self, study: &dyn AnyStudy) -> Vec<PassSpec> {
-        study.passes_of(self.task.is_some())
+        study.passes_for(self.task.is_some())
     }
 
     /// Whether a pass needs the model's predictions. A pass over task items of kind triple does not: it compares text vectors.
-    pub fn predicts(&self, pass: &Pass) -> bool {
+    pub fn needs_predictions(&self, pass: &Pass) -> bool {
         let compares_vectors = || self.task.as_ref().is_some_and(|task| task.kind == TaskKind::Triple);
         pass.predicts() && !(pass.sequences == Sequences::Task && compares_vectors())
     }
@@ -98,28 +102,29 @@ impl AnalyzeOptions {
     }
 
     /// The first study that needs predictions, if any; studies named by options come first.
-    pub fn predicting(&self) -> Option<&'static str> {
-        let predicts =
-            |study: &&'static dyn AnyStudy| self.passes_of(*study).iter().any(|spec| self.predicts(&spec.pass));
-        self.selection.named_first().find(predicts).map(|study| study.card().name)
+    pub fn first_predicting_study(&self) -> Option<&'static str> {
+        let predicts = |study: &&'static dyn AnyStudy| {
+            self.passes_of(*study).iter().any(|spec| self.needs_predictions(&spec.pass))
+        };
+        self.selection.studies_named_first().find(predicts).map(|study| study.card().name)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum MappedSentence {
     Text(String),
     /// A sentence that the study `examples` chose.
     Example,
 }
 
 #[derive(Clone)]
-pub enum Outcome {
+pub enum AnalysisOutput {
     Report {
-        wanted: ReportOptions,
+        options: ReportOptions,
         /// Folder in which finished parts of the run are saved (`--resume`).
-        parts: Option<PathBuf>,
+        parts_folder: Option<PathBuf>,
         /// File for the sums behind the report (`--partial`).
-        partial: Option<PathBuf>,
+        partial_file: Option<PathBuf>,
     },
     Partial(PartialOptions),
 }
@@ -129,10 +134,10 @@ pub struct PartialOptions {
     pub shard: Shard,
     pub path: PathBuf,
     /// Whether `path` is in a folder of shards: a missing folder is created, and a file of another run is never replaced.
-    pub in_folder: bool,
+    pub is_in_folder: bool,
     /// File with first-stage sums over all of the corpus (`--after`); `None` if this shard belongs to a first or only stage.
-    pub after: Option<PathBuf>,
+    pub first_stage_file: Option<PathBuf>,
     /// Labelling policy, for second-stage passes that depend on labels.
     pub policy: PolicyOptions,
-    pub summary: bool,
+    pub prints_summary: bool,
 }

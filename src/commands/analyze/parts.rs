@@ -15,13 +15,13 @@ use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 /// Header of the part saved at `path`; `None` if there is none, or it is damaged. Prints a note that a damaged part is run again.
 fn earlier(path: &Path, shard: Shard) -> Result<Option<Header>> {
-    match partial::earlier_header(path) {
-        Err(error) if DamagedPartial::is(&error) => {
-            say(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
+    match partial::previous_header(path) {
+        Err(error) if DamagedPartial::is_cause_of(&error) => {
+            print_to_stderr(&format!("`{}` is damaged or cut short: shard {shard} is run again", path.display()));
             Ok(None)
         }
         read => read,
@@ -33,7 +33,7 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
     if part.shard != shard {
         return Some(format!("is shard {} and not {shard}", part.shard));
     }
-    if let Some(difference) = part.identity.difference(identity) {
+    if let Some(difference) = part.identity.first_difference(identity) {
         return Some(format!("is of another analysis: {difference} (now)"));
     }
     match (&part.stage, stage) {
@@ -46,17 +46,17 @@ fn difference(part: &Header, shard: Shard, stage: &Stage, identity: &Identity) -
     }
 }
 
-pub struct Part<'a> {
+pub struct SavedShard<'a> {
     wanted: &'a PartialOptions,
     earlier: Option<Header>,
     pub output: Output,
 }
 
-impl<'a> Part<'a> {
+impl<'a> SavedShard<'a> {
     /// Opens the output file of a shard, after reading the header of an earlier part there. Creates a missing folder of parts.
     /// Fails if the file cannot be written, or in a folder of parts a file of another kind has its name.
     pub fn open(wanted: &'a PartialOptions) -> Result<Self> {
-        let PartialOptions { shard, path, in_folder, .. } = wanted;
+        let PartialOptions { shard, path, is_in_folder: in_folder, .. } = wanted;
         if let Some(folder) = path.parent().filter(|_| *in_folder) {
             make_folder(folder)?;
         }
@@ -70,14 +70,14 @@ impl<'a> Part<'a> {
 
     /// Whether this shard of this stage and run is saved already.
     /// Fails if, in a folder of parts, the saved file is a part of another run.
-    pub fn is_there(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
+    pub fn is_saved(&self, stage: &Stage, identity: impl FnOnce() -> Result<Identity>) -> Result<bool> {
         let Some(earlier) = &self.earlier else { return Ok(false) };
-        let PartialOptions { shard, path, in_folder, .. } = self.wanted;
+        let PartialOptions { shard, path, is_in_folder: in_folder, .. } = self.wanted;
         let difference = difference(earlier, *shard, stage, &identity()?);
         match &difference {
             Some(difference) if *in_folder => {
                 let shown = path.display();
-                Err(anyhow!("`{shown}` {difference}").about(shown))
+                Err(anyhow!("`{shown}` {difference}").with_file(shown))
                     .hint("remove it, or name another folder")
                     .class(Class::Output)
             }
@@ -90,14 +90,14 @@ impl<'a> Part<'a> {
 /// Each part reads the corpus again and recomputes the replacements of removed heads.
 const PART_COUNT: u32 = 16;
 
-pub struct Parts<'a> {
+pub struct PartsFolder<'a> {
     folder: &'a Path,
     identity: Identity,
     reused: u32,
     computed: u32,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> PartsFolder<'a> {
     /// Opens a folder of parts for a run with this identity; creates the folder if missing.
     /// Fails if the folder cannot be created, or the identity cannot be computed.
     pub fn open(folder: &'a Path, identity: impl FnOnce() -> Result<Identity>) -> Result<Self> {
@@ -105,17 +105,21 @@ impl<'a> Parts<'a> {
         Ok(Self { folder, identity: identity()?, reused: 0, computed: 0 })
     }
 
-    pub fn report_taken(&self) {
+    pub fn print_reused(&self) {
         let Self { folder, reused, computed, .. } = self;
         if *reused > 0 {
             let (parts, were) = (counted(reused + computed, "part"), plural(reused, "was", "were"));
-            say(&format!("{reused} of {parts} {were} in `{}` already", folder.display()));
+            print_to_stderr(&format!("{reused} of {parts} {were} in `{}` already", folder.display()));
         }
     }
 
     /// Returns the sums of a stage, added up over its parts: reads saved parts, and observes and saves missing ones.
     /// Fails if a part cannot be used or is of another run, or an observation fails.
-    pub fn all(&mut self, stage: &Stage, mut observe: impl FnMut(Shard) -> Result<Observation>) -> Result<Observation> {
+    pub fn observe_all(
+        &mut self,
+        stage: &Stage,
+        mut observe: impl FnMut(Shard) -> Result<Observation>,
+    ) -> Result<Observation> {
         let mut sum: Option<Observation> = None;
         let places = self.list_parts(stage)?;
         let mut saved_count = places.iter().filter(|(.., is_saved)| *is_saved).count();
@@ -129,7 +133,7 @@ impl<'a> Parts<'a> {
                 let output = Output::open(&path)?;
                 let part = observe(shard)?;
                 self.identity.corpus.ensure_same(&part.identity.corpus)?;
-                output.finish(&partial::render(shard, &part)?)?;
+                output.finish(&partial::serialize(shard, &part)?)?;
                 saved_count += 1;
                 part
             };
@@ -162,7 +166,7 @@ impl<'a> Parts<'a> {
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
         for number in 1..=PART_COUNT {
             let shard = Shard::try_from((number, PART_COUNT)).map_err(anyhow::Error::msg)?;
-            let name = partial::file_name(shard, stage.is_after());
+            let name = partial::file_name(shard, stage.is_second_stage());
             let path = self.folder.join(&name);
             let earlier = earlier(&path, shard).class(Class::Input)?;
             let difference = earlier.as_ref().and_then(|part| difference(part, shard, stage, &self.identity));
@@ -174,7 +178,7 @@ impl<'a> Parts<'a> {
         let names = unfit.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
         let count =
             if unfit.len() > 1 { format!("{} parts are not of this run: ", unfit.len()) } else { String::new() };
-        let error = anyhow!("{count}`{}` {difference}", shown.display()).about(shown.display());
+        let error = anyhow!("{count}`{}` {difference}", shown.display()).with_file(shown.display());
         let error = error.hint(format!("remove {names}, or give --resume another folder or the options of then"));
         Err(error.class(Class::Input))
     }
@@ -185,7 +189,7 @@ impl<'a> Parts<'a> {
         ensure!(
             part.stage == *stage && part.identity == self.identity,
             anyhow!("`{}` changed while the run went on", path.display())
-                .about(path.display())
+                .with_file(path.display())
                 .hint("run again when no other writes to the folder")
         );
         Ok(part)

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::evaluation::askable::{Askable, is_task_only};
+use crate::evaluation::askable::{ModelTraits, is_task_only};
 use crate::evaluation::presets::Preset;
 use crate::sequences::derived::task::file::TaskFile;
 use crate::studies::registry::{self, STUDIES};
-use crate::study::{AnyStudy, Card, Counts};
+use crate::study::{AnyStudy, Card, TokenCountUse};
 use crate::system::errors::Facts;
 
 /// Reason, in words, for leaving out a study that needs the corpus's token counts beforehand.
-pub const ONLY_ONCE: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
-pub const GIVE_COUNTS: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
+pub const CANNOT_COUNT: &str = "it must count the tokens of the corpus beforehand, which can be read only once";
+pub const COUNTS_HINT: &str = "name a file, or give --counts FILE, which `headscope counts` writes";
 
 /// The options, and the facts about the corpus, that decide which studies run.
 #[derive(Clone, Default)]
@@ -27,18 +27,18 @@ pub struct StudyRequest {
     /// Whether a joining study (`Card::joins`) runs whenever all studies that it builds on run.
     pub may_join: bool,
     /// Subject of the run (a corpus, the built-in corpus, or a task alone), which decides the default studies.
-    pub asked_of: AskedOf,
+    pub subject: RunSubject,
     /// Whether the count of each token can be known before the first pass.
     pub has_counts: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AskedOf {
+pub enum RunSubject {
     #[default]
     Corpus,
     /// No input was named: the built-in corpus is read.
-    Box,
-    TaskAlone,
+    BuiltInCorpus,
+    TaskOnly,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ pub enum Absence {
     Unrequested,
     SwitchedOff,
     /// The study needs token counts beforehand, and the corpus can be read only once.
-    Uncounted,
+    WithoutCounts,
     /// The study does not apply to the model. The text says why, as a predicate of the model.
-    Beyond(String),
+    Inapplicable(String),
 }
 
 /// The reason that a study is switched on.
@@ -62,18 +62,18 @@ enum Origin {
 impl Origin {
     fn error(self, name: &'static str, why: &str) -> Error {
         let (option, value) = if let Self::Option(option, value) = self { (option, value) } else { ("with", name) };
-        anyhow!("--{option} {value}: {why}").of_option(option).of_value(value)
+        anyhow!("--{option} {value}: {why}").with_option(option).with_value(value)
     }
 }
 
 #[derive(Clone)]
-pub struct Selection {
+pub struct StudySelection {
     request: StudyRequest,
     studies: Vec<&'static dyn AnyStudy>,
-    absent: Vec<(&'static dyn AnyStudy, Absence)>,
+    absent_studies: Vec<(&'static dyn AnyStudy, Absence)>,
 }
 
-impl Selection {
+impl StudySelection {
     /// Selects studies by the options and the corpus, before the model is known.
     /// Fails if the options contradict one another, or ask for a study that cannot run.
     pub fn new(request: StudyRequest) -> Result<Self> {
@@ -86,16 +86,17 @@ impl Selection {
 
     /// Selects again for a known model: drops studies that do not apply to it, and adds the default studies of decoders.
     /// Fails if an option asks for a study that does not apply to the model, or no study is left.
-    pub fn of_model(&self, id: &str, model: Askable) -> Result<Self> {
+    pub fn for_model(&self, id: &str, model: ModelTraits) -> Result<Self> {
         let selection = Self::resolve(self.request.clone(), Some((id, model)))?;
-        let beyond = |(_, why): &(_, Absence)| if let Absence::Beyond(why) = why { Some(why.clone()) } else { None };
-        match selection.absent.iter().find_map(beyond) {
+        let beyond =
+            |(_, why): &(_, Absence)| if let Absence::Inapplicable(why) = why { Some(why.clone()) } else { None };
+        match selection.absent_studies.iter().find_map(beyond) {
             Some(why) if selection.studies.is_empty() => Err(anyhow!("no study can be asked of `{id}`: it {why}")),
             _ => Ok(selection),
         }
     }
 
-    fn resolve(request: StudyRequest, model: Option<(&str, Askable)>) -> Result<Self> {
+    fn resolve(request: StudyRequest, model: Option<(&str, ModelTraits)>) -> Result<Self> {
         let origins = request.origins(model.is_some_and(|(_, model)| model.is_decoder))?;
         let (mut studies, mut absent) = (Vec::new(), Vec::new());
         for (study, origin) in STUDIES.iter().copied().zip(origins) {
@@ -104,7 +105,7 @@ impl Selection {
                 Some(why) => absent.push((study, why)),
             }
         }
-        Ok(Self { request, studies, absent })
+        Ok(Self { request, studies, absent_studies: absent })
     }
 
     pub fn studies(&self) -> &[&'static dyn AnyStudy] {
@@ -114,39 +115,39 @@ impl Selection {
     /// Whether the run measures a corpus. With a task alone, true only if a selected study needs a corpus.
     pub fn is_about_corpus(&self) -> bool {
         let has_task = self.request.task.is_some();
-        let is_of_it = |study: &&'static dyn AnyStudy| registry::is_of_corpus(*study, has_task);
-        self.request.asked_of != AskedOf::TaskAlone || self.studies.iter().any(is_of_it)
+        let is_of_it = |study: &&'static dyn AnyStudy| registry::reads_corpus(*study, has_task);
+        self.request.subject != RunSubject::TaskOnly || self.studies.iter().any(is_of_it)
     }
 
     pub fn runs(&self, name: &str) -> bool {
         self.studies.iter().any(|study| study.card().name == name)
     }
 
-    pub fn named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
+    pub fn studies_named_first(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_named = |study: &&&'static dyn AnyStudy| self.request.names(study.card().name);
         self.studies.iter().filter(is_named).chain(&self.studies).copied()
     }
 
     /// Studies that a decoder adds to the run by default, unless they are switched off.
-    pub fn joining_decoders(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
+    pub fn decoder_defaults(&self) -> impl Iterator<Item = &'static dyn AnyStudy> {
         let is_off = |study: &&'static dyn AnyStudy| has_name(&self.request.without, study.card().name);
-        let may_join = self.request.asked_of != AskedOf::TaskAlone;
-        STUDIES.iter().copied().filter(move |study| may_join && study.card().default_on_decoders && !is_off(study))
+        let may_join = self.request.subject != RunSubject::TaskOnly;
+        STUDIES.iter().copied().filter(move |study| may_join && study.card().is_default_on_decoders && !is_off(study))
     }
 
     pub fn absent(&self) -> &[(&'static dyn AnyStudy, Absence)] {
-        &self.absent
+        &self.absent_studies
     }
 
     /// Names of the studies that are left out because the tokens of the corpus cannot be counted beforehand.
-    pub fn uncounted(&self) -> impl Iterator<Item = &'static str> {
-        self.absent.iter().filter(|(_, why)| *why == Absence::Uncounted).map(|(study, _)| study.card().name)
+    pub fn studies_without_counts(&self) -> impl Iterator<Item = &'static str> {
+        self.absent_studies.iter().filter(|(_, why)| *why == Absence::WithoutCounts).map(|(study, _)| study.card().name)
     }
 
     /// Names of the studies that are left out: first for lack of token counts, then because they do not apply to the model.
-    pub fn left_out(&self) -> impl Iterator<Item = &'static str> {
-        let beyond = self.absent.iter().filter(|(_, why)| matches!(why, Absence::Beyond(_)));
-        self.uncounted().chain(beyond.map(|(study, _)| study.card().name))
+    pub fn left_out_studies(&self) -> impl Iterator<Item = &'static str> {
+        let beyond = self.absent_studies.iter().filter(|(_, why)| matches!(why, Absence::Inapplicable(_)));
+        self.studies_without_counts().chain(beyond.map(|(study, _)| study.card().name))
     }
 }
 
@@ -157,20 +158,20 @@ fn has_name(names: &[String], name: &str) -> bool {
 impl StudyRequest {
     /// Whether `--with` names a study. `--task` counts as naming the study that scores tasks.
     fn names(&self, name: &str) -> bool {
-        has_name(&self.with, name) || self.task.is_some() && name == registry::with_option("task")
+        has_name(&self.with, name) || self.task.is_some() && name == registry::study_name_of_option("task")
     }
 
     fn required_studies(&self, study: &dyn AnyStudy) -> &'static [&'static str] {
-        study.card().needed(self.task.is_some())
+        study.card().required_studies(self.task.is_some())
     }
 
     /// Why a study is switched on, without regard to studies that build on it; `None` if it is off.
     fn direct_origin(&self, study: &dyn AnyStudy, is_decoder: bool) -> Option<Origin> {
         let card = study.card();
-        let is_default = match self.asked_of {
-            AskedOf::Corpus => card.by_default || (is_decoder && card.default_on_decoders),
-            AskedOf::Box => card.runs_first() || (is_decoder && card.default_on_decoders),
-            AskedOf::TaskAlone => false,
+        let is_default = match self.subject {
+            RunSubject::Corpus => card.is_default || (is_decoder && card.is_default_on_decoders),
+            RunSubject::BuiltInCorpus => card.is_default_in_first_run() || (is_decoder && card.is_default_on_decoders),
+            RunSubject::TaskOnly => false,
         };
         let preset = self.presets.iter().find(|preset| preset.studies.contains(&card.name));
         match () {
@@ -186,7 +187,7 @@ impl StudyRequest {
     fn origins(&self, is_decoder: bool) -> Result<Vec<Option<Origin>>> {
         if let Some(contradicted) = self.with.iter().find(|name| has_name(&self.without, name)) {
             let error = anyhow!("--with {contradicted} and --without {contradicted}: which of them?");
-            return Err(error.of_option("with").of_value(contradicted));
+            return Err(error.with_option("with").with_value(contradicted));
         }
         let with_origin = |study: &'static dyn AnyStudy| Some((study, self.direct_origin(study, is_decoder)?));
         let switched_on: Vec<(&'static dyn AnyStudy, Origin)> =
@@ -195,7 +196,7 @@ impl StudyRequest {
             if let Some(needed) = self.required_studies(*study).iter().find(|needed| has_name(&self.without, needed)) {
                 let asks = study.card().name;
                 let error = anyhow!("--without {needed}: the study {asks} asks about what it finds");
-                return Err(error.of_option("without").of_value(needed));
+                return Err(error.with_option("without").with_value(needed));
             }
         }
         let origin = |name: &str| {
@@ -204,7 +205,7 @@ impl StudyRequest {
             itself.or_else(builder).map(|(_, origin)| *origin)
         };
         let joins = |study: &dyn AnyStudy| {
-            let Card { name, joins, .. } = study.card();
+            let Card { name, is_default_with_builds_on: joins, .. } = study.card();
             let have_origins = || self.required_studies(study).iter().all(|needed| origin(needed).is_some());
             *joins && self.may_join && !has_name(&self.without, name) && have_origins()
         };
@@ -220,9 +221,9 @@ impl StudyRequest {
         &self,
         study: &'static dyn AnyStudy,
         origin: Option<Origin>,
-        model: Option<(&str, Askable)>,
+        model: Option<(&str, ModelTraits)>,
     ) -> Result<Option<Absence>> {
-        let Card { name, takes, counts, .. } = study.card();
+        let Card { name, task_kinds: takes, token_counts: counts, .. } = study.card();
         let Some(origin) = origin else {
             let is_off = has_name(&self.without, name);
             return Ok(Some(if is_off { Absence::SwitchedOff } else { Absence::Unrequested }));
@@ -237,17 +238,17 @@ impl StudyRequest {
             }
             _ => {}
         }
-        if *counts == Counts::Needed && !self.has_counts {
+        if *counts == TokenCountUse::Needed && !self.has_counts {
             return match origin {
-                Origin::Option(..) => Err(origin.error(name, ONLY_ONCE).hint(GIVE_COUNTS)),
-                Origin::Default => Ok(Some(Absence::Uncounted)),
+                Origin::Option(..) => Err(origin.error(name, CANNOT_COUNT).hint(COUNTS_HINT)),
+                Origin::Default => Ok(Some(Absence::WithoutCounts)),
             };
         }
-        match model.and_then(|(id, model)| Some((id, model.why_not(study)?))) {
+        match model.and_then(|(id, model)| Some((id, model.reason_against(study)?))) {
             Some((id, why)) if matches!(origin, Origin::Option(..)) => {
                 Err(origin.error(name, &format!("`{id}` {why}")).hint("leave it out"))
             }
-            beyond => Ok(beyond.map(|(_, why)| Absence::Beyond(why))),
+            beyond => Ok(beyond.map(|(_, why)| Absence::Inapplicable(why))),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::system::files::input;
 
 /// Everything that a report depends on, except time, machine and speed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inputs {
+pub struct RunInputs {
     pub tool: Tool,
     pub model: ModelInputs,
     pub corpus: CorpusInputs,
@@ -56,7 +56,7 @@ impl From<&CorpusIdentity> for CorpusInputs {
 /// Size limit in bytes of a file that an option names, such as token counts: 64 MiB. Policies have a smaller limit.
 const MAX_FILE_BYTES: u64 = 1 << 26;
 
-impl Inputs {
+impl RunInputs {
     /// Collects the inputs of a run. Fails if a file that an option names cannot be read.
     pub fn new(run: &TableRun, files: &ModelFiles, hashes: &Hashes, corpus: CorpusInputs) -> Result<Self> {
         let model = ModelInputs {
@@ -71,7 +71,7 @@ impl Inputs {
             Ok(((*option).to_owned(), hex(&Sha256::digest(bytes.class(Class::Input)?))))
         };
         let files = run.files.iter().map(digest).collect::<Result<_>>()?;
-        Ok(Self { tool: Tool::default(), model, corpus, options: run.given.clone(), files })
+        Ok(Self { tool: Tool::default(), model, corpus, options: run.report_options.clone(), files })
     }
 
     /// Fails if `corpus`, as it was analysed, differs from the corpus in these inputs.
@@ -82,7 +82,7 @@ impl Inputs {
     }
 
     /// First input that changed since an earlier report with the inputs `before`, as a sentence; `None` if none did.
-    pub fn changed(&self, before: &Self) -> Option<String> {
+    pub fn change_since(&self, before: &Self) -> Option<String> {
         if self.tool != before.tool {
             return Some(format!("it was made by version {}, this is {}", before.tool.version, self.tool.version));
         }
@@ -100,9 +100,9 @@ impl Inputs {
 }
 
 #[derive(Default)]
-pub struct Corpora(Vec<(Vec<Input>, CorpusInputs)>);
+pub struct CorpusIdentities(Vec<(Vec<Input>, CorpusInputs)>);
 
-impl Corpora {
+impl CorpusIdentities {
     pub fn identity(&mut self, options: &AnalyzeOptions) -> Result<CorpusInputs> {
         if let Some((_, identity)) = self.0.iter().find(|(inputs, _)| *inputs == options.corpus) {
             return Ok(identity.clone());
@@ -111,9 +111,9 @@ impl Corpora {
             let shown = single_read.path().map(|path| path.display().to_string()).unwrap_or_default();
             let error =
                 anyhow!("corpus `{shown}` can be read only once, and here it is read to see whether it has changed");
-            return Err(error.about(shown).hint("name a file").class(Class::Usage));
+            return Err(error.with_file(shown).hint("name a file").class(Class::Usage));
         }
-        let identity = CorpusInputs::from(&loaded::open(options)?.into_identity()?);
+        let identity = CorpusInputs::from(&loaded::open_corpus(options)?.into_identity()?);
         self.0.push((options.corpus.clone(), identity.clone()));
         Ok(identity)
     }

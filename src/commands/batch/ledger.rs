@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::inputs::Inputs;
-use crate::export::{Writer, json};
+use super::inputs::RunInputs;
+use crate::export::{ReportFormat, json};
 use crate::passes::observation::partial;
 use crate::report::Report;
-use crate::report::roles::Roles;
+use crate::report::roles::RoleCounts;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::{self, Output};
-use crate::system::json::problem_in_line;
+use crate::system::json::describe_error_in_line;
 
 const FILE_NAME: &str = "batch.json";
 
@@ -24,26 +24,26 @@ const SCHEMA_VERSION: u32 = 1;
 /// Size limit of a ledger in bytes: 64 MiB. A run takes about 2 kB, and there are at most 10,000 runs.
 const MAX_LEDGER_BYTES: u64 = 1 << 26;
 
-pub enum Status {
+pub enum RunStatus {
     Done,
     /// The inputs were unchanged; missing formats were made from the saved report.
     FromSavedReport,
     UpToDate,
     /// Run by an earlier command; not checked by this one.
-    Earlier,
-    Missing,
+    NotChecked,
+    NotRun,
     /// The last attempt failed with this message. Outputs of an earlier run stay.
     Failed(String),
 }
 
-impl Status {
+impl RunStatus {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::FromSavedReport => "from saved report",
             Self::UpToDate => "up to date",
-            Self::Earlier => "earlier",
-            Self::Missing => "missing",
+            Self::NotChecked => "earlier",
+            Self::NotRun => "missing",
             Self::Failed(_) => "failed",
         }
     }
@@ -74,7 +74,7 @@ struct LedgerFile {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    pub inputs: Inputs,
+    pub inputs: RunInputs,
     pub reports: BTreeMap<String, String>,
     pub found: ReportSummary,
     /// Summary of the previous report; `None` for the first.
@@ -101,7 +101,7 @@ pub struct ReportSummary {
 }
 
 impl ReportSummary {
-    pub fn of(report: &Report) -> Self {
+    pub fn new(report: &Report) -> Self {
         let (model, corpus) = (&report.model, &report.corpus);
         Self {
             model: model.id.clone(),
@@ -112,13 +112,13 @@ impl ReportSummary {
             words: corpus.words,
             tokens: corpus.tokens,
             skipped: corpus.skipped.values().sum(),
-            firm: Roles::of(report).firm,
+            firm: RoleCounts::new(report).firm,
             label_counts: report.label_counts.clone(),
             firm_label_counts: report.firm_label_counts(),
         }
     }
 
-    pub fn labelled(&self) -> String {
+    pub fn firm_roles_in_words(&self) -> String {
         let (heads, have) = (counted(self.layers * self.heads, "head"), plural(&self.firm, "has", "have"));
         format!("{} of {heads} {have} a firm role", self.firm)
     }
@@ -126,16 +126,16 @@ impl ReportSummary {
 
 impl LedgerEntry {
     pub fn new<'a>(
-        inputs: Inputs,
+        inputs: RunInputs,
         found: ReportSummary,
         before: Option<ReportSummary>,
         written: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<Self> {
-        Self { inputs, reports: BTreeMap::new(), found, before }.with(written)
+        Self { inputs, reports: BTreeMap::new(), found, before }.with_files(written)
     }
 
     /// Change in the number of firm labels per label family since the previous report, without zeros; `None` if there is none.
-    pub fn changes(&self) -> Option<Vec<(&str, i64)>> {
+    pub fn label_count_changes(&self) -> Option<Vec<(&str, i64)>> {
         let [after, before] = [&self.found, self.before.as_ref()?].map(|found| &found.firm_label_counts);
         let families: BTreeSet<&str> = after.keys().chain(before.keys()).map(String::as_str).collect();
         let count = |counts: &BTreeMap<String, u64>, family| counts.get(family).map_or(0, |count| count.cast_signed());
@@ -143,11 +143,11 @@ impl LedgerEntry {
         Some(changes.filter(|(_, change)| *change != 0).collect())
     }
 
-    pub fn with<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
+    pub fn with_files<'a>(mut self, more: impl IntoIterator<Item = &'a PathBuf>) -> Result<Self> {
         for path in more {
             let digest = output::previous_sha256(path);
             let digest = digest.with_context(|| format!("`{}` was written, and is gone", path.display()));
-            self.reports.insert(file_name(path), digest.about(path.display()).class(Class::Output)?);
+            self.reports.insert(file_name(path), digest.with_file(path.display()).class(Class::Output)?);
         }
         Ok(self)
     }
@@ -169,12 +169,12 @@ impl Ledger {
         self.known.runs.get(name)
     }
 
-    pub fn reports(&self, name: &str) -> Vec<&str> {
+    pub fn report_files(&self, name: &str) -> Vec<&str> {
         let written = self.entry(name).into_iter().flat_map(|entry| entry.reports.keys());
         written.map(String::as_str).filter(|file| self.path_of(file).exists()).collect()
     }
 
-    pub fn failure(&self, name: &str) -> Option<&str> {
+    pub fn failure_message(&self, name: &str) -> Option<&str> {
         self.known.failed.get(name).map(String::as_str)
     }
 
@@ -214,7 +214,7 @@ impl Ledger {
 
     /// Records the failures of runs that were tried, and clears old failures of tried runs that did not fail again.
     pub fn record_failures<'a>(&mut self, tried: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<()> {
-        let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure(name) != *failure).collect();
+        let news: Vec<_> = tried.into_iter().filter(|(name, failure)| self.failure_message(name) != *failure).collect();
         if news.is_empty() {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Ledger {
         let mut known = read(&self.path).class(Class::Input)?;
         change(&mut known);
         let output = Output::open(&self.path)?;
-        output.finish(json::indented(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())
+        output.finish(json::to_indented_json(&LedgerFile { schema_version: SCHEMA_VERSION, known })?.as_bytes())
     }
 }
 
@@ -246,64 +246,64 @@ fn read(path: &Path) -> Result<LedgerRuns> {
     let text = output::read_previous_output(path, MAX_LEDGER_BYTES).cannot("read", &shown)?;
     let Some(text) = text else { return Ok(LedgerRuns::default()) };
     let file: LedgerFile = serde_json::from_str(&text).map_err(|error| {
-        let problem = anyhow!("this is not what `headscope batch` writes ({})", problem_in_line(&error));
+        let problem = anyhow!("this is not what `headscope batch` writes ({})", describe_error_in_line(&error));
         problem.hint(way_out).at(&shown, error.line() as u64)
     })?;
     let overflows = |entry: &&LedgerEntry| entry.found.layers.checked_mul(entry.found.heads).is_none();
     if let Some(entry) = file.known.runs.values().find(overflows) {
         let ReportSummary { layers, heads, .. } = &entry.found;
         let error = anyhow!("{shown}: a run has {layers} layers of {heads} heads, which no model has");
-        return Err(error.about(shown).hint(way_out));
+        return Err(error.with_file(shown).hint(way_out));
     }
     match file.schema_version {
         SCHEMA_VERSION => Ok(file.known),
         other => {
             let error = anyhow!("{shown}: its schema_version is {other}, this program reads {SCHEMA_VERSION}");
-            Err(error.about(shown).hint(way_out))
+            Err(error.with_file(shown).hint(way_out))
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunFormat {
-    Report(Writer),
+    Report(ReportFormat),
     /// The sums of the run, which no report contains.
     Partial,
 }
 
 impl RunFormat {
     pub fn all() -> impl Iterator<Item = (&'static str, Self)> {
-        let reports = Writer::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
+        let reports = ReportFormat::ALL.iter().map(|(extension, writer)| (*extension, Self::Report(*writer)));
         reports.chain([(partial::EXTENSION, Self::Partial)])
     }
 
-    pub fn writer(self) -> Option<Writer> {
+    pub fn writer(self) -> Option<ReportFormat> {
         if let Self::Report(writer) = self { Some(writer) } else { None }
     }
 
     /// Whether the format holds the complete report, from which the other report formats can be made.
-    pub fn is_whole(self) -> bool {
-        self.writer().is_some_and(Writer::is_whole)
+    pub fn is_complete_report(self) -> bool {
+        self.writer().is_some_and(ReportFormat::holds_report)
     }
 }
 
-pub struct Outstanding {
+pub struct OutstandingWork {
     /// Why the run is not up to date, in words.
     reason: String,
     /// A saved report whose inputs are unchanged, and the missing files to make from it; `None`: the run must be repeated.
-    pub saved: Option<(PathBuf, Vec<(PathBuf, Writer)>)>,
+    pub saved_report: Option<(PathBuf, Vec<(PathBuf, ReportFormat)>)>,
 }
 
-impl Outstanding {
+impl OutstandingWork {
     /// Returns the work that brings the files `asked` of a run up to date with `inputs`; `None` if there is none.
-    pub fn of(ledger: &Ledger, run: &str, inputs: &Inputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
+    pub fn new(ledger: &Ledger, run: &str, inputs: &RunInputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");
-            let reason = ledger.failure(run).map_or_else(|| "there is no report yet".to_owned(), failed);
-            return Some(Self { reason, saved: None });
+            let reason = ledger.failure_message(run).map_or_else(|| "there is no report yet".to_owned(), failed);
+            return Some(Self { reason, saved_report: None });
         };
-        if let Some(reason) = inputs.changed(&entry.inputs) {
-            return Some(Self { reason, saved: None });
+        if let Some(reason) = inputs.change_since(&entry.inputs) {
+            return Some(Self { reason, saved_report: None });
         }
         let missing: Vec<_> = files.iter().filter(|(path, _)| !entry.has_as_written(path)).collect();
         if missing.is_empty() {
@@ -311,16 +311,17 @@ impl Outstanding {
         }
         let why = |path: &Path| if path.exists() { "is not what was written" } else { "is missing" };
         let reasons: Vec<_> = missing.iter().map(|(path, _)| format!("{} {}", file_name(path), why(path))).collect();
-        let complete = RunFormat::all().filter(|(_, format)| format.is_whole());
+        let complete = RunFormat::all().filter(|(_, format)| format.is_complete_report());
         let mut reports = complete.map(|(extension, _)| ledger.path_of(&format!("{run}.{extension}")));
         let report = reports.find(|path| entry.has_as_written(path));
         // Sums cannot be made from a report.
         let targets: Option<_> = missing.iter().map(|(path, format)| Some((path.clone(), format.writer()?))).collect();
-        Some(Self { reason: reasons.join(", "), saved: report.zip(targets) })
+        Some(Self { reason: reasons.join(", "), saved_report: report.zip(targets) })
     }
 
     pub fn in_words(&self) -> String {
-        let from = if self.saved.is_some() { format!(" {}", Status::FromSavedReport.name()) } else { String::new() };
+        let from =
+            if self.saved_report.is_some() { format!(" {}", RunStatus::FromSavedReport.name()) } else { String::new() };
         format!("to do{from}: {}", self.reason)
     }
 }

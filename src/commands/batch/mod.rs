@@ -12,28 +12,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, ensure};
 
-use super::analyze::finished_report;
-use super::analyze::loaded::{self, Loaded, RequiredParts};
+use super::analyze::loaded::{self, LoadedModel, RequiredParts};
 use super::analyze::observe::PreparedRun;
-use super::analyze::options::{AnalyzeOptions, Outcome};
+use super::analyze::options::{AnalysisOutput, AnalyzeOptions};
+use super::analyze::run_to_report;
 use super::reporting::{self, ReportOptions, make_folder};
-use crate::evaluation::askable::Askable;
-use crate::export::{Target, Writer, json};
+use crate::evaluation::askable::ModelTraits;
+use crate::export::{OutputTarget, ReportFormat, json};
 use crate::model::files::ModelFiles;
 use crate::model::source::ModelRef;
-use crate::model::{Fingerprint, Hashes};
-use crate::passes::run::{heads_of, token_limit};
+use crate::model::{Hashes, PendingHashes};
+use crate::passes::run::{checked_heads, token_limit};
 use crate::system::counted::counted;
 use crate::system::errors::{Class, ErrorFormat, Facts};
 use crate::system::files::output::Output;
 use crate::system::interrupt;
 use crate::system::printable::{one_line, without_passwords};
 use crate::system::progress::Downloads;
-use crate::system::terminal::{print, say};
-use inputs::{Corpora, Inputs};
-use ledger::{Ledger, LedgerEntry, Outstanding, ReportSummary, RunFormat, Status};
+use crate::system::terminal::{print, print_to_stderr};
+use inputs::{CorpusIdentities, RunInputs};
+use ledger::{Ledger, LedgerEntry, OutstandingWork, ReportSummary, RunFormat, RunStatus};
 use overview::RunRow;
-use table::{OptionSyntax, Table, TableRun};
+use table::{BatchTable, OptionSyntax, TableRun};
 
 pub struct BatchOptions {
     pub table: PathBuf,
@@ -65,7 +65,7 @@ pub fn batch(options: &BatchOptions, syntax: &OptionSyntax) -> Result<()> {
         options,
         table: &table,
         ledger: Ledger::read(&options.folder)?,
-        corpora: Corpora::default(),
+        corpora: CorpusIdentities::default(),
         statuses: BTreeMap::new(),
         failed: Vec::new(),
     };
@@ -107,7 +107,8 @@ fn group_by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a Table
     for run in runs {
         // A model is loaded with one output head, so runs with different classification heads are separate groups.
         let is_alike = |(model, of_model): &&mut (&ModelRef, Vec<&TableRun>)| {
-            **model == run.options.model && of_model[0].options.classified() == run.options.classified()
+            **model == run.options.model
+                && of_model[0].options.classification_layer() == run.options.classification_layer()
         };
         match groups.iter_mut().find(is_alike) {
             Some((_, group)) => group.push(run),
@@ -119,10 +120,10 @@ fn group_by_model<'a>(runs: &[&'a TableRun]) -> Vec<(&'a ModelRef, Vec<&'a Table
 
 struct Batch<'a> {
     options: &'a BatchOptions,
-    table: &'a Table,
+    table: &'a BatchTable,
     ledger: Ledger,
-    corpora: Corpora,
-    statuses: BTreeMap<String, Status>,
+    corpora: CorpusIdentities,
+    statuses: BTreeMap<String, RunStatus>,
     failed: Vec<(String, Class)>,
 }
 
@@ -163,7 +164,7 @@ impl Batch<'_> {
             Ok(resolved) => resolved,
             Err(_) if is_dry && matches!(model, ModelRef::Hub { offline: false, .. }) => {
                 let message = "to do: its model is not in the cache of the Hub yet";
-                return runs.iter().try_for_each(|run| self.done(run, Status::Missing, message));
+                return runs.iter().try_for_each(|run| self.done(run, RunStatus::NotRun, message));
             }
             Err(error) => {
                 self.fail(runs, error);
@@ -173,19 +174,21 @@ impl Batch<'_> {
         let mut pending = Vec::new();
         for run in runs {
             let inputs = self.corpora.identity(&run.options);
-            match inputs.and_then(|corpus| Inputs::new(run, &files, &hashes, corpus)) {
-                Ok(inputs) => match Outstanding::of(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
-                    None => self.done(run, Status::UpToDate, "up to date")?,
-                    Some(outstanding) if is_dry => self.done(run, Status::Missing, &outstanding.in_words())?,
-                    Some(Outstanding { saved: Some((report, targets)), .. }) => {
-                        match self.export(run, &report, &targets) {
-                            Ok(Some(message)) => self.done(run, Status::FromSavedReport, &message)?,
-                            Ok(None) => pending.push((*run, inputs)),
-                            Err(error) => self.fail(&[run], error),
+            match inputs.and_then(|corpus| RunInputs::new(run, &files, &hashes, corpus)) {
+                Ok(inputs) => {
+                    match OutstandingWork::new(&self.ledger, &run.name, &inputs, &self.requested_files(run)) {
+                        None => self.done(run, RunStatus::UpToDate, "up to date")?,
+                        Some(outstanding) if is_dry => self.done(run, RunStatus::NotRun, &outstanding.in_words())?,
+                        Some(OutstandingWork { saved_report: Some((report, targets)), .. }) => {
+                            match self.export(run, &report, &targets) {
+                                Ok(Some(message)) => self.done(run, RunStatus::FromSavedReport, &message)?,
+                                Ok(None) => pending.push((*run, inputs)),
+                                Err(error) => self.fail(&[run], error),
+                            }
                         }
+                        Some(_) => pending.push((*run, inputs)),
                     }
-                    Some(_) => pending.push((*run, inputs)),
-                },
+                }
                 Err(error) => self.fail(&[run], error),
             }
             if self.must_stop() {
@@ -193,14 +196,14 @@ impl Batch<'_> {
             }
         }
         // The model is loaded for the most demanding run. If that fails, only this run fails, and the next one is tried.
-        let required = |(run, _): &(&TableRun, Inputs)| RequiredParts::of(&run.options);
+        let required = |(run, _): &(&TableRun, RunInputs)| RequiredParts::new(&run.options);
         while let Some(most) = pending.iter().map(required).max() {
             let first = pending.iter().position(|one| required(one) == most).expect("one has the most");
-            match Loaded::new(files.clone(), hashes.clone(), &pending[first].0.options) {
+            match LoadedModel::new(files.clone(), hashes.clone(), &pending[first].0.options) {
                 Ok(loaded) => {
                     for (run, inputs) in pending {
                         match self.run(run, &loaded, inputs) {
-                            Ok(message) => self.done(run, Status::Done, &message)?,
+                            Ok(message) => self.done(run, RunStatus::Done, &message)?,
                             Err(error) => self.fail(&[run], error),
                         }
                         if self.must_stop() {
@@ -224,50 +227,50 @@ impl Batch<'_> {
     }
 
     /// Makes missing formats from the saved report and returns the status line; `None` if the saved report cannot be read.
-    fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, Writer)]) -> Result<Option<String>> {
-        let targets: Vec<_> = missing.iter().map(|(path, writer)| Target::File(path.clone(), *writer)).collect();
-        let outputs = reporting::open(&targets)?;
-        let report = match json::read_earlier(saved) {
+    fn export(&mut self, run: &TableRun, saved: &Path, missing: &[(PathBuf, ReportFormat)]) -> Result<Option<String>> {
+        let targets: Vec<_> = missing.iter().map(|(path, writer)| OutputTarget::File(path.clone(), *writer)).collect();
+        let outputs = reporting::open_targets(&targets)?;
+        let report = match json::read_overwritable(saved) {
             Ok(report) => report,
             Err(error) => {
-                say(&format!("note: {}: {error:#}: it is run again", run.name));
+                print_to_stderr(&format!("note: {}: {error:#}: it is run again", run.name));
                 return Ok(None);
             }
         };
-        reporting::write(&report, outputs)?;
+        reporting::write_report(&report, outputs)?;
         let entry = self.ledger.entry(&run.name).expect("it has a saved report").clone();
-        self.ledger.record(&run.name, &entry.with(missing.iter().map(|(path, _)| path))?)?;
+        self.ledger.record(&run.name, &entry.with_files(missing.iter().map(|(path, _)| path))?)?;
         let written: Vec<_> = missing.iter().map(|(path, _)| ledger::file_name(path)).collect();
-        Ok(Some(format!("{}: {}", Status::FromSavedReport.name(), written.join(", "))))
+        Ok(Some(format!("{}: {}", RunStatus::FromSavedReport.name(), written.join(", "))))
     }
 
-    fn run(&mut self, run: &TableRun, loaded: &Loaded, inputs: Inputs) -> Result<String> {
-        let Outcome::Report { wanted: options, .. } = &run.options.outcome else {
+    fn run(&mut self, run: &TableRun, loaded: &LoadedModel, inputs: RunInputs) -> Result<String> {
+        let AnalysisOutput::Report { options, .. } = &run.options.outcome else {
             unreachable!("a table has no shards")
         };
         let mut files = self.requested_files(run);
         let (kept, changed) = self.ledger.other_formats(&run.name, &files);
         for path in changed {
-            say(&format!(
+            print_to_stderr(&format!(
                 "note: {}: `{}` was changed since it was written and stays as it is: it is of the run before this one",
                 run.name,
                 path.display()
             ));
         }
         files.extend(kept);
-        let target = |(path, format): &(PathBuf, RunFormat)| Some(Target::File(path.clone(), format.writer()?));
+        let target = |(path, format): &(PathBuf, RunFormat)| Some(OutputTarget::File(path.clone(), format.writer()?));
         let targets = files.iter().filter_map(target).collect();
         let options = ReportOptions { outputs: targets, summary: None, ..options.clone() };
         let outputs = options.open()?;
         let sums = files.iter().find(|(_, format)| *format == RunFormat::Partial);
         let sums = sums.map(|(path, _)| Output::open(path)).transpose()?;
         let policy = options.policy.policy()?;
-        let corpus = loaded::open(&run.options)?;
+        let corpus = loaded::open_corpus(&run.options)?;
         let mut ready = PreparedRun::new(&run.options, loaded, corpus)?;
-        let report = finished_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same(corpus))?;
-        reporting::write(&report, outputs)?;
-        let summary = ReportSummary::of(&report);
-        let message = format!("done: {}", summary.labelled());
+        let report = run_to_report(&mut ready, &options, policy, None, sums, |corpus| inputs.ensure_same(corpus))?;
+        reporting::write_report(&report, outputs)?;
+        let summary = ReportSummary::new(&report);
+        let message = format!("done: {}", summary.firm_roles_in_words());
         let before = self.ledger.entry(&run.name).map(|entry| entry.found.clone());
         self.ledger
             .record(&run.name, &LedgerEntry::new(inputs, summary, before, files.iter().map(|(path, _)| path))?)?;
@@ -275,21 +278,21 @@ impl Batch<'_> {
     }
 
     /// Records the status of a run and prints it, unless the batch is quiet.
-    fn done(&mut self, run: &TableRun, status: Status, message: &str) -> Result<()> {
+    fn done(&mut self, run: &TableRun, status: RunStatus, message: &str) -> Result<()> {
         self.statuses.insert(run.name.clone(), status);
         if self.options.quiet { Ok(()) } else { print(&format!("{}: {}\n", run.name, one_line(message))) }
     }
 
     /// Prints an error, and records it as the failure of each of these runs.
     fn fail(&mut self, runs: &[&TableRun], error: Error) {
-        let error = self.table.located(runs[0], error);
+        let error = self.table.with_location(runs[0], error);
         let class = Class::of(&error);
         let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
         let message = without_passwords(&format!("{error:#}")).into_owned();
         let shown = if names.len() == 1 { names[0].to_owned() } else { format!("runs {}", names.join(", ")) };
         self.options.errors.say(&error.context(shown));
         for name in names {
-            self.statuses.insert(name.to_owned(), Status::Failed(message.clone()));
+            self.statuses.insert(name.to_owned(), RunStatus::Failed(message.clone()));
             self.failed.push((name.to_owned(), class));
         }
     }
@@ -302,17 +305,17 @@ impl Batch<'_> {
         }
         let mut rows = Vec::new();
         for run in &self.table.runs {
-            let (entry, failure) = (self.ledger.entry(&run.name), self.ledger.failure(&run.name));
+            let (entry, failure) = (self.ledger.entry(&run.name), self.ledger.failure_message(&run.name));
             let before = || match (failure, entry) {
-                (Some(message), _) => Status::Failed(message.to_owned()),
-                (None, Some(_)) => Status::Earlier,
-                (None, None) => Status::Missing,
+                (Some(message), _) => RunStatus::Failed(message.to_owned()),
+                (None, Some(_)) => RunStatus::NotChecked,
+                (None, None) => RunStatus::NotRun,
             };
             let status = self.statuses.remove(&run.name).unwrap_or_else(before);
-            rows.push(RunRow { run: &run.name, status, entry, reports: self.ledger.reports(&run.name) });
+            rows.push(RunRow { run: &run.name, status, entry, reports: self.ledger.report_files(&run.name) });
         }
         if !self.options.dry_run {
-            overview::write(&self.options.folder, &rows)?;
+            overview::write_overview(&self.options.folder, &rows)?;
         }
         let Some((_, first)) = self.failed.first() else { return Ok(()) };
         let class = if self.failed.iter().all(|(_, class)| class == first) { *first } else { Class::Other };
@@ -324,16 +327,21 @@ impl Batch<'_> {
 /// Fails if options contradict a model's `config.json`.
 fn ensure_options_fit(options: &AnalyzeOptions, files: &ModelFiles) -> Result<()> {
     let config = &files.architecture.config;
-    heads_of(files.grid(), &options.removed)?;
+    checked_heads(files.grid(), &options.removed_heads)?;
     token_limit(config, options.max_tokens, options.context.unwrap_or_default())?;
     let is_decoder = config.visibility.are_causal();
     // Facts that only tokenizer and weights tell are assumed to allow every study.
-    let askable = Askable { of_residues: false, is_decoder, predicts: true, lacks_heads: !config.absent.is_empty() };
-    options.selection.of_model(&files.id, askable).map(drop)
+    let askable = ModelTraits {
+        has_residue_tokens: false,
+        is_decoder,
+        predicts_tokens: true,
+        lacks_heads: !config.absent.is_empty(),
+    };
+    options.selection.for_model(&files.id, askable).map(drop)
 }
 
 fn with_hashes(files: ModelFiles) -> Result<(ModelFiles, Hashes)> {
-    let hashes = Fingerprint::start(&files).finish()?;
+    let hashes = PendingHashes::start(&files).finish()?;
     Ok((files, hashes))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::ledger::{LedgerEntry, Status};
+use super::ledger::{LedgerEntry, RunStatus};
 use crate::export::page;
 use crate::export::tables::csv;
 use crate::passes::observation::identity::Tool;
@@ -15,13 +15,13 @@ use crate::system::files::output::Output;
 
 pub struct RunRow<'a> {
     pub run: &'a str,
-    pub status: Status,
+    pub status: RunStatus,
     pub entry: Option<&'a LedgerEntry>,
     pub reports: Vec<&'a str>,
 }
 
-pub fn write(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
-    for (name, bytes) in [("runs.csv", csv::lines(&csv_rows(rows))?), ("index.html", page(rows)?)] {
+pub fn write_overview(folder: &Path, rows: &[RunRow<'_>]) -> Result<()> {
+    for (name, bytes) in [("runs.csv", csv::rows_csv(&csv_rows(rows))?), ("index.html", page(rows)?)] {
         Output::open(&folder.join(name))?.finish(&bytes)?;
     }
     Ok(())
@@ -85,7 +85,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
             "status": status.name(),
             "message": status.failure().unwrap_or_default(),
             "found": entry.map(|entry| &entry.found),
-            "changes": entry.and_then(LedgerEntry::changes).map_or_else(String::new, changes_in_words),
+            "changes": entry.and_then(LedgerEntry::label_count_changes).map_or_else(String::new, changes_in_words),
             "reports": reports.iter().map(link).collect::<Vec<_>>(),
         })
     };
@@ -101,7 +101,7 @@ fn page(rows: &[RunRow<'_>]) -> Result<Vec<u8>> {
         "rows": rows,
         "failed": rows.iter().filter(|row| row["message"] != "").collect::<Vec<_>>(),
     });
-    page::filled("runs", &page)
+    page::fill_template("runs", &page)
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn markup_in_names_is_text() {
-        let failed = Status::Failed("no `<script>alert(\"a\")</script>`".to_owned());
+        let failed = RunStatus::Failed("no `<script>alert(\"a\")</script>`".to_owned());
         let html = page(&[RunRow { run: "a.b", status: failed, entry: None, reports: Vec::new() }]).unwrap();
         let html = String::from_utf8(html).unwrap();
         assert!(html.contains("no `&lt;script&gt;alert(&quot;a&quot;)&lt;/script&gt;`"), "{html}");
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn every_line_has_every_column() {
-        let lines = csv_rows(&[RunRow { run: "a.b", status: Status::Missing, entry: None, reports: Vec::new() }]);
+        let lines = csv_rows(&[RunRow { run: "a.b", status: RunStatus::NotRun, entry: None, reports: Vec::new() }]);
         assert_eq!(lines[1].join(","), "a.b,missing,,,,,,,,,,,,");
         assert_eq!(lines[0].len(), lines[1].len());
     }

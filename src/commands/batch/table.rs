@@ -10,7 +10,7 @@ use anyhow::{Error, Result, anyhow};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome};
+use crate::commands::analyze::options::{AnalysisOutput, AnalyzeOptions};
 use crate::corpus::Input;
 use crate::system::errors::{self, Class, Facts, similar};
 use crate::system::files::input;
@@ -20,17 +20,17 @@ use crate::system::printable::shortened;
 pub struct OptionSyntax {
     pub options: Vec<(String, OptionArity)>,
     /// Parses the words of a command line; errors come without advice about the command line.
-    pub read: fn(Vec<String>) -> Result<AnalyzeOptions>,
+    pub parse: fn(Vec<String>) -> Result<AnalyzeOptions>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionArity {
-    Nothing,
+    NoValue,
     One,
     Several,
 }
 
-pub struct Table {
+pub struct BatchTable {
     file: PathBuf,
     text: String,
     pub runs: Vec<TableRun>,
@@ -42,7 +42,7 @@ pub struct TableRun {
     pub name: String,
     pub options: AnalyzeOptions,
     /// Command-line options that the report depends on, sorted by name.
-    pub given: Vec<String>,
+    pub report_options: Vec<String>,
     /// The files that options name, by option: a report depends on what is in them.
     pub files: BTreeMap<&'static str, PathBuf>,
     /// Model and corpus files as the table names them, with their positions in the table.
@@ -94,18 +94,18 @@ fn fail<T>(at: usize, why: Error) -> Result<T, TableError> {
 }
 
 /// Reads a table of runs. Fails if it cannot be read or a run is invalid; the error names file and line.
-pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<Table> {
+pub fn read(path: &Path, syntax: &OptionSyntax, offline: bool) -> Result<BatchTable> {
     let shown = path.display();
     let text = input::read_to_string(path, MAX_TABLE_BYTES).cannot("read the table", &shown).class(Class::Input)?;
     let runs = parse(&text, syntax, offline).map_err(|TableError { at, why }| why.at(&shown, line(&text, at)));
-    Ok(Table { runs: runs.class(Class::Usage)?, file: path.to_owned(), text })
+    Ok(BatchTable { runs: runs.class(Class::Usage)?, file: path.to_owned(), text })
 }
 
-impl Table {
+impl BatchTable {
     /// Adds to a run's error the table's file and the line that names the model, file or option at fault.
     /// The error stays as it is if it has a line already, or the table does not name what is at fault.
-    pub fn located(&self, run: &TableRun, error: Error) -> Error {
-        let (file, line_of_file) = errors::place(error.as_ref());
+    pub fn with_location(&self, run: &TableRun, error: Error) -> Error {
+        let (file, line_of_file) = errors::location(error.as_ref());
         let culprit = file.or(errors::value(error.as_ref())).filter(|_| line_of_file.is_none());
         // A model on the Hub is named with its revision.
         let names = |name: &str, culprit| name == culprit || name.split('@').any(|part| part == culprit);
@@ -119,7 +119,7 @@ impl Table {
         };
         let (name, line_number) = (input.get_ref(), line(&self.text, input.span().start));
         let is_path = file.is_some();
-        let error = error.of_value(name).at(self.file.display(), line_number);
+        let error = error.with_value(name).at(self.file.display(), line_number);
         if is_path { with_path_hint(error, Path::new(name), &self.file) } else { error }
     }
 }
@@ -154,13 +154,13 @@ fn parse(text: &str, syntax: &OptionSyntax, offline: bool) -> Result<Vec<TableRu
             return fail(
                 key.span().start,
                 anyhow!("there is no part {}: {}", quoted(name), SECTIONS.map(|part| format!("[{part}]")).join(", "))
-                    .of_value(name),
+                    .with_value(name),
             );
         };
         let Some(table) = value.get_ref().as_table() else {
             return fail(
                 value.span().start,
-                anyhow!("{} is a part of the table", quoted(name)).of_value(name).hint(format!("write [{known}]")),
+                anyhow!("{} is a part of the table", quoted(name)).with_value(name).hint(format!("write [{known}]")),
             );
         };
         parts.insert(known, (key.span().start, table));
@@ -247,7 +247,7 @@ fn sets((start, table): &SectionEntries<'_>, known: &KnownOptions) -> Result<Vec
     for (name, value) in in_file_order(table) {
         let Some(table) = value.get_ref().as_table() else {
             let why = anyhow!("{} is a set of options", quoted(name.get_ref()))
-                .of_value(name.get_ref())
+                .with_value(name.get_ref())
                 .hint(format!("write {} = {{ ... }}", name.get_ref()));
             return fail(value.span().start, why);
         };
@@ -266,7 +266,7 @@ fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, Settings)]) -> 
     let text = name.get_ref().as_ref();
     if let Some((other, _)) = others.iter().find(|(other, _)| other.eq_ignore_ascii_case(text)) {
         let why = anyhow!("{} and {} are one file's name on systems that know no case", quoted(other), quoted(text));
-        return fail(name.span().start, why.of_value(text).hint("use another name"));
+        return fail(name.span().start, why.with_value(text).hint("use another name"));
     }
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     // Windows opens a device by such a name, whatever extension stands after it (Win32, "Naming Files, Paths, and Namespaces").
@@ -278,13 +278,13 @@ fn checked_name(name: &Spanned<DeString<'_>>, others: &[(String, Settings)]) -> 
         || text.len() == 4 && ["com", "lpt"].into_iter().any(is_numbered);
     if is_device {
         let why = anyhow!("{} becomes part of a file's name, and is that of a device on some systems", quoted(text));
-        return fail(name.span().start, why.of_value(text).hint("use another name"));
+        return fail(name.span().start, why.with_value(text).hint("use another name"));
     }
     if text.len() <= 100 && text.starts_with(|c: char| allowed(c) && c != '-') && text.chars().all(allowed) {
         return Ok(text.to_owned());
     }
     let why = anyhow!("{} becomes part of a file's name", quoted(text))
-        .of_value(text)
+        .with_value(text)
         .hint("use letters, digits, `_` and `-`, and `-` not first");
     fail(name.span().start, why)
 }
@@ -298,12 +298,12 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
             continue;
         }
         if let Some((_, why)) = REFUSED_KEYS.iter().find(|(refused, _)| *refused == name) {
-            return fail(at, anyhow!("`{name}` has no place here").of_value(name).hint(why));
+            return fail(at, anyhow!("`{name}` has no place here").with_value(name).hint(why));
         }
         let Some((_, takes)) = known.iter().find(|(known, _)| known == name) else {
             let names = known.iter().map(|(known, _)| known.as_str());
-            let close = similar::closest(name, names).filter(|_| name != CORPUS);
-            let unknown = anyhow!("there is no option {} of `headscope analyze`", quoted(name)).of_value(name);
+            let close = similar::closest_name(name, names).filter(|_| name != CORPUS);
+            let unknown = anyhow!("there is no option {} of `headscope analyze`", quoted(name)).with_value(name);
             let unknown = match close {
                 Some(_) => unknown.did_you_mean(close),
                 None => unknown.hint("`headscope analyze --help` lists them"),
@@ -311,7 +311,7 @@ fn add(settings: &mut Settings, table: &DeTable<'_>, known: &KnownOptions, also:
             return fail(at, unknown);
         };
         let values = match takes {
-            OptionArity::Nothing => match value.get_ref().as_bool() {
+            OptionArity::NoValue => match value.get_ref().as_bool() {
                 Some(on) => on.then(Vec::new),
                 None => {
                     return fail(value.span().start, anyhow!("`{name}` is a switch").hint("write true or false"));
@@ -370,15 +370,17 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
         let (_, span) = named.unwrap_or(&settings[CORPUS]);
         TableError { at: span.start, why: why.context(format!("in run `{name}`")) }
     };
-    let options = (syntax.read)(line).map_err(refused)?;
+    let options = (syntax.parse)(line).map_err(refused)?;
     if options.corpus.iter().any(|corpus| matches!(corpus, Input::Stdin(_))) {
         let once = anyhow!("--corpus -: standard input can be read once, and a table again and again");
-        return Err(refused(once.of_value("-").hint("name a file")));
+        return Err(refused(once.with_value("-").hint("name a file")));
     }
-    let Outcome::Report { wanted, .. } = &options.outcome else { unreachable!("a table has no shards") };
+    let AnalysisOutput::Report { options: wanted, .. } = &options.outcome else {
+        unreachable!("a table has no shards")
+    };
     let files = [
         ("policy", wanted.policy.file.clone()),
-        ("counts", options.counts.clone()),
+        ("counts", options.counts_file.clone()),
         ("task", options.task.as_ref().map(|task| PathBuf::from(&*task.path))),
         ("links", options.links.file.as_ref().map(|file| PathBuf::from(&*file.path))),
         ("link-rules", options.links.rules.as_ref().map(|rules| PathBuf::from(&*rules.path))),
@@ -389,7 +391,7 @@ fn run(name: String, settings: &Settings, syntax: &OptionSyntax, offline: bool) 
     let given = command_line(&left_out);
     let named = [model, values(CORPUS)].concat();
     let option_positions = settings.iter().map(|(name, (_, span))| (name.clone(), span.start)).collect();
-    Ok(TableRun { name, options, given, files, named, option_positions })
+    Ok(TableRun { name, options, report_options: given, files, named, option_positions })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 
 use super::analyze::words::syntax;
 use super::errors::error_format;
-use super::shared::{Command, RUNNING, statuses};
+use super::shared::{Command, RUN_ERRORS, statuses};
 use crate::commands::batch::ledger::RunFormat;
 use crate::commands::batch::{BatchOptions, batch};
 
@@ -39,7 +39,7 @@ const DONE_BATCH: &str = "0 every run that was asked for is done, or with --dry-
 /// once. Run again, it does only what is missing or what has changed: the model's files, the corpus, the options, a file that
 /// an option names, or the version of the program.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE_BATCH, &RUNNING[1..])))]
+#[command(after_help = format!("{EXAMPLES}\n{}", statuses(DONE_BATCH, &RUN_ERRORS[1..])))]
 pub struct BatchArguments {
     /// The table: a TOML file
     table: PathBuf,
@@ -84,7 +84,7 @@ impl BatchArguments {
         let Self { table, output, only, keep_going, dry_run, formats, offline, quiet } = self;
         let names = formats.unwrap_or_else(|| vec![PAGE.to_owned()]);
         let is_named = |name: &str| names.iter().any(|format| format == name);
-        let has_complete_report = RunFormat::all().any(|(name, format)| is_named(name) && format.is_whole());
+        let has_complete_report = RunFormat::all().any(|(name, format)| is_named(name) && format.is_complete_report());
         let formats = RunFormat::all().filter(|(name, _)| is_named(name) || (*name == JSON && !has_complete_report));
         let options = BatchOptions {
             table,

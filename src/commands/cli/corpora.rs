@@ -8,7 +8,8 @@ use clap::Args;
 use super::shared::inputs::{CorpusArguments, FORMATS, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::ReportArguments;
 use super::shared::{
-    Command, MERGING, READING, RUNNING, Usage, help, lower_extension, one_of, presets, refuse_overlap,
+    Command, MERGE_ERRORS, READ_ERRORS, RUN_ERRORS, UsageError, help_with_statuses, lower_extension,
+    named_value_parser, presets, refuse_overlap,
 };
 use crate::commands::corpora::{counts, index};
 use crate::commands::merge::{MergeOptions, Merged, merge};
@@ -34,7 +35,7 @@ The file is a JSON object from each token of the model's vocabulary to a whole n
 /// place of the counts of the corpus it analyses: for standard input, which it cannot count beforehand, for shards, which
 /// would each count the whole corpus, or to call rare what is rare elsewhere.
 #[derive(Args)]
-#[command(after_help = help(COUNTS_EXAMPLES, RUNNING))]
+#[command(after_help = help_with_statuses(COUNTS_EXAMPLES, RUN_ERRORS))]
 pub struct CountsArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,
@@ -45,7 +46,7 @@ pub struct CountsArguments {
     #[command(flatten)]
     corpora: CorpusArguments,
     /// How the words of a treebank are given to the tokenizer
-    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
+    #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), default_value = "written")]
     words: Spacing,
     /// The JSON file to write
     #[arg(short, long, value_name = "FILE")]
@@ -53,7 +54,7 @@ pub struct CountsArguments {
 }
 
 impl CountsArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let (model, corpus) = (self.network.model(self.model.as_deref())?, self.corpora.validate()?);
         refuse_overlap(std::slice::from_ref(&self.output), &corpus)?;
         let tokenizer = self.tokenizer.options();
@@ -75,13 +76,13 @@ Examples:
 /// of the whole sample. The report is the same, byte for byte. A compressed file is read as a whole by each shard that has a part
 /// of it.
 #[derive(Args)]
-#[command(after_help = help(INDEX_EXAMPLES, READING))]
+#[command(after_help = help_with_statuses(INDEX_EXAMPLES, READ_ERRORS))]
 pub struct IndexArguments {
     /// The corpus: files, also compressed (.gz, .zst), or folders, in the order in which `headscope analyze` is given them
     #[arg(required = true, value_name = "CORPUS")]
     corpus: Vec<PathBuf>,
     /// How to read every corpus; of a folder only the files of this format [default: by extension]
-    #[arg(long, value_parser = one_of(FORMATS))]
+    #[arg(long, value_parser = named_value_parser(FORMATS))]
     format: Option<Format>,
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
@@ -89,7 +90,7 @@ pub struct IndexArguments {
 }
 
 impl IndexArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let corpus = CorpusArguments { corpus: self.corpus, format: self.format }.validate()?;
         if let Some(Input::Stdin(_)) = corpus.iter().find(|input| !input.can_be_read_again()) {
             return Err(anyhow!("standard input can be read only once: an index is of files"));
@@ -101,8 +102,8 @@ impl IndexArguments {
 
 /// Examples in the help of `headscope merge`. The examples of two stages name the studies that need them.
 fn examples() -> String {
-    let studies = registry::in_two_stages().collect::<Vec<_>>().join(", ");
-    let probes = registry::with_option("probe");
+    let studies = registry::two_stage_study_names().collect::<Vec<_>>().join(", ");
+    let probes = registry::study_name_of_option("probe");
     format!(
         "\
 Examples:
@@ -129,37 +130,37 @@ Studies that look at the corpus twice ({studies}) take two stages:
 /// Adds up what `headscope analyze --shard` wrote, one file for each shard, in any order. The report is that of one run
 /// over the whole corpus. Files that do not belong together are refused, and so are missing shards.
 #[derive(Args)]
-#[command(after_help = help(&examples(), MERGING))]
+#[command(after_help = help_with_statuses(&examples(), MERGE_ERRORS))]
 pub struct MergeArguments {
     /// The partials of all shards; of a folder those that are in it
     #[arg(required = true, value_name = "PART")]
     parts: Vec<PathBuf>,
     /// Write nothing, and print which of N shards are missing as `sbatch --array` takes them, as in 3,7-9; a file that is damaged
     /// or cut short is missing. Exit status 6 if any is, or if the second of two stages is, with nothing printed; 0 if none is
-    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::count)]
+    #[arg(long, value_name = "N", conflicts_with_all = ["outputs", "presets", "policy", "min_count"], value_parser = Shard::parse_count)]
     missing: Option<u32>,
     /// Label by the thresholds of a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policies())]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policy_preset_parser())]
     presets: Vec<String>,
     #[command(flatten)]
     report: ReportArguments,
 }
 
 impl MergeArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let options = self.validate()?;
         Ok(Command::new(move || merge(&options)))
     }
 
-    fn validate(self) -> Result<MergeOptions, Usage> {
+    fn validate(self) -> Result<MergeOptions, UsageError> {
         refuse_overlap(&self.report.outputs, &[])?;
-        presets::refuse_studies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
+        presets::ensure_policies(&self.presets, "headscope analyze --shard, whose partials carry it")?;
         let run_info = !self.report.no_run_info;
         let is_partial = |path: &PathBuf| lower_extension(path) == partial::EXTENSION;
         let outcome = match (self.missing, &self.report.outputs[..]) {
             (Some(count), _) => Merged::Missing(count),
             (None, [path]) if is_partial(path) => {
-                if let Some(option) = self.report.of_labels(presets::named(&self.presets)?.first().copied()) {
+                if let Some(option) = self.report.labelling_option(presets::lookup(&self.presets)?.first().copied()) {
                     return Err(anyhow!("{option} is about labels, and a partial has none")
                         .hint("give it to the headscope merge that writes the report"));
                 }

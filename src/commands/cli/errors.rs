@@ -5,10 +5,10 @@ use std::error::Error;
 use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::shared::Usage;
-use crate::system::errors::{self, Class, Described, ErrorFormat, Facts};
+use super::shared::UsageError;
+use crate::system::errors::{self, Class, ErrorFormat, ErrorReport, Facts};
 use crate::system::printable::{is_unprintable, one_line};
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 /// Format of errors, found in the raw arguments, so that it also holds for arguments that clap rejects.
 pub fn error_format() -> ErrorFormat {
@@ -57,7 +57,7 @@ fn suggestion(error: &clap::Error) -> Option<String> {
 }
 
 /// The value that clap refuses: an option's value, or an unknown argument or subcommand.
-pub(super) fn value(error: &clap::Error) -> Option<&str> {
+pub(super) fn refused_value(error: &clap::Error) -> Option<&str> {
     let unknown = match error.kind() {
         ErrorKind::UnknownArgument => ContextKind::InvalidArg,
         _ => ContextKind::InvalidSubcommand,
@@ -78,15 +78,18 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
         let message = message.split("\n\n").next().unwrap_or_default().trim_end();
         let of_value = error.source().and_then(errors::hint);
         let hint = of_value.or_else(|| suggestion(error)).unwrap_or_else(|| help_hint(all));
-        let value = value(error).map(str::to_owned);
-        Described { value, hint: Some(hint), ..Described::of(&anyhow!(message.to_owned()).class(Class::Usage)) }.say();
+        let value = refused_value(error).map(str::to_owned);
+        ErrorReport { value, hint: Some(hint), ..ErrorReport::new(&anyhow!(message.to_owned()).class(Class::Usage)) }
+            .say();
         std::process::exit(error.exit_code());
     }
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let hostile: Vec<String> = arguments.filter(|argument| argument.contains(is_unprintable)).collect();
     if error.use_stderr() && !hostile.is_empty() {
         let message = error.render().to_string();
-        say(hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end());
+        print_to_stderr(
+            hostile.iter().fold(message, |text, argument| text.replace(argument, &one_line(argument))).trim_end(),
+        );
         std::process::exit(error.exit_code());
     }
     error.exit()
@@ -94,15 +97,15 @@ pub(super) fn refuse(error: &clap::Error, all: &clap::Command) -> ! {
 
 /// As [`refuse`], for usage errors that clap does not find. `name` is the command's name in `all`.
 /// An unusable file that an argument names is no usage error, and exits with its own status.
-pub(super) fn refuse_usage(usage: Usage, name: &str, mut all: clap::Command) -> ! {
+pub(super) fn refuse_usage(usage: UsageError, name: &str, mut all: clap::Command) -> ! {
     let class = Class::of(&usage);
     if ![Class::Other, Class::Usage].contains(&class) {
         error_format().say(&usage);
         std::process::exit(class.status().into());
     }
     if error_format() == ErrorFormat::Json {
-        let described = Described::of(&usage.class(Class::Usage));
-        Described { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.say();
+        let described = ErrorReport::new(&usage.class(Class::Usage));
+        ErrorReport { hint: described.hint.or_else(|| Some(help_hint(&all))), ..described }.say();
         std::process::exit(Class::Usage.status().into());
     }
     all.build();

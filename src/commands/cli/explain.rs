@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use super::shared::{Command, DONE, Usage, WRITING, statuses};
+use super::shared::{Command, SUCCESS_STATUS, UsageError, WRITE_ERRORS, statuses};
 use crate::commands::explain;
 use crate::commands::keys::schema_of;
 use crate::commands::reporting::make_folder;
@@ -23,7 +23,7 @@ use crate::system::terminal::print;
 /// Prints what it measures, its formula, its chance level, its threshold and where that comes from, and what it does
 /// not show. Without a name, lists all of them.
 #[derive(Args)]
-#[command(after_help = statuses(DONE, WRITING))]
+#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct ExplainArguments {
     /// A label (`previous-token`, `offset:-2`, `syntactic:nsubj`), a metric (`separator_mass`), a study (`dependency`),
     /// a threshold (`min_queries`), a word of a report (`primary`, `held-out`, `q`), a cell of the grid (`case~+7`),
@@ -46,12 +46,12 @@ pub struct ExplainArguments {
 }
 
 impl ExplainArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let text = match (self.name, self.schema) {
-            _ if self.markdown => explain::markdown(),
-            (Some(name), _) => explain::one(&name)?,
+            _ if self.markdown => explain::detectors_page(),
+            (Some(name), _) => explain::explain(&name)?,
             (None, Some(of)) => of.text(),
-            (None, None) => explain::list(),
+            (None, None) => explain::list_all(),
         };
         Ok(Command::new(move || print(&text)))
     }
@@ -59,7 +59,7 @@ impl ExplainArguments {
 
 /// Print the JSON Schema of a report, or of what `compare`, `confirm`, `gate` and `match` print with `--json`
 #[derive(Args)]
-#[command(after_help = statuses(DONE, WRITING))]
+#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct SchemaArguments {
     /// Which of them
     #[arg(value_enum, default_value_t = SchemaArgument::Report)]
@@ -103,7 +103,7 @@ impl SchemaArgument {
 /// Bash: `headscope completions bash > ~/.local/share/bash-completion/completions/headscope`. Zsh: to a file `_headscope` in a
 /// folder of `fpath`. Fish: `headscope completions fish > ~/.config/fish/completions/headscope.fish`.
 #[derive(Args)]
-#[command(after_help = statuses(DONE, WRITING))]
+#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct CompletionsArguments {
     /// The shell
     #[arg(value_enum)]
@@ -115,7 +115,7 @@ pub struct CompletionsArguments {
 /// One page for the program and one for each command: headscope.1, headscope-analyze.1 and so on. To read one without
 /// installing it: `man -l FOLDER/headscope-analyze.1`.
 #[derive(Args)]
-#[command(after_help = statuses(DONE, WRITING))]
+#[command(after_help = statuses(SUCCESS_STATUS, WRITE_ERRORS))]
 pub struct ManArguments {
     /// The folder to write to; it is made if it is not there
     #[arg(short, long, value_name = "FOLDER")]
@@ -134,16 +134,16 @@ impl CompletionsArguments {
 
 impl ManArguments {
     /// Writes a page for `root` and one for each of its commands.
-    pub fn command(self, mut root: clap::Command) -> Result<Command, Usage> {
+    pub fn command(self, mut root: clap::Command) -> Result<Command, UsageError> {
         root.build();
         let commands = root.get_subcommands().filter(|command| command.get_name() != "help").cloned();
-        let page = |command: clap::Command| -> Result<(String, Vec<u8>), Usage> {
+        let page = |command: clap::Command| -> Result<(String, Vec<u8>), UsageError> {
             let name = command.get_display_name().unwrap_or_else(|| command.get_name());
             let (name, mut bytes) = (format!("{name}.1"), Vec::new());
             Man::new(command).render(&mut bytes).with_context(|| format!("cannot make the page {name}"))?;
             Ok((name, bytes))
         };
-        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, Usage>>()?;
+        let files = [root.clone()].into_iter().chain(commands).map(page).collect::<Result<Vec<_>, UsageError>>()?;
         let folder = self.output;
         Ok(Command::new(move || {
             make_folder(&folder)?;
@@ -162,7 +162,7 @@ pub fn version() -> String {
         "{name} {version}\nfeatures: {features}\nsystem: {} {}\nprocessor path: {}\nreport schema: {}\npartial format: {}\n",
         std::env::consts::OS,
         std::env::consts::ARCH,
-        processor::path(),
+        processor::vector_instructions(),
         report::SCHEMA_VERSION,
         partial::FORMAT_VERSION,
     )

@@ -19,24 +19,24 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::system::boxed;
 use crate::system::errors::{Class, ErrorFormat};
 use crate::system::machine::memory;
-use crate::system::terminal::{print, say};
+use crate::system::terminal::{print, print_to_stderr};
 pub use errors::error_format;
 use errors::{refuse, refuse_usage};
 pub use shared::Command;
 use shared::numbers::bytes;
-use shared::{DONE, Named, Usage, one_of, statuses};
+use shared::{NamedValue, SUCCESS_STATUS, UsageError, named_value_parser, statuses};
 
 /// Say what each attention head of a pretrained transformer does, with the evidence.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = format!("{MORE_COMMANDS}\n{}", statuses(DONE, &Class::ALL)))]
+#[command(version, arg_required_else_help = true, after_help = format!("{MORE_COMMANDS}\n{}", statuses(SUCCESS_STATUS, &Class::ALL)))]
 struct Arguments {
     #[command(subcommand)]
     action: Action,
     /// When to use colours
-    #[arg(long, value_parser = one_of(COLOURS), global = true, default_value = "auto", hide_possible_values = true, hide_short_help = true, value_name = "auto|always|never")]
+    #[arg(long, value_parser = named_value_parser(COLOURS), global = true, default_value = "auto", hide_possible_values = true, hide_short_help = true, value_name = "auto|always|never")]
     color: ColorChoice,
     /// How errors are printed
-    #[arg(long, global = true, value_name = "FORMAT", value_parser = one_of(ERROR_FORMATS), default_value = "text", hide_short_help = true)]
+    #[arg(long, global = true, value_name = "FORMAT", value_parser = named_value_parser(ERROR_FORMATS), default_value = "text", hide_short_help = true)]
     error_format: ErrorFormat,
     /// Memory that may be taken, as in 8GB: what needs more is refused beforehand [default: what is free]
     #[arg(long, global = true, value_name = "SIZE", value_parser = bytes, hide_short_help = true)]
@@ -46,13 +46,13 @@ struct Arguments {
     verbose: bool,
 }
 
-const COLOURS: &[Named<ColorChoice>] = &[
+const COLOURS: &[NamedValue<ColorChoice>] = &[
     (ColorChoice::Auto, "auto", "On a terminal, unless `NO_COLOR` is set"),
     (ColorChoice::Always, "always", "Always"),
     (ColorChoice::Never, "never", "Never"),
 ];
 
-const ERROR_FORMATS: &[Named<ErrorFormat>] = &[
+const ERROR_FORMATS: &[NamedValue<ErrorFormat>] = &[
     (ErrorFormat::Text, "text", "Sentences"),
     (ErrorFormat::Json, "json", "One line of JSON: code, status, message, file, line, value, hint"),
 ];
@@ -107,8 +107,9 @@ pub fn parse() -> Command {
         Err(error) if error.kind() == ErrorKind::DisplayVersion && asks_for_more() => {
             return Command::new(|| print(&explain::version()));
         }
-        parsed => parsed
-            .unwrap_or_else(|error| refuse(&saved::compare::suggested(error.format(&mut all)), &Arguments::command())),
+        parsed => parsed.unwrap_or_else(|error| {
+            refuse(&saved::compare::with_gate_tip(error.format(&mut all)), &Arguments::command())
+        }),
     };
     if arguments.verbose {
         refuse(&all.error(ErrorKind::MissingRequiredArgument, "--verbose is for --version"), &Arguments::command());
@@ -145,14 +146,20 @@ pub fn parse() -> Command {
 }
 
 /// Runs a command under its old name; afterwards, one line on standard error gives the new name.
-fn under_old_name(old: &'static str, new: &'static str, command: Result<Command, Usage>) -> Result<Command, Usage> {
-    let Command { run, other } = command?;
+fn under_old_name(
+    old: &'static str,
+    new: &'static str,
+    command: Result<Command, UsageError>,
+) -> Result<Command, UsageError> {
+    let Command { run, default_class: other } = command?;
     let run = Box::new(move || {
         let status = run()?;
-        say(&format!("`headscope {old}` is `headscope {new}` now; the old name goes with the next version"));
+        print_to_stderr(&format!(
+            "`headscope {old}` is `headscope {new}` now; the old name goes with the next version"
+        ));
         Ok(status)
     });
-    Ok(Command { run, other })
+    Ok(Command { run, default_class: other })
 }
 
 /// The arguments of this process, with `analyze` inserted if the first word is a model.
@@ -214,6 +221,6 @@ mod tests {
             has(&analyze, card.name);
             card.figures.iter().chain(card.tables).for_each(|name| has(&export, name));
         }
-        registry::in_two_stages().for_each(|name| has(&merge, name));
+        registry::two_stage_study_names().for_each(|name| has(&merge, name));
     }
 }

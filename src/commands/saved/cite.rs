@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::export::{json, written};
+use crate::export::{json, write_to_string};
 use crate::report::Report;
 use crate::studies::registry;
 use crate::study::metrics::explanation::Explanation;
@@ -20,7 +20,7 @@ pub fn cite(report: Option<&Path>, bibtex: bool) -> Result<()> {
         return print(&if bibtex { bibtex_entries(&[], env!("CARGO_PKG_VERSION")) } else { CITATION.to_owned() });
     };
     let name = path.display().to_string();
-    let report = json::parse_lenient(&name, &json::on_one_line(&json::read_text(path)?))?;
+    let report = json::parse_lenient(&name, &json::escape_texts(&json::read_text(path)?))?;
     print(&if bibtex {
         bibtex_entries(&cited_explanations(&report).concat(), &report.tool.version)
     } else {
@@ -52,12 +52,12 @@ fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
     let labels: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let families: Vec<&'static Explanation> = registry::detectors()
-        .filter(|detector| labels.iter().any(|label| detector.gives(label)))
+        .filter(|detector| labels.iter().any(|label| detector.gives_label(label)))
         .map(|detector| &detector.explanation)
         .collect();
     let values = report.heads.iter().flat_map(|head| head.metrics.cells());
     let measured: BTreeSet<String> = values.filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
-    let metrics: Vec<&'static Explanation> = registry::metrics()
+    let metrics: Vec<&'static Explanation> = registry::metric_entries()
         .map(|entry| entry.explanation)
         .filter(|metric| {
             measured.iter().any(|name| name == metric.name || name.starts_with(&format!("{}.", metric.name)))
@@ -68,7 +68,7 @@ fn cited_explanations(report: &Report) -> [Vec<&'static Explanation>; 2] {
 
 fn citations_in_words(report: &Report) -> String {
     let [labels, metrics] = cited_explanations(report);
-    written(|out| {
+    write_to_string(|out| {
         let (title, version, license) = (field("title"), &report.tool.version, field("license"));
         writeln!(out, "The program:\n\n  {title}. Version {version}. Software, {license}.")?;
         let mut papers = BTreeSet::new();
@@ -202,7 +202,7 @@ mod tests {
     /// A source that names a year names a paper of the list.
     #[test]
     fn every_paper_that_a_source_names_is_a_reference() {
-        for entry in registry::labels().chain(registry::metrics()) {
+        for entry in registry::label_entries().chain(registry::metric_entries()) {
             let source = entry.explanation.source;
             let years = source.split(|c: char| !c.is_ascii_alphanumeric() && !":-".contains(c)).filter(|word| {
                 word.len() == 4 && (word.starts_with("19") || word.starts_with("20")) && word.parse::<u16>().is_ok()

@@ -13,12 +13,12 @@ use anyhow::{Result, anyhow, ensure};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::sides::described::{Described, most};
+use super::sides::described::{Described, list_limit};
 use super::sides::{self, Side};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
-use crate::export::{Writer, json};
+use crate::export::{ReportFormat, json};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::report::roles::is_firm_role;
 use crate::stats::interval::Interval;
@@ -44,12 +44,12 @@ pub fn confirm(reports: &[PathBuf], outputs: &OutcomeOutputs, threads: NonZeroUs
     let outputs = outputs.open()?;
     let outcome = confirm_labels(reports, threads).class(Class::Input)?;
     let render = |writer| match writer {
-        Writer::Json(form) => json::render(&outcome, form),
-        Writer::Csv => csv::table(&Table::of("labels", &outcome.labels)),
-        Writer::Html => unreachable!("refused with the arguments"),
+        ReportFormat::Json(form) => json::to_json(&outcome, form),
+        ReportFormat::Csv => csv::table_csv(&Table::from_rows("labels", &outcome.labels)),
+        ReportFormat::Html => unreachable!("refused with the arguments"),
     };
-    let summary = |detail, _: &[_]| render_text(&outcome, detail == Detail::Full).fit(terminal::width());
-    reporting::write_each(outputs, render, summary)
+    let summary = |detail, _: &[_]| render_text(&outcome, detail == Detail::Full).fit(terminal::stdout_width());
+    reporting::write_outputs(outputs, render, summary)
 }
 
 fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmOutcome> {
@@ -57,7 +57,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     sides.iter().try_for_each(Side::ensure_labelled)?;
     let (first, others) = sides.split_first().expect("at least two reports");
     for (place, side) in sides.iter().enumerate() {
-        if let Some(other) = sides[..place].iter().find(|other| other.same_text(side)) {
+        if let Some(other) = sides[..place].iter().find(|other| other.has_common_file(side)) {
             return Err(anyhow!("`{}` and `{}` are over the same text, which confirms nothing", other.file, side.file)
                 .hint("name reports over other corpora"));
         }
@@ -68,8 +68,8 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     let roles = firm_roles(first);
     // Labels from random tokens do not depend on the corpus, so another corpus cannot confirm them.
     let (of_random_tokens, fixed_labels): (Vec<_>, Vec<_>) =
-        roles.partition(|(_, label)| registry::is_of_random_tokens(&label.label));
-    let reason = first.unread().map_or_else(String::new, |reason| format!(": {reason}"));
+        roles.partition(|(_, label)| registry::is_random_token_label(&label.label));
+    let reason = first.unread_reason().map_or_else(String::new, |reason| format!(": {reason}"));
     let random = match of_random_tokens.len() {
         0 => String::new(),
         count => format!(" but {count} from random tokens, which no corpus changes"),
@@ -81,7 +81,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
         confirmed_label(grid, (*place, label), results.iter().map(|results| results[number].clone()).collect())
     });
     let corpus = |(side, results): (&Side, &Vec<InCorpus>)| CorpusOutcome {
-        report: side.described(),
+        report: side.description(),
         tested: results.iter().filter(|one| one.q.is_some()).count(),
         confirmed: results.iter().filter(|one| one.is_confirmed).count(),
         untested: why_untested(first, side, &fixed_labels, results),
@@ -89,7 +89,7 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
     Ok(ConfirmOutcome {
         schema_version: SCHEMA_VERSION,
         fixed_by: FixedBy {
-            report: first.described(),
+            report: first.description(),
             policy_sha256: policy.digest(),
             started_at: first.context.run.as_ref().map(|run| run.started_at.clone()),
             label_q: max_q,
@@ -97,14 +97,18 @@ fn confirm_labels(reports: &[PathBuf], threads: NonZeroUsize) -> Result<ConfirmO
         of_random_tokens: of_random_tokens.len(),
         corpora: others.iter().zip(&results).map(corpus).collect(),
         labels: labels.collect(),
-        other_weights: others.iter().filter(|side| !side.same_weights(first)).map(|side| side.file.clone()).collect(),
+        other_weights: others
+            .iter()
+            .filter(|side| !side.has_same_weights(first))
+            .map(|side| side.file.clone())
+            .collect(),
     })
 }
 
 /// Firm roles of all heads at work, as (head index, label). `broad` is left out: untrained heads have it as well.
 fn firm_roles(side: &Side) -> impl Iterator<Item = (usize, Label)> + '_ {
     let model = &side.context.model;
-    let is_at_work = |place: usize| !model.constant_beside_others().contains(&model.grid().place(place));
+    let is_at_work = |place: usize| !model.constant_heads_unless_all().contains(&model.grid().place(place));
     let heads = side.results.assessments(&side.context.settings.policy).into_iter().enumerate();
     let heads = heads.filter(move |(place, _)| is_at_work(*place));
     heads.flat_map(|(place, assessed)| {
@@ -151,7 +155,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
     let assessments: Vec<Option<&Assessment>> = fixed_labels.iter().map(assessment).collect();
     let p: Vec<f64> = assessments.iter().flatten().filter_map(|one| one.label.test.p).collect();
     let mut q = benjamini_hochberg(&p).into_iter();
-    let corpus = side.described().corpus;
+    let corpus = side.description().corpus;
     let outcome = |assessment: Option<&Assessment>| {
         let Some(Assessment { label, fires, .. }) = assessment else {
             return InCorpus { corpus: corpus.clone(), ..InCorpus::default() };
@@ -165,7 +169,7 @@ fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], ma
             standard_error: label.test.standard_error,
             p: label.test.p,
             q,
-            is_confirmed: side.results.is_read && *fires && q.is_some_and(|q| q <= max_q),
+            is_confirmed: side.results.could_read_text && *fires && q.is_some_and(|q| q <= max_q),
         }
     };
     assessments.into_iter().map(outcome).collect()
@@ -301,7 +305,7 @@ const MAX_LABELS: usize = 30;
 
 /// Renders the outcome as text. With `full` it lists every label.
 fn render_text(outcome: &ConfirmOutcome, full: bool) -> Summary {
-    Summary::written(|out| {
+    Summary::from_writer(|out| {
         let ConfirmOutcome { fixed_by, of_random_tokens, corpora, labels, other_weights, .. } = outcome;
         writeln!(out, "{}", verdict(labels, corpora.len()))?;
         let FixedBy { report, policy_sha256, started_at, label_q } = fixed_by;
@@ -356,7 +360,7 @@ fn verdict(labels: &[ConfirmedLabel], corpora: usize) -> String {
 
 /// Writes a table of the labels, most often confirmed ones first. Labels that no corpus could test are counted after it.
 fn write_labels(out: &mut Summary, labels: &[ConfirmedLabel], full: bool) -> fmt::Result {
-    let max_rows = most(MAX_LABELS, full);
+    let max_rows = list_limit(MAX_LABELS, full);
     let (mut sorted, untested): (Vec<&ConfirmedLabel>, Vec<_>) = labels.iter().partition(|label| label.tested_in > 0);
     sorted.sort_by_key(|label| Reverse(label.confirmed_in));
     let mut table = plain_table();

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 
-use crate::commands::reporting::{self, OpenOutput, PolicyOptions, labelled};
-use crate::export::{TableWriter, Target, Writer, figures, json, page, svg, tables};
+use crate::commands::reporting::{self, OpenOutput, PolicyOptions, relabelled_if};
+use crate::export::{OutputTarget, ReportFormat, TableFormat, figures, json, page, svg, tables};
 use crate::report::Report;
 use crate::study::show::condition::Condition;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output::Output;
 
 pub enum Exported {
-    Report(Vec<Target>),
+    Report(Vec<OutputTarget>),
     SideBySide(Vec<PathBuf>),
     Figure(String, Vec<PathBuf>),
-    Table(ExportedTable, Vec<(PathBuf, TableWriter)>),
+    Table(ExportedTable, Vec<(PathBuf, TableFormat)>),
 }
 
 pub struct ExportedTable {
@@ -31,15 +31,15 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
     let first = &reports[0];
     match exported {
         Exported::Report(targets) => {
-            let outputs = reporting::open(targets)?;
+            let outputs = reporting::open_targets(targets)?;
             let (name, text) = (first.display().to_string(), json::read_text(first)?);
-            let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, Writer::Html));
+            let is_page = |output: &OpenOutput| matches!(output, OpenOutput::File(_, ReportFormat::Html));
             let (pages, data): (Vec<_>, Vec<_>) = outputs.into_iter().partition(is_page);
-            reporting::write(&labelled(json::parse(&name, &text)?, policy, &name)?, data)?;
+            reporting::write_report(&relabelled_if(json::parse(&name, &text)?, policy, &name)?, data)?;
             if pages.is_empty() {
                 return Ok(());
             }
-            reporting::write(&labelled(json::parse_to_show(&name, &text)?, policy, &name)?, pages)
+            reporting::write_report(&relabelled_if(json::parse_for_display(&name, &text)?, policy, &name)?, pages)
         }
         Exported::SideBySide(paths) => {
             let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
@@ -48,22 +48,23 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
         }
         Exported::Figure(name, paths) => {
             let outputs = open_outputs(paths.iter().map(|path| (path, ())))?;
-            let figure = figures::named(&read_report(first, policy, json::parse_to_show)?, name, svg::Medium::Alone)
-                .class(Class::Usage)?;
+            let figure =
+                figures::draw_named(&read_report(first, policy, json::parse_for_display)?, name, svg::Medium::Alone)
+                    .class(Class::Usage)?;
             write_outputs(outputs, |()| Ok(figure.clone().into_bytes()))
         }
         Exported::Table(ExportedTable { name, rows, columns }, files) => {
             let outputs = open_outputs(files.iter().map(|(path, writer)| (path, *writer)))?;
             let (reports, table) = if let [report] = reports {
                 let report = read_report(report, policy, json::parse)?;
-                let table = tables::named(&report, name).class(Class::Usage)?;
+                let table = tables::named_table(&report, name).class(Class::Usage)?;
                 if table.rows.is_empty() {
-                    return Err(tables::without_rows(&report, name)).class(Class::Input);
+                    return Err(tables::no_rows_error(&report, name)).class(Class::Input);
                 }
                 (vec![(String::new(), report)], table)
             } else {
                 let reports = read_named(reports, policy)?;
-                let table = tables::of_several(&reports, name).class(Class::Usage)?;
+                let table = tables::joined_table(&reports, name).class(Class::Usage)?;
                 (reports, table)
             };
             let table = table.rows_where(rows).class(Class::Usage)?;
@@ -80,7 +81,7 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
 /// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
 fn read_report(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
-    labelled(parse(&name, &json::read_text(path)?)?, policy, &name)
+    relabelled_if(parse(&name, &json::read_text(path)?)?, policy, &name)
 }
 
 /// Reads reports, each named by its file name, or by its path where two file names are equal.
@@ -90,7 +91,7 @@ fn read_named(paths: &[PathBuf], policy: Option<&PolicyOptions>) -> Result<Vec<(
         let is_unique = paths.iter().filter(|other| stem(other) == stem(path)).count() == 1;
         stem(path).filter(|_| is_unique).unwrap_or_else(|| path.display().to_string())
     };
-    paths.iter().map(|path| Ok((name(path), read_report(path, policy, json::parse_to_show)?))).collect()
+    paths.iter().map(|path| Ok((name(path), read_report(path, policy, json::parse_for_display)?))).collect()
 }
 
 /// Opens output files before any work is done, each with its format.

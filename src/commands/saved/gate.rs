@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::compare::outcome::{CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison};
-use super::compare::{Pairing, outcome};
+use super::compare::{Pairing, read_and_compare};
 use super::sides::SidesOptions;
 use super::sides::standing::LabelStanding;
 use crate::export::json::{self, JsonForm};
@@ -69,10 +69,10 @@ pub struct GatedLabel {
 /// Fails if a report cannot be read, the models have different heads, the texts differ, or no label is firm before.
 /// Fails also if no label is lost, but a label that is firm before could not be measured after.
 pub fn gate(sides: &SidesOptions, categories: Vec<String>, printed: Printed) -> Result<bool> {
-    let outcome = GateOutcome::new(outcome(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
+    let outcome = GateOutcome::new(read_and_compare(sides, &Pairing::OneLineage)?, categories).class(Class::Input)?;
     match printed {
         Printed::Line => print(&format!("{}\n", outcome.in_words()))?,
-        Printed::Json => to_stdout(&json::render(&outcome, JsonForm::default())?)?,
+        Printed::Json => to_stdout(&json::to_json(&outcome, JsonForm::default())?)?,
         Printed::Nothing => {}
     }
     Ok(outcome.passed)
@@ -99,7 +99,7 @@ impl GateOutcome {
         let gated =
             |head: HeadComparison| head.labels.into_iter().map(move |label| GatedLabel { place: head.place, label });
         let labels = outcome.heads.into_iter().flat_map(gated);
-        let firm: Vec<GatedLabel> = labels.filter(|one| one.label.firm()[0] && is_wanted(&one.label)).collect();
+        let firm: Vec<GatedLabel> = labels.filter(|one| one.label.is_firm()[0] && is_wanted(&one.label)).collect();
         let has_label = |family: &&String| firm.iter().any(|one| category(&one.label.label) == **family);
         let missing_label = match families.iter().find(|family| !has_label(family)) {
             Some(family) => Some(format!("{family} label")),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::export::json;
-use crate::model::Fingerprint;
+use crate::model::PendingHashes;
 use crate::model::files::ModelFiles;
 use crate::model::grid::HeadPlace;
 use crate::model::source::ModelRef;
-use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weights};
+use crate::model::weights::pruned::{PrunedWeights, RemovedHeads, is_weight_file};
 use crate::passes::ablation::Replacement;
 use crate::report::Report;
 use crate::study::section::{PruningOrder, ShareOf};
@@ -22,12 +22,12 @@ use crate::system::progress::Downloads;
 use crate::system::terminal::print;
 
 /// Allowed cost of pruning, by which heads are chosen from a report.
-pub struct Budget {
+pub struct PruningBudget {
     /// Allowed rise of the loss, or fall of the accuracy, as a share.
-    pub rise: f64,
-    pub of: ShareOf,
+    pub max_cost: f64,
+    pub measure: ShareOf,
     /// Name of the pruning order; `None`: the first order of the report.
-    pub by: Option<String>,
+    pub order: Option<String>,
 }
 
 struct ChosenHeads {
@@ -42,7 +42,7 @@ struct ChosenHeads {
 pub fn prune(
     model: &ModelRef,
     named: Option<&BTreeSet<HeadPlace>>,
-    report: Option<&(PathBuf, Budget)>,
+    report: Option<&(PathBuf, PruningBudget)>,
     output: &Path,
 ) -> Result<()> {
     let folder = OutputFolder::open(output)?;
@@ -64,7 +64,7 @@ pub fn prune(
 
 fn choose_heads(
     named: Option<&BTreeSet<HeadPlace>>,
-    report: Option<&(PathBuf, Budget)>,
+    report: Option<&(PathBuf, PruningBudget)>,
     files: &ModelFiles,
 ) -> Result<ChosenHeads> {
     let Some((path, budget)) = report else {
@@ -72,13 +72,13 @@ fn choose_heads(
         return Ok(ChosenHeads { heads, removal: Replacement::Zero, cost: None });
     };
     let name = path.display().to_string();
-    let report = json::parse_to_show(&name, &json::read_text(path)?)?;
+    let report = json::parse_for_display(&name, &json::read_text(path)?)?;
     ensure_same_model(&name, &report, files).class(Class::Input)?;
     let order = pruning_order(&name, &report, budget)?;
     ensure!(
         order.removal != Replacement::Mean,
         anyhow!("`{name}` removed heads by their means, one for each class of tokens, which no model file can hold")
-            .about(&name)
+            .with_file(&name)
             .hint("analyse again with `--with pruning --removal constant`, or with `--removal zero`")
             .class(Class::Input)
     );
@@ -90,33 +90,33 @@ fn choose_heads(
         ensure!(
             order.is_above_baseline != Some(false),
             anyhow!("by `{name}` the model is not shown to be above the baseline of the task, so nothing says which heads can go")
-                .about(&name)
+                .with_file(&name)
                 .hint("give a report on a task that the model can do, or name heads: `--heads L0H1,L3H2`")
                 .class(Class::Input)
         );
-        let count = order.can_go(budget.rise, budget.of).with_context(|| {
+        let count = order.removable_heads(budget.max_cost, budget.measure).with_context(|| {
             let measures: BTreeSet<&str> = order.budgets.iter().map(|(measure, ..)| measure.words()).collect();
             let measures = Vec::from_iter(measures).join(" and of ");
-            format!("`{name}` has no shares of {}: it has those of {measures}", budget.of.words())
+            format!("`{name}` has no shares of {}: it has those of {measures}", budget.measure.words())
         });
-        let count = if order.right.is_some() { count.hint("give `--of right`") } else { count };
-        let count = count.of_option("of").class(Class::Usage)?;
+        let count = if order.accuracies.is_some() { count.hint("give `--of right`") } else { count };
+        let count = count.with_option("of").class(Class::Usage)?;
         ensure!(
             count > 0,
-            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order, budget.of))
-                .of_option("budget")
+            anyhow!("no head can go by `{name}` within {}: {}", budget.words(), first_cost(&order, budget.measure))
+                .with_option("budget")
                 .hint("give a larger --budget")
                 .class(Class::Usage)
         );
-        let without = order.without[count - 1];
-        let right = order.right.as_ref().map_or_else(String::new, |(right, without)| {
+        let without = order.losses_without[count - 1];
+        let right = order.accuracies.as_ref().map_or_else(String::new, |(right, without)| {
             format!(", and the share right from {:.1} to {:.1} %", 100.0 * right, 100.0 * without[count - 1])
         });
         let cost = format!(
             "Within {}, in the order by {}: over the half of the report's sample that did not choose it, the loss goes from {:.4} to \
              {without:.4} {} ({:+.4}){right}.\n",
             budget.words(),
-            one_line(&order.by),
+            one_line(&order.criterion),
             order.loss,
             order.unit,
             without - order.loss
@@ -127,25 +127,25 @@ fn choose_heads(
 }
 
 fn ensure_same_model(name: &str, report: &Report, files: &ModelFiles) -> Result<()> {
-    let hashes = Fingerprint::start(files).finish()?;
+    let hashes = PendingHashes::start(files).finish()?;
     let report_hashes = (&report.model.config_sha256, &report.model.weights_sha256);
     ensure!(
         report_hashes == (&hashes.config, &hashes.weights),
         anyhow!("`{name}` reports on `{}`, whose weights differ from those of `{}`", report.model.id, files.id)
-            .about(name)
+            .with_file(name)
             .hint("analyse this model with `--with pruning`, and give that report")
     );
     Ok(())
 }
 
-fn pruning_order(name: &str, report: &Report, budget: &Budget) -> Result<PruningOrder> {
+fn pruning_order(name: &str, report: &Report, budget: &PruningBudget) -> Result<PruningOrder> {
     let orders: Vec<PruningOrder> = report.views().flat_map(|(_, view)| view.pruning).collect();
-    let names = orders.iter().map(|order| one_line(&order.by)).collect::<Vec<_>>().join(", ");
-    let is_named = |order: &PruningOrder| budget.by.as_ref().is_none_or(|name| *name == order.by);
-    match (orders.into_iter().find(is_named), &budget.by) {
+    let names = orders.iter().map(|order| one_line(&order.criterion)).collect::<Vec<_>>().join(", ");
+    let is_named = |order: &PruningOrder| budget.order.as_ref().is_none_or(|name| *name == order.criterion);
+    match (orders.into_iter().find(is_named), &budget.order) {
         (Some(order), _) => Ok(order),
         (None, Some(by)) if !names.is_empty() => {
-            let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").of_option("by").of_value(by);
+            let error = anyhow!("`{name}` has no order by `{by}`: there are {names}").with_option("by").with_value(by);
             Err(error).class(Class::Usage)
         }
         _ => Err(anyhow!("`{name}` says nothing about pruning").hint("analyse the model with `--with pruning`"))
@@ -153,31 +153,31 @@ fn pruning_order(name: &str, report: &Report, budget: &Budget) -> Result<Pruning
     }
 }
 
-impl Budget {
+impl PruningBudget {
     fn words(&self) -> String {
         // Rounded, since the product of floats for 0.0001 % has sixteen digits.
-        format!("{} % of {}", (1e12 * self.rise).round() / 1e10, self.of.words())
+        format!("{} % of {}", (1e12 * self.max_cost).round() / 1e10, self.measure.words())
     }
 }
 
 /// Cost, in words, of removing the first head of an order, by the measure of the budget.
 fn first_cost(order: &PruningOrder, measure: ShareOf) -> String {
-    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.right, order.heads.first())
+    if let (ShareOf::Right, Some((right, without)), Some((head, _))) = (measure, &order.accuracies, order.heads.first())
         && let Some(without) = without.first()
     {
         let [right, without] = [right, without].map(|share| format!("{:.1} %", 100.0 * share));
         return format!(
             "{right} are right with all heads and {without} without {head}, the first in the order by {}",
-            one_line(&order.by)
+            one_line(&order.criterion)
         );
     }
-    let first = order.heads.first().zip(order.without.first());
+    let first = order.heads.first().zip(order.losses_without.first());
     first.map_or_else(String::new, |((head, _), without)| {
         format!(
             "the loss of {:.4} {} is {without:.4} without {head}, the first in the order by {}",
             order.loss,
             order.unit,
-            one_line(&order.by)
+            one_line(&order.criterion)
         )
     })
 }
@@ -196,7 +196,7 @@ fn copy_other_files(files: &ModelFiles, folder: &OutputFolder, written: &[PathBu
         // Modules of sentence encoders, such as `2_Dense`, have weights of their own.
         let is_module_file =
             name.parent() != Some(&subfolder) && name.to_string_lossy().starts_with(|c: char| c.is_ascii_digit());
-        if !is_weights(&name) || is_module_file {
+        if !is_weight_file(&name) || is_module_file {
             folder.copy(&root.join(&name), &name)?;
         } else if !written.contains(&name) {
             not_copied.push(one_line(&name.display().to_string()));

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::commands::reporting::{self, PolicyOptions, labelled};
+use crate::commands::reporting::{self, PolicyOptions, relabelled_if};
 use crate::evaluation::presets::Preset;
 use crate::export::summary::{self, Detail};
-use crate::export::{Target, card, json, tables, written};
+use crate::export::{OutputTarget, card, json, tables, write_to_string};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::studies::registry::{self, STUDIES};
@@ -33,44 +33,44 @@ pub enum ShownPart {
 /// Fails if the report cannot be read, or has no such part.
 pub fn show(path: &Path, policy: Option<&PolicyOptions>, part: &ShownPart, json: bool) -> Result<()> {
     let (name, saved) = (path.display().to_string(), json::read_text(path)?);
-    let report = if json { json::parse(&name, &saved)? } else { json::parse_to_show(&name, &saved)? };
-    let report = labelled(report, policy, &name)?;
-    let width = terminal::width();
+    let report = if json { json::parse(&name, &saved)? } else { json::parse_for_display(&name, &saved)? };
+    let report = relabelled_if(report, policy, &name)?;
+    let width = terminal::stdout_width();
     let text = match part {
         ShownPart::Changes => {
             policy.map(|policy| policy_changes(&name, &saved, policy)).transpose()?.unwrap_or_default()
         }
-        ShownPart::Summary(_) if json => json::indented(&report)?,
+        ShownPart::Summary(_) if json => json::to_indented_json(&report)?,
         ShownPart::Summary(detail) => summary::render(&report, &NO_PRESETS, *detail, width),
         ShownPart::Head(place, detail) => {
             let head = find_head(&report, *place)?;
             match detail {
-                _ if json => json::indented(&card::head_data(&report, head)?)?,
-                Detail::Full => card::of_head_in_full(&report, head).fit(width),
+                _ if json => json::to_indented_json(&card::head_data(&report, head)?)?,
+                Detail::Full => card::full_head_card(&report, head).fit(width),
                 Detail::Brief => {
                     let more = format!("\nEverything on {place}: headscope show {name} {place} --all\n");
-                    card::of_head(&report, head).fit(width) + &more
+                    card::head_card(&report, head).fit(width) + &more
                 }
             }
         }
-        ShownPart::Heads if json => json::indented(&tables::heads_data(&report))?,
-        ShownPart::Heads => tables::of_heads(&report).fit(width),
+        ShownPart::Heads if json => json::to_indented_json(&tables::head_objects(&report))?,
+        ShownPart::Heads => tables::terminal_head_table(&report).fit(width),
         ShownPart::Relation { name, top } => {
             let mut parts = find_relation(&report, name)?;
             parts.iter_mut().for_each(|tracked| tracked.heads.truncate(*top));
             match &parts[..] {
                 parts if !json => {
                     let cards: Vec<String> =
-                        parts.iter().map(|tracked| card::of_relation(tracked, *top).fit(width)).collect();
+                        parts.iter().map(|tracked| card::relation_card(tracked, *top).fit(width)).collect();
                     cards.join("\n")
                 }
-                [whole] => json::indented(whole)?,
-                parts => json::indented(&parts)?,
+                [whole] => json::to_indented_json(whole)?,
+                parts => json::to_indented_json(&parts)?,
             }
         }
         ShownPart::Label(label) => {
             let found = heads_with_label(&report, label)?;
-            if json { json::indented(&card::label_data(&found)?)? } else { card::of_label(&found).fit(width) }
+            if json { json::to_indented_json(&card::label_data(&found)?)? } else { card::label_card(&found).fit(width) }
         }
     };
     print(&text)
@@ -83,7 +83,7 @@ fn find_head(report: &Report, place: HeadPlace) -> Result<&HeadReport> {
     let grid = report.model.grid();
     let head = report.heads.iter().find(|head| head.place == place);
     head.with_context(|| format!("there is no head {place}: the model has {grid}, both counted from 0"))
-        .of_value(place)
+        .with_value(place)
         .class(Class::Usage)
 }
 
@@ -107,8 +107,8 @@ fn find_relation(report: &Report, name: &str) -> Result<Vec<Tracked>> {
     let names = others.iter().map(|tracked| &*tracked.relation).collect::<Vec<_>>().join(", ");
     let shown = shortened(&name.escape_debug().to_string());
     let unknown = anyhow!("the report has no relation `{shown}`: it has {}", shortened_list(&names));
-    let closest = similar::closest(name, others.iter().map(|tracked| &*tracked.relation));
-    Err(unknown.of_value(name).did_you_mean(closest).class(Class::Usage))
+    let closest = similar::closest_name(name, others.iter().map(|tracked| &*tracked.relation));
+    Err(unknown.with_value(name).did_you_mean(closest).class(Class::Usage))
 }
 
 fn shortened_list(names: &str) -> String {
@@ -126,7 +126,9 @@ fn shortened_list(names: &str) -> String {
 fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadReport, &'a Label)>> {
     let labels = |head: &'a HeadReport| head.labels.iter().chain(&head.chooses).map(move |label| (head, label));
     let all = || report.heads.iter().flat_map(labels);
-    let is_meant = |label: &str| label == name || registry::detector_of(label).is_some_and(|of| of.calls(label, name));
+    let is_meant = |label: &str| {
+        label == name || registry::detector_of_label(label).is_some_and(|of| of.matches_name(label, name))
+    };
     let matching: Vec<_> = all().filter(|(_, label)| is_meant(&label.label)).collect();
     if !matching.is_empty() {
         return Ok(matching);
@@ -139,9 +141,10 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
         format!("heads of this report have {}", shortened_list(&names.into_iter().collect::<Vec<_>>().join(", ")))
     };
     let shown = shortened(&name.escape_debug().to_string());
-    if let Some(study) = STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.is_called(name)))
+    if let Some(study) =
+        STUDIES.iter().find(|study| study.card().all_labels().any(|detector| detector.matches_any_label(name)))
     {
-        let none = anyhow!("no head has the label `{shown}` in this report").of_value(name);
+        let none = anyhow!("no head has the label `{shown}` in this report").with_value(name);
         let study_name = study.card().name;
         let was_run = report.sections.0.iter().any(|(study, _)| study.card().name == study_name);
         bail!(if was_run {
@@ -150,7 +153,7 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
             none.hint(format!("the study `{study_name}` gives it, and was not run: `--with {study_name}`"))
         });
     }
-    let meant = anyhow!("there is no label `{shown}`").of_value(name);
+    let meant = anyhow!("there is no label `{shown}`").with_value(name);
     let closest = registry::closest_label(name);
     let error = if closest.is_some() { meant.did_you_mean(closest) } else { meant.hint(labels_in_words()) };
     Err(error.class(Class::Usage))
@@ -158,11 +161,11 @@ fn heads_with_label<'a>(report: &'a Report, name: &str) -> Result<Vec<(&'a HeadR
 
 /// Labels the heads of a saved report (`-`: standard input) by another policy, says what changes, and writes the new report.
 /// Fails if the report or the policy cannot be used, or an output cannot be written.
-pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Result<()> {
-    let outputs = reporting::open(targets)?;
+pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[OutputTarget]) -> Result<()> {
+    let outputs = reporting::open_targets(targets)?;
     let (name, text) = (path.display().to_string(), json::read_text(path)?);
-    reporting::write(&policy.applied(json::parse(&name, &text)?, &name)?, outputs)?;
-    if targets.iter().any(|target| matches!(target, Target::Stdout(_))) {
+    reporting::write_report(&policy.relabel(json::parse(&name, &text)?, &name)?, outputs)?;
+    if targets.iter().any(|target| matches!(target, OutputTarget::Stdout(_))) {
         return Ok(());
     }
     print(&policy_changes(&name, &text, policy)?)
@@ -171,14 +174,14 @@ pub fn relabel(path: &Path, policy: &PolicyOptions, targets: &[Target]) -> Resul
 /// Describes the thresholds and labels that another policy changes in a saved report with this name and text.
 pub fn policy_changes(name: &str, text: &str, policy: &PolicyOptions) -> Result<String> {
     // Both reports are parsed for display, because the result goes to a terminal.
-    let relabelled = policy.applied(json::parse_to_show(name, text)?, name)?;
-    let preset = summary::of_presets(&policy.presets, &relabelled.heads);
-    Ok(format!("{}{preset}", differences(&json::parse_to_show(name, text)?, &relabelled)))
+    let relabelled = policy.relabel(json::parse_for_display(name, text)?, name)?;
+    let preset = summary::presets_text(&policy.presets, &relabelled.heads);
+    Ok(format!("{}{preset}", differences(&json::parse_for_display(name, text)?, &relabelled)))
 }
 
 /// Describes the thresholds and labels in which two reports over the same evidence differ.
 fn differences(before: &Report, after: &Report) -> String {
-    written(|out| {
+    write_to_string(|out| {
         for (name, old, new) in before.settings.policy.differences(&after.settings.policy) {
             writeln!(out, "{name}: {old} -> {new}")?;
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 
-use super::{HeadChoice, NamedSentence, SentenceOptions, attention, heads, load};
+use super::{HeadChoice, NamedSentence, SentenceOptions, compute_attention, load, resolve_heads};
 use crate::model::Model;
 use crate::model::forward::Scratch;
 use crate::model::grid::visibility::Visibility;
@@ -14,7 +14,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
-use crate::passes::run::heads_of;
+use crate::passes::run::checked_heads;
 use crate::sequences::sequence::Sequence;
 use crate::system::counted::counted;
 use crate::system::errors::{Class, Facts};
@@ -30,7 +30,7 @@ pub struct MapsOptions {
     pub rollout: bool,
     pub output: PathBuf,
     /// The heads that are removed from the model, ascending.
-    pub removed: Vec<HeadPlace>,
+    pub removed_heads: Vec<HeadPlace>,
 }
 
 /// Writes the attention of each chosen sentence as f32 tensors, from the row's token to the column's token.
@@ -39,9 +39,9 @@ pub struct MapsOptions {
 pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut output = Output::open(&options.output)?;
     let (model, fingerprint) = load(&options.model, options.sentences.tokenizer)?;
-    let removed = heads_of(model.grid(), &options.removed).class(Class::Usage)?;
-    let heads = heads(&options.heads, &model).class(Class::Usage)?;
-    let gates = Pass::PLAIN.without(&removed).gates();
+    let removed = checked_heads(model.grid(), &options.removed_heads).class(Class::Usage)?;
+    let heads = resolve_heads(&options.heads, &model).class(Class::Usage)?;
+    let gates = Pass::PLAIN.with_removed(&removed).removal_gates();
     let sentences = options.sentences.read(&model, |_| true)?;
     let info = ModelInfo::new(&model, fingerprint.finish()?);
     let header = Header { options, model: &model, info: &info, heads: &heads, removed: &removed };
@@ -49,9 +49,9 @@ pub fn maps(options: &MapsOptions) -> Result<()> {
     let mut scratch = Scratch::default();
     for NamedSentence { sequence, .. } in &sentences {
         let tokens = sequence.ids.len();
-        let mut weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
+        let mut weights = compute_attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if options.rollout {
-            let visibility = |layer| model.architecture.config.visibility.of_layer(layer);
+            let visibility = |layer| model.architecture.config.visibility.in_layer(layer);
             let present = |layer| model.architecture.config.present_heads(layer).len();
             weights = rollout(&weights, model.grid(), present, tokens);
             weights.extend(uniform_rollout((0..model.grid().layers).map(visibility), tokens));
@@ -135,8 +135,8 @@ impl Header<'_> {
             }
             let mut add = |key: &str, text: String| metadata.insert(format!("{key}.{index}"), text);
             add("tokens", json!(token_texts(self.model, sequence)).to_string());
-            add("word_ids", json!(sequence.word_of_tokens()).to_string());
-            if sequence.shared_tokens() > 0 {
+            add("word_ids", json!(sequence.words_by_token()).to_string());
+            if sequence.shared_token_count() > 0 {
                 add("word_shares", json!(word_shares(sequence)).to_string());
             }
             let words: Vec<&str> = (0..sequence.words.len()).map(|word| sequence.form(word)).collect();
@@ -202,7 +202,7 @@ fn uniform_rollout(layers: impl Iterator<Item = Visibility>, tokens: usize) -> V
     let even = |visibility: Visibility| {
         let mut attention = vec![0.0; tokens * tokens];
         for (query, row) in attention.chunks_exact_mut(tokens).enumerate() {
-            let keys = visibility.keys(query, tokens);
+            let keys = visibility.visible_keys(query, tokens);
             let weight = 1.0 / keys.len() as f32;
             row[keys].fill(weight);
         }

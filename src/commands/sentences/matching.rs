@@ -11,15 +11,15 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{SentenceOptions, attention, load};
+use super::{SentenceOptions, compute_attention, load};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::commands::saved::compare::outcome::{HeadAgreement, OutcomeCounts};
-use crate::commands::saved::compare::{self, share, share_by_chance};
+use crate::commands::saved::compare::{self, agreement_share, share_by_chance};
 use crate::commands::saved::sides::Side;
 use crate::commands::saved::sides::matching::{HeadMatching, MatchedHead, MatchedModel, SCHEMA_VERSION};
 use crate::corpus::UnitHalf;
 use crate::export::tables::csv;
-use crate::export::{Writer, json};
+use crate::export::{ReportFormat, json};
 use crate::model::forward::Scratch;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
@@ -29,7 +29,7 @@ use crate::passes::observation::identity::ModelInfo;
 use crate::passes::pass::Pass;
 use crate::sequences::sequence::Sequence;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
-use crate::stats::assignment::least_cost;
+use crate::stats::assignment::least_cost_assignment;
 use crate::studies::registry;
 use crate::study::show::summary::Summary;
 use crate::study::show::table::Table;
@@ -68,11 +68,11 @@ pub fn match_heads(
     let labels = runs.map(both_ways).transpose()?;
     let outcome = MatchOutcome { matching, labels };
     let render = |writer| match writer {
-        Writer::Json(form) => json::render(&outcome, form),
-        Writer::Csv => csv::table(&Table::of("heads", &outcome.matching.heads)),
-        Writer::Html => unreachable!("refused with the arguments"),
+        ReportFormat::Json(form) => json::to_json(&outcome, form),
+        ReportFormat::Csv => csv::table_csv(&Table::from_rows("heads", &outcome.matching.heads)),
+        ReportFormat::Html => unreachable!("refused with the arguments"),
     };
-    reporting::write_each(outputs, render, |_, _| render_text(&outcome).fit(terminal::width()))
+    reporting::write_outputs(outputs, render, |_, _| render_text(&outcome).fit(terminal::stdout_width()))
 }
 
 /// Matches the heads of two models. Also returns distances over even and odd sentence numbers (with `by_unit`, unit numbers).
@@ -85,7 +85,7 @@ fn match_over_sentences(
     let ((a, fingerprint_a), (b, fingerprint_b)) = (load(a, tokenizer)?, load(b, tokenizer)?);
     let (grid, grid_b) = (a.grid(), b.grid());
     ensure!(grid == grid_b, anyhow!("the models do not have the same heads: {grid} and {grid_b}").class(Class::Input));
-    if let Some(model) = [&a, &b].into_iter().find(|model| !model.absent().is_empty()) {
+    if let Some(model) = [&a, &b].into_iter().find(|model| !model.pruned_heads().is_empty()) {
         let error =
             anyhow!("`{}` was saved without some heads (pruned_heads), and matching takes models with all", model.id);
         return Err(error.class(Class::Input));
@@ -100,9 +100,9 @@ fn match_over_sentences(
     );
     for (sentence_a, sentence_b) in sentences_a.iter().zip(&sentences_b) {
         ensure!(sentence_a.sequence.ids == sentence_b.sequence.ids, different_tokens_error(sentence_a.sequence.index));
-        let gates = Pass::PLAIN.gates();
-        let weights_a = attention(&a, &sentence_a.sequence, &heads, &gates, &mut scratch)?;
-        let weights_b = attention(&b, &sentence_b.sequence, &heads, &gates, &mut scratch)?;
+        let gates = Pass::PLAIN.removal_gates();
+        let weights_a = compute_attention(&a, &sentence_a.sequence, &heads, &gates, &mut scratch)?;
+        let weights_b = compute_attention(&b, &sentence_b.sequence, &heads, &gates, &mut scratch)?;
         let number = if by_unit { sentence_a.sequence.family.number } else { sentence_a.sequence.index };
         sums[usize::from(number % 2 == 1)].add(&sentence_a.sequence, weights_a, weights_b);
     }
@@ -146,7 +146,7 @@ fn partners(halves: &[DistanceSums; 2], grid: HeadGrid) -> Vec<MatchedHead> {
 }
 
 fn render_text(outcome: &MatchOutcome) -> Summary {
-    Summary::written(|out| {
+    Summary::from_writer(|out| {
         let HeadMatching { a, b, sentences, halves_agree, heads, .. } = &outcome.matching;
         let moved = heads.iter().filter(|head| head.a != head.b).count();
         let all = counted(heads.len(), "head");
@@ -181,7 +181,7 @@ impl DistanceSums {
 
     /// Adds the rows of a sentence's text tokens; `a` and `b` are two models' attention, `[layers * heads, tokens, tokens]`.
     pub fn add(&mut self, sequence: &Sequence, mut a: Vec<f32>, mut b: Vec<f32>) {
-        let (tokens, rows) = (sequence.ids.len(), sequence.text_places().collect::<Vec<_>>());
+        let (tokens, rows) = (sequence.ids.len(), sequence.text_positions().collect::<Vec<_>>());
         [&mut a, &mut b].into_iter().flatten().for_each(|weight| *weight = weight.sqrt());
         let heads = self.grid.heads;
         for (pair, sum) in self.sums.iter_mut().enumerate() {
@@ -213,7 +213,7 @@ impl DistanceSums {
         let heads = self.grid.heads;
         let partners = |layer: usize| {
             let costs: Vec<f64> = (0..heads * heads).map(|pair| self.distance(layer * heads * heads + pair)).collect();
-            least_cost(&costs, heads)
+            least_cost_assignment(&costs, heads)
         };
         (0..self.grid.layers).flat_map(partners).collect()
     }
@@ -225,11 +225,11 @@ impl DistanceSums {
 }
 
 /// Function that analyses one of two models over one half of the sampling units.
-pub type Observe = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
+pub type ObserveHalf = Box<dyn Fn(UnitHalf) -> Result<Observation>>;
 
 /// Analyses of two models, and the number of threads for intervals and tests.
 pub struct LabelRuns {
-    pub observe: [Observe; 2],
+    pub observe: [ObserveHalf; 2],
     pub threads: NonZeroUsize,
 }
 
@@ -274,12 +274,13 @@ fn one_way(runs: &LabelRuns, names: [&str; 2], distances: &DistanceSums, half: U
     let side = |model: usize| -> Result<Side> {
         let context = || format!("{} over the sampling units of {} number", names[model], other.name());
         let observation = (runs.observe[model])(other).with_context(context)?;
-        Side::of_run(names[model], observation, registry::default_policy(), runs.threads).with_context(context)
+        Side::from_observation(names[model], observation, registry::default_policy(), runs.threads)
+            .with_context(context)
     };
     let sides = [side(0)?, side(1)?];
     let (sides, partners) = (sides.each_ref(), distances.partner_indices());
-    let in_place = compare::compared(sides, None, false);
-    let matched = compare::compared(sides, Some((partners, 0)), false);
+    let in_place = compare::compare_sides(sides, None, false);
+    let matched = compare::compare_sides(sides, Some((partners, 0)), false);
     let agreement = |get: fn(&HeadAgreement) -> CategoryAgreement, permuted: ShareByChance| MatchedAgreement {
         matched: get(&matched.agreement),
         in_place: get(&in_place.agreement),
@@ -322,7 +323,13 @@ fn write_labels(out: &mut Summary, ways: &[LabelsOneWay]) -> fmt::Result {
         for (name, MatchedAgreement { matched, in_place, permuted }) in
             [("first label", way.first_label), ("all firm labels", way.firm_labels)]
         {
-            table.add_row([matched_over, name, &share(&matched), &share(&in_place), &share_by_chance(permuted)]);
+            table.add_row([
+                matched_over,
+                name,
+                &agreement_share(&matched),
+                &agreement_share(&in_place),
+                &share_by_chance(permuted),
+            ]);
         }
     }
     writeln!(out)?;

@@ -19,7 +19,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::residues::Parting;
 use crate::model::tokenizer::{ModelTokenizer, TokenizerOptions};
-use crate::model::{Fingerprint, Model};
+use crate::model::{Model, PendingHashes};
 use crate::passes::run::token_limit;
 use crate::report::{AttentionMaps, SentenceArc, SentenceUnit};
 use crate::sequences::fold::units::Units;
@@ -34,7 +34,7 @@ use crate::system::errors::{Class, Facts};
 use crate::system::machine::memory;
 use crate::system::printable::{one_line, shortened};
 use crate::system::progress::{self, Downloads};
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadChoice {
@@ -81,38 +81,39 @@ impl SentenceOptions {
     pub fn read(&self, model: &Model, is_wanted: impl Fn(&Sequence) -> bool) -> Result<Vec<NamedSentence>> {
         let config = &model.architecture.config;
         let limit = token_limit(config, self.max_tokens, Reads::Sentence).class(Class::Usage)?;
-        let encoder = SentenceTokenizer::new(&model.tokenizer, limit, self.truncate).segments(config.type_vocab_size);
-        chosen(&self.choice, &mut encoder.strict(self.strict).spacing(self.words), is_wanted)
+        let encoder =
+            SentenceTokenizer::new(&model.tokenizer, limit, self.truncate).with_segments(config.type_vocab_size);
+        read_sentences(&self.choice, &mut encoder.with_strict(self.strict).with_spacing(self.words), is_wanted)
     }
 }
 
 /// Loads a model that reads text by these options, while its files are hashed.
-pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, Fingerprint)> {
+pub fn load(model: &ModelRef, options: TokenizerOptions) -> Result<(Model, PendingHashes)> {
     let files = model.resolve(&Downloads::default())?;
-    let fingerprint = Fingerprint::start(&files);
-    let loading = progress::step("loading the model");
+    let fingerprint = PendingHashes::start(&files);
+    let loading = progress::show_spinner("loading the model");
     let model = Model::load(files)?;
     loading.finish_and_clear();
-    Ok((reading_by(model, options)?, fingerprint))
+    Ok((with_tokenizer_options(model, options)?, fingerprint))
 }
 
-pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
+pub fn resolve_heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
     let (grid, id) = (model.grid(), &model.id);
     Ok(match choice {
         HeadChoice::All => grid.places().collect(),
         HeadChoice::Layers(layers) => {
             let HeadGrid { layers: count, heads } = grid;
             if let Some(layer) = layers.iter().find(|&&layer| layer >= count) {
-                return Err(anyhow!("there is no layer {layer}: `{id}` has {count}, counted from 0").of_value(layer));
+                return Err(anyhow!("there is no layer {layer}: `{id}` has {count}, counted from 0").with_value(layer));
             }
             layers.iter().flat_map(|&layer| (0..heads).map(move |head| HeadPlace { layer, head })).collect()
         }
         HeadChoice::Heads(heads) => {
             if let Some(head) = heads.iter().find(|head| head.layer >= grid.layers || head.head >= grid.heads) {
-                return Err(anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0").of_value(head));
+                return Err(anyhow!("there is no head {head}: `{id}` has {grid}, both counted from 0").with_value(head));
             }
-            if let Some(head) = heads.iter().find(|head| model.absent().contains(head)) {
-                return Err(anyhow!("{head} is absent: `{id}` was saved without it (pruned_heads)").of_value(head));
+            if let Some(head) = heads.iter().find(|head| model.pruned_heads().contains(head)) {
+                return Err(anyhow!("{head} is absent: `{id}` was saved without it (pruned_heads)").with_value(head));
             }
             heads.clone()
         }
@@ -120,7 +121,7 @@ pub fn heads(choice: &HeadChoice, model: &Model) -> Result<Vec<HeadPlace>> {
 }
 
 /// Computes the attention of these heads over a sentence, `[heads, tokens, tokens]`; zeros for absent heads.
-pub fn attention(
+pub fn compute_attention(
     model: &Model,
     sequence: &Sequence,
     heads: &[HeadPlace],
@@ -129,28 +130,30 @@ pub fn attention(
 ) -> Result<Vec<f32>> {
     let (tokens, size) = (sequence.ids.len(), sequence.ids.len() * sequence.ids.len());
     let needed = model.encoder.cost(&[tokens]).bytes.saturating_add((heads.len() * size * size_of::<f32>()) as u64);
-    memory::ensure(needed, || format!("the attention of {} over {tokens} tokens", counted(heads.len(), "head")))
-        .map_err(|error| {
-            let limit = memory::limit_for(needed);
-            error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
-        })
-        .class(Class::Input)?;
-    let present = heads.iter().enumerate().filter(|(_, head)| !model.absent().contains(head));
+    memory::ensure_available(needed, || {
+        format!("the attention of {} over {tokens} tokens", counted(heads.len(), "head"))
+    })
+    .map_err(|error| {
+        let limit = memory::limit_for(needed);
+        error.hint(format!("choose fewer heads or a shorter sentence, or let it have more by `--memory {limit}`"))
+    })
+    .class(Class::Input)?;
+    let present = heads.iter().enumerate().filter(|(_, head)| !model.pruned_heads().contains(head));
     let places = present.map(|(place, head)| ((head.layer, head.head), place)).collect();
     let mut recorder = AttentionRecorder { places, weights: vec![0.0; heads.len() * size] };
-    let pack = Pack { sentences: vec![sequence.clone()] };
+    let pack = Pack { sequences: vec![sequence.clone()] };
     model.encoder.forward_from(Start::Embeddings, &pack.batch(), gates, scratch, &mut recorder)?;
     Ok(recorder.weights)
 }
 
 pub fn attention_maps(model: &Model, sequence: &Sequence, gates: &Gates) -> Result<AttentionMaps> {
     let heads: Vec<HeadPlace> = model.grid().places().collect();
-    let weights = attention(model, sequence, &heads, gates, &mut Scratch::default())?;
-    Ok(rounded(model, sequence, &weights))
+    let weights = compute_attention(model, sequence, &heads, gates, &mut Scratch::default())?;
+    Ok(attention_maps_of_weights(model, sequence, &weights))
 }
 
 /// Attention maps of a sentence: `weights`, `[heads, tokens, tokens]`, rounded, with the words and the tree of the sentence.
-pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
+pub fn attention_maps_of_weights(model: &Model, sequence: &Sequence, weights: &[f32]) -> AttentionMaps {
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let units = Units::new(sequence);
     let texts = units.texts(sequence, token);
@@ -161,7 +164,7 @@ pub fn rounded(model: &Model, sequence: &Sequence, weights: &[f32]) -> Attention
     let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
     let arc = |(unit, word): (usize, &Option<usize>)| {
         let gold = &sequence.tree.as_ref()?[(*word)?];
-        let head = units.of_word[gold.head.word()?];
+        let head = units.unit_of_word[gold.head.word()?];
         let [from, to] = if is_causal { [unit.max(head), unit.min(head)] } else { [unit, head] };
         Some(SentenceArc { from, to, relation: gold.relation.clone() })
     };
@@ -192,13 +195,13 @@ impl Visitor for AttentionRecorder {
 }
 
 /// View of one head in the weights from [`attention`]; `place` is the head's index there.
-pub fn view_of(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
+pub fn head_view(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }
 
 /// Reads the chosen sentences. Without named ones, a corpus gives sentences for which `is_wanted` holds, or else its first ones.
 /// Fails if the corpus cannot be read, a named sentence cannot be encoded, or there is no sentence.
-pub fn chosen(
+pub fn read_sentences(
     choice: &SentenceChoice,
     encoder: &mut SentenceTokenizer<'_>,
     is_wanted: impl Fn(&Sequence) -> bool,
@@ -206,12 +209,12 @@ pub fn chosen(
     match choice {
         SentenceChoice::Texts(texts) => {
             let of_text = |(index, text): (usize, &String)| {
-                let sentence = Sentence::single("--text", Content::Text(text.clone()));
+                let sentence = Sentence::standalone("--text", Content::Text(text.clone()));
                 match encoder.encode(Sentence { index: index as u64, ..sentence })? {
                     Ok(sequence) => Ok(NamedSentence { sequence, id: None }),
                     Err(reason) => {
                         let error = anyhow!("a text {} cannot go through the model", reason.describe());
-                        Err(reason.with_way_out(error))
+                        Err(reason.with_hint(error))
                     }
                 }
             };
@@ -232,7 +235,7 @@ fn sentences_of_corpus(
     let SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard } = choice else { return Ok(Vec::new()) };
     let mut missing = indices.clone();
     let (mut sentences, mut unwanted): (Vec<NamedSentence>, Vec<NamedSentence>) = (Vec::new(), Vec::new());
-    let mut corpus = Corpus::open(inputs)?.within(scope);
+    let mut corpus = Corpus::open(inputs)?.with_scope(scope);
     let max_sentences = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let mut read_count = 0;
     let (mut named_skips, mut further_skips, mut first_skip) = (0, BTreeMap::<SkipReason, u64>::new(), None);
@@ -245,7 +248,7 @@ fn sentences_of_corpus(
         let (index, origin, id) = (sentence.index, sentence.origin.clone(), sentence.id.clone());
         let named = missing.iter().position(|&wanted| wanted == index).map(|found| missing.remove(found)).is_some();
         let is_found = find.as_ref().is_none_or(|word| may_contain(&sentence.content, word));
-        if !is_found || !shard.takes(index) || (!indices.is_empty() && !named) {
+        if !is_found || !shard.contains(index) || (!indices.is_empty() && !named) {
             continue;
         }
         match encoder.encode(sentence)? {
@@ -259,24 +262,24 @@ fn sentences_of_corpus(
             }
             Err(reason) if named => {
                 let error = anyhow!("sentence {index}, one {}, cannot go through the model", reason.describe());
-                return Err(reason.with_way_out(error).at(&origin.path, origin.line));
+                return Err(reason.with_hint(error).at(&origin.path, origin.line));
             }
             Err(reason) if named_skips < MAX_PRINTED_SKIPS => {
                 named_skips += 1;
                 first_skip.get_or_insert(reason);
                 let place = one_line(&origin.to_string());
-                say(&format!("skipped sentence {index} at {place}: it is one {}", reason.describe()));
+                print_to_stderr(&format!("skipped sentence {index} at {place}: it is one {}", reason.describe()));
             }
             Err(reason) => *further_skips.entry(reason).or_default() += 1,
         }
     }
     for (reason, count) in further_skips {
-        say(&format!("skipped {count} more {}", reason.describe()));
+        print_to_stderr(&format!("skipped {count} more {}", reason.describe()));
     }
     if let Some(index) = missing.first().filter(|_| sentences.len() < max_sentences) {
         let missing =
             anyhow!("there is no sentence {index} in `{}`: it has {read_count}, counted from 0", corpus.name());
-        return Err(missing.about(corpus.name()).of_value(index));
+        return Err(missing.with_file(corpus.name()).with_value(index));
     }
     if sentences.is_empty() {
         sentences = unwanted;
@@ -287,10 +290,10 @@ fn sentences_of_corpus(
     let name = corpus.name();
     if let Some(word) = find {
         let shown = shortened(&word.escape_debug().to_string());
-        return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").of_value(word));
+        return Err(anyhow!("no sentence of `{name}`, which has {read_count}, has the word `{shown}`").with_value(word));
     }
     let error = anyhow!("no sentence of `{name}`, which has {read_count}, can go through the model");
-    Err(if let Some(reason) = first_skip { SkipReason::with_way_out(reason, error) } else { error })
+    Err(if let Some(reason) = first_skip { SkipReason::with_hint(reason, error) } else { error })
 }
 
 /// Whether a sentence may have a word, tested before the sentence is encoded.
@@ -312,22 +315,22 @@ fn is_same_word(form: &str, word: &str) -> bool {
 /// The tokenizer of a model with the options of a run.
 /// Prints a note if it lower-cases a cased vocabulary, and how it splits residues.
 /// Fails if the tokenizer does not give back the entries of the vocabulary.
-pub fn tokenizer_of(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
-    let tokenizer = model.tokenizer.reading(options)?;
+pub fn tokenizer_with_options(model: &Model, options: TokenizerOptions) -> Result<Cow<'_, ModelTokenizer>> {
+    let tokenizer = model.tokenizer.with_options(options)?;
     if let Some(note) = tokenizer.round_trip.note().filter(|_| !tokenizer.looks_up_words) {
-        say(&format!("note: {note}"));
+        print_to_stderr(&format!("note: {note}"));
     }
     let parting = tokenizer.parting.filter(|parting| *parting != Parting::Letters);
     if let Some(parting) = parting.filter(|_| !tokenizer.looks_up_words) {
-        say(&format!(
+        print_to_stderr(&format!(
             "note: the model is one of residues: sequences are parted as `{parting}` (--residues says otherwise)"
         ));
     }
     Ok(tokenizer)
 }
 
-pub fn reading_by(mut model: Model, options: TokenizerOptions) -> Result<Model> {
-    if let Cow::Owned(tokenizer) = tokenizer_of(&model, options)? {
+pub fn with_tokenizer_options(mut model: Model, options: TokenizerOptions) -> Result<Model> {
+    if let Cow::Owned(tokenizer) = tokenizer_with_options(&model, options)? {
         model.tokenizer = tokenizer;
     }
     Ok(model)

@@ -6,10 +6,13 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::{HeadChoice, NamedSentence, SentenceChoice, SentenceOptions, attention, heads, load, rounded, view_of};
+use super::{
+    HeadChoice, NamedSentence, SentenceChoice, SentenceOptions, attention_maps_of_weights, compute_attention,
+    head_view, load, resolve_heads,
+};
 use crate::corpus::LinkSet;
-use crate::corpus::relation::scored_as;
-use crate::export::attention::{GoldArcs, SentenceAttention, figure, grid, page};
+use crate::corpus::relation::scored_relations;
+use crate::export::attention::{GoldArcs, SentenceAttention, arcs_figure, attention_page, text_grid};
 use crate::export::page::ShownSentence;
 use crate::model::Model;
 use crate::model::forward::Scratch;
@@ -17,7 +20,7 @@ use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::Visibility;
 use crate::model::source::ModelRef;
 use crate::passes::pass::Pass;
-use crate::report::{AttentionMaps, MOST_TOKENS, SentenceArc};
+use crate::report::{AttentionMaps, MAX_MAP_TOKENS, SentenceArc};
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
@@ -31,9 +34,9 @@ pub struct ViewOptions {
     pub model: ModelRef,
     pub sentences: SentenceOptions,
     pub heads: HeadChoice,
-    pub gold: ShownArcs,
-    pub hides_special: bool,
-    pub numbers: bool,
+    pub shown_arcs: ShownArcs,
+    pub hides_special_tokens: bool,
+    pub prints_numbers: bool,
     pub from_token: FromToken,
     pub outputs: Vec<(PathBuf, Drawing)>,
 }
@@ -55,9 +58,9 @@ impl ShownArcs {
         };
         match self {
             Self::Tree => of_tree(&|_| true),
-            Self::Relation(wanted) => of_tree(&|relation| scored_as(relation).any(|name| name == *wanted)),
+            Self::Relation(wanted) => of_tree(&|relation| scored_relations(relation).any(|name| name == *wanted)),
             Self::Links(wanted) => {
-                let sets = sequence.links.iter().filter(|links| *links.kind.name == **wanted);
+                let sets = sequence.links.iter().filter(|links| *links.link_type.name == **wanted);
                 let of_set = |links: &LinkSet| -> Vec<[usize; 2]> {
                     links.targets.iter().flat_map(|(&from, to)| to.iter().map(move |&to| [from, to])).collect()
                 };
@@ -73,10 +76,10 @@ impl ShownArcs {
             Self::Relation(name) => (Some(name.clone()), "head"),
             Self::Links(name) => (Some(name.clone()), "target"),
         };
-        let arcs = self.between_words(sequence)?.into_iter().map(|ends| ends.map(|word| units.of_word[word]));
+        let arcs = self.between_words(sequence)?.into_iter().map(|ends| ends.map(|word| units.unit_of_word[word]));
         let mut arcs: Vec<[usize; 2]> = arcs.collect();
         arcs.sort_unstable();
-        Some(GoldArcs { name, end, arcs })
+        Some(GoldArcs { name, end_noun: end, arcs })
     }
 
     /// Whether a sentence has an arc of the wanted relation or link type; always true for a tree.
@@ -95,7 +98,7 @@ impl ShownArcs {
             }
             Self::Links(name) => {
                 let links = sequences().flat_map(|sequence| &sequence.links);
-                ("link", name, links.map(|links| &*links.kind.name).collect())
+                ("link", name, links.map(|links| &*links.link_type.name).collect())
             }
         };
         if sequences().any(|sequence| self.is_in(sequence)) {
@@ -108,8 +111,8 @@ impl ShownArcs {
         };
         let kind = if option == "link" { "links of the type" } else { "the relation" };
         Err(anyhow!("no sentence that may be shown has {kind} `{}`", one_line(name)))
-            .of_option(option)
-            .of_value(name)
+            .with_option(option)
+            .with_value(name)
             .hint(one_line(&way_out))
     }
 }
@@ -124,10 +127,10 @@ pub fn view(options: &ViewOptions) -> Result<()> {
     let open = |(path, drawing): &(PathBuf, Drawing)| Ok((Output::open(path)?, *drawing));
     let outputs: Vec<(Output, Drawing)> = options.outputs.iter().map(open).collect::<Result<_>>()?;
     let (model, _) = load(&options.model, options.sentences.tokenizer)?;
-    let heads = heads(&options.heads, &model).class(Class::Usage)?;
-    let sentences = options.sentences.read(&model, |sequence| options.gold.is_in(sequence))?;
-    options.gold.ensure_in(&sentences).class(Class::Usage)?;
-    let gates = Pass::PLAIN.gates();
+    let heads = resolve_heads(&options.heads, &model).class(Class::Usage)?;
+    let sentences = options.sentences.read(&model, |sequence| options.shown_arcs.is_in(sequence))?;
+    options.shown_arcs.ensure_in(&sentences).class(Class::Usage)?;
+    let gates = Pass::PLAIN.removal_gates();
     let draws_page = outputs.iter().any(|(_, drawing)| *drawing == Drawing::Html);
     let shows_all_heads = options.heads == HeadChoice::All;
     let mut scratch = Scratch::default();
@@ -138,17 +141,17 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         if draws_page && shows_all_heads {
             ensure_thumbnails_fit(sequence).class(Class::Usage)?;
         }
-        let weights = attention(&model, sequence, &heads, &gates, &mut scratch)?;
+        let weights = compute_attention(&model, sequence, &heads, &gates, &mut scratch)?;
         if draws_page {
             let index = (!matches!(options.sentences.choice, SentenceChoice::Texts(_))).then_some(sequence.index);
-            let mut maps = AttentionMaps { sentence: index, ..rounded(&model, sequence, &weights) };
-            if options.gold != ShownArcs::Tree {
+            let mut maps = AttentionMaps { sentence: index, ..attention_maps_of_weights(&model, sequence, &weights) };
+            if options.shown_arcs != ShownArcs::Tree {
                 maps.arcs = page_arcs(options, &model, sequence);
             }
             page_sentences.push(if shows_all_heads {
-                ShownSentence::of_all(&maps, model.grid())
+                ShownSentence::with_thumbnails(&maps, model.grid())
             } else {
-                ShownSentence::of_chosen(&maps, &heads)
+                ShownSentence::for_heads(&maps, &heads)
             });
         }
         for (place, head) in heads.iter().enumerate() {
@@ -156,14 +159,16 @@ pub fn view(options: &ViewOptions) -> Result<()> {
         }
     }
     if outputs.is_empty() {
-        let width = terminal::width();
-        let grids: Vec<String> = drawn.iter().map(|viewed| grid(viewed, options.numbers, width)).collect();
+        let width = terminal::stdout_width();
+        let grids: Vec<String> = drawn.iter().map(|viewed| text_grid(viewed, options.prints_numbers, width)).collect();
         return print(&grids.join("\n"));
     }
     for (output, drawing) in outputs {
         let bytes = match drawing {
-            Drawing::Svg => figure(&drawn).into_bytes(),
-            Drawing::Html => page(&model.id, &page_sentences, if shows_all_heads { &[] } else { &heads }, &drawn)?,
+            Drawing::Svg => arcs_figure(&drawn).into_bytes(),
+            Drawing::Html => {
+                attention_page(&model.id, &page_sentences, if shows_all_heads { &[] } else { &heads }, &drawn)?
+            }
         };
         output.finish(&bytes)?;
     }
@@ -173,10 +178,10 @@ pub fn view(options: &ViewOptions) -> Result<()> {
 fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
     let (index, tokens) = (sequence.index, sequence.ids.len());
     ensure!(
-        tokens <= MOST_TOKENS,
-        anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MOST_TOKENS} at most")
-            .of_option("head")
-            .of_value("all")
+        tokens <= MAX_MAP_TOKENS,
+        anyhow!("sentence {index} has {tokens} tokens, and thumbnails of all heads have {MAX_MAP_TOKENS} at most")
+            .with_option("head")
+            .with_value("all")
             .hint("choose a shorter one, or name heads: --head L0H0")
     );
     Ok(())
@@ -184,7 +189,7 @@ fn ensure_thumbnails_fit(sequence: &Sequence) -> Result<()> {
 
 /// Arcs of a relation or links of a type as the page draws them: in a decoder, from the later word to the earlier one.
 fn page_arcs(options: &ViewOptions, model: &Model, sequence: &Sequence) -> Vec<SentenceArc> {
-    let Some(GoldArcs { name, arcs, .. }) = options.gold.between_units(sequence, &Units::new(sequence)) else {
+    let Some(GoldArcs { name, arcs, .. }) = options.shown_arcs.between_units(sequence, &Units::new(sequence)) else {
         return Vec::new();
     };
     let is_causal = model.architecture.config.visibility.in_all_layers().is_causal();
@@ -203,18 +208,22 @@ fn sentence_attention(
     weights: &[f32],
     (place, head): (usize, HeadPlace),
 ) -> SentenceAttention {
-    let units = if options.hides_special { Units::words(sequence) } else { Units::new(sequence) };
+    let units = if options.hides_special_tokens { Units::words_only(sequence) } else { Units::new(sequence) };
     let token = |token: usize| model.tokenizer.token(sequence.ids[token]).unwrap_or_default();
     let mut between = WordAttention::default();
-    between.fold(view_of(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
+    between.fold(head_view(weights, sequence.ids.len(), place, head), &units.spans, options.from_token);
     SentenceAttention {
         head,
         sentence: sequence.index,
         id: id.as_deref().map(str::to_owned),
-        texts: units.texts(sequence, token),
+        unit_texts: units.texts(sequence, token),
         is_word: units.words.iter().map(Option::is_some).collect(),
-        gold: options.gold.between_units(sequence, &units),
-        seen: visible_units(&units, model.architecture.config.visibility.of_layer(head.layer), sequence.ids.len()),
+        gold: options.shown_arcs.between_units(sequence, &units),
+        visible_units: visible_units(
+            &units,
+            model.architecture.config.visibility.in_layer(head.layer),
+            sequence.ids.len(),
+        ),
         weights: between,
     }
 }
@@ -222,7 +231,8 @@ fn sentence_attention(
 /// For each unit, the range of units that its tokens can see, `[units]`.
 fn visible_units(units: &Units, visibility: Visibility, tokens: usize) -> Vec<Range<usize>> {
     let of_unit = |unit: &WordSpan| {
-        let (first, last) = (visibility.keys(unit.start(), tokens), visibility.keys(unit.end() - 1, tokens));
+        let (first, last) =
+            (visibility.visible_keys(unit.start(), tokens), visibility.visible_keys(unit.end() - 1, tokens));
         let start = units.spans.partition_point(|other| other.end() <= first.start);
         start..units.spans.partition_point(|other| other.start() < last.end)
     };
@@ -235,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_word_sees_what_one_of_its_tokens_sees() {
-        let units = Units { spans: WordSpan::whole([0..1, 1..3, 3..4]), ..Units::default() };
+        let units = Units { spans: WordSpan::whole_words([0..1, 1..3, 3..4]), ..Units::default() };
         assert_eq!(visible_units(&units, Visibility::ALL, 4), [0..3, 0..3, 0..3]);
         assert_eq!(visible_units(&units, Visibility::CAUSAL, 4), [0..1, 0..2, 0..3]);
         // Token 2 sees itself and the one before, token 3 the end of the word before.

@@ -34,7 +34,7 @@ pub struct WordClass {
 
 impl WordClass {
     /// Makes a shared class. Fails if a label cannot name it: `key` is empty or has `=`, or `name` is empty or too long.
-    pub(super) fn shared(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
+    pub(super) fn new(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         let bad_key = || anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key));
         let way_out = "rename it: labels name a class by `kind=class`, so that a kind has a name without `=`";
         ensure!(!key.is_empty() && !key.contains('='), bad_key().hint(way_out));
@@ -48,7 +48,7 @@ impl WordClass {
 }
 
 /// Looks up an entry in a list of `name=value` pairs: `Number` in `Case=Nom|Number=Sing` gives `Sing`.
-pub(super) fn value_of<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
+pub(super) fn entry_value<'a>(entry: &str, entries: &'a str) -> Option<&'a str> {
     entries.split('|').find_map(|pair| pair.split_once('=').filter(|(name, _)| *name == entry)).map(|(_, value)| value)
 }
 

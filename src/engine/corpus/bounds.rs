@@ -46,7 +46,7 @@ pub(super) const MAX_ID_BYTES: usize = 256;
 
 /// Maximum number of entries (distinct sentences and family names) in the hash table that finds repeated sentences. They fill
 /// 2^22 slots to 7/8, just before the table would grow: 71 MB at 17 bytes a slot, and half as much again during the last growth.
-pub const MAX_REMEMBERED: usize = 7 << 19;
+pub const MAX_REMEMBERED_DIGESTS: usize = 7 << 19;
 
 const TOO_MUCH: &str = "no encoder takes that much";
 
@@ -84,7 +84,7 @@ impl SentenceSize {
 }
 
 /// Maximum ratio of decompressed to compressed bytes of a corpus file. Text compresses to a tenth, and treebanks to a twentieth.
-pub(super) const LARGEST_RATIO: u64 = 256;
+pub(super) const MAX_DECOMPRESSION_RATIO: u64 = 256;
 
 /// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked, 64 MiB: a second's work.
-pub(super) const SMALLEST_UNPACKED: u64 = 64 << 20;
+pub(super) const UNCHECKED_DECOMPRESSED_BYTES: u64 = 64 << 20;

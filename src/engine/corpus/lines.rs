@@ -10,11 +10,11 @@ use anyhow::{Result, anyhow, ensure};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use super::bounds::{LARGEST_RATIO, MAX_LINE_BYTES, SMALLEST_UNPACKED};
+use super::bounds::{MAX_DECOMPRESSION_RATIO, MAX_LINE_BYTES, UNCHECKED_DECOMPRESSED_BYTES};
 use super::sentence::Origin;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
-use crate::system::files::input::ensure_fetched;
+use crate::system::files::input::ensure_no_lfs_pointer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -29,7 +29,7 @@ impl Compression {
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
     /// Number of first bytes of a file that suffice to recognise any compression.
-    pub(super) const LONGEST_MAGIC: usize = 4;
+    pub(super) const MAX_MAGIC_BYTES: usize = 4;
 
     /// First bytes of every file with this compression: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
     const fn magic(self) -> &'static [u8] {
@@ -41,7 +41,7 @@ impl Compression {
     }
 
     /// Whether a file that begins with `start` may have this compression; true if `start` is too short to decide.
-    pub(super) fn may_begin(self, start: &[u8]) -> bool {
+    pub(super) fn matches_start(self, start: &[u8]) -> bool {
         self.magic().iter().zip(start).all(|(expected, byte)| expected == byte)
     }
 
@@ -59,7 +59,7 @@ impl Compression {
     }
 
     /// Compression by the extension of a path, and the path without that extension.
-    pub(super) fn of(path: &Path) -> (Self, PathBuf) {
+    pub(super) fn from_path(path: &Path) -> (Self, PathBuf) {
         let extension = lower_extension(path);
         match Self::EXTENSIONS.iter().find(|(known, _)| *known == extension) {
             Some(&(_, compression)) => (compression, path.with_extension("")),
@@ -94,7 +94,7 @@ impl Read for StoredBytes {
             self.failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.hash.update(&buffer[..read]);
-        let missing = Compression::LONGEST_MAGIC - self.start.len();
+        let missing = Compression::MAX_MAGIC_BYTES - self.start.len();
         self.start.extend(buffer[..read].iter().take(missing));
         self.read.fetch_add(read as u64, Ordering::Relaxed);
         self.bytes += read as u64;
@@ -163,7 +163,7 @@ impl Lines {
     }
 
     /// Numbers the lines as if `lines` lines preceded the first one.
-    pub(super) fn after(mut self, lines: u64) -> Self {
+    pub(super) fn starting_after(mut self, lines: u64) -> Self {
         self.number = lines;
         self
     }
@@ -188,7 +188,7 @@ impl Lines {
         &self.path
     }
 
-    pub(super) fn here(&self) -> Origin {
+    pub(super) fn origin(&self) -> Origin {
         Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
 
@@ -225,15 +225,15 @@ impl Lines {
 
     /// Fails on a decompression bomb: more than [`LARGEST_RATIO`] bytes for each stored byte.
     fn ensure_plausible(&mut self) -> Result<()> {
-        if self.position <= SMALLEST_UNPACKED {
+        if self.position <= UNCHECKED_DECOMPRESSED_BYTES {
             return Ok(());
         }
         let stored = self.source.get_mut().stored().bytes;
-        let most = stored.saturating_mul(LARGEST_RATIO).max(SMALLEST_UNPACKED);
+        let most = stored.saturating_mul(MAX_DECOMPRESSION_RATIO).max(UNCHECKED_DECOMPRESSED_BYTES);
         ensure!(
             self.compression == Compression::None || self.position <= most,
             anyhow!(
-                "{stored} compressed bytes have become more than {most}: no text is compressed to a {LARGEST_RATIO}th"
+                "{stored} compressed bytes have become more than {most}: no text is compressed to a {MAX_DECOMPRESSION_RATIO}th"
             )
             .at(&self.path, self.number)
             .hint("decompress it first if it is meant so")
@@ -250,7 +250,7 @@ impl Lines {
         let mut line = self.buffer.strip_suffix(b"\n").unwrap_or(&self.buffer);
         line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.number == 1 {
-            ensure_fetched(line)?;
+            ensure_no_lfs_pointer(line)?;
             line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         }
         match std::str::from_utf8(line) {
@@ -269,7 +269,7 @@ impl Lines {
 
     fn read_error(&mut self, error: io::Error) -> anyhow::Error {
         let stored = self.source.get_mut().stored();
-        let (failed, is_compressed) = (stored.failed, self.compression.may_begin(&stored.start));
+        let (failed, is_compressed) = (stored.failed, self.compression.matches_start(&stored.start));
         let Self { path, number, compression, .. } = self;
         let error = match compression.name().filter(|_| !failed) {
             None => anyhow!(error).context(format!("cannot read `{path}` after line {number}")),
@@ -284,7 +284,7 @@ impl Lines {
                 problem.hint("get or compress it again")
             }
         };
-        error.in_line(*number).about(path)
+        error.with_line(*number).with_file(path)
     }
 
     /// SHA-256 of all stored bytes of the file, in lower-case hexadecimal; reads the bytes that are still unread.
@@ -304,7 +304,7 @@ mod tests {
         let told = Compression::is_compressed;
         assert!(told(b"\x1f\x8b\x08") && told(b"\x28\xb5\x2f\xfd\x24"));
         assert!(!told(b"") && !told(b"\xe9t\xe9") && !told(b"\x1f"));
-        assert!(Compression::Gzip.may_begin(b"\x1f") && Compression::Zstd.may_begin(b""));
-        assert!(!Compression::Gzip.may_begin(b"one") && !Compression::Zstd.may_begin(b"\x1f\x8b"));
+        assert!(Compression::Gzip.matches_start(b"\x1f") && Compression::Zstd.matches_start(b""));
+        assert!(!Compression::Gzip.matches_start(b"one") && !Compression::Zstd.matches_start(b"\x1f\x8b"));
     }
 }

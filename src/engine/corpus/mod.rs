@@ -14,13 +14,13 @@ mod source;
 
 pub use annotation::{Annotation, Upos, WordClass};
 pub use bounds::{
-    MAX_FILE_LINKS, MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS, MAX_REMEMBERED,
-    MAX_SENTENCE_BYTES, MAX_WORDS,
+    MAX_FILE_LINKS, MAX_LINE_BYTES, MAX_LINK_TYPES, MAX_LINKS, MAX_RELATION_BYTES, MAX_RELATIONS,
+    MAX_REMEMBERED_DIGESTS, MAX_SENTENCE_BYTES, MAX_WORDS,
 };
-pub use family::{Repeats, Unit};
+pub use family::{RepeatCounts, Unit};
 pub use files::input::{FileKind, Input};
 pub use formats::Format;
-pub(crate) use formats::reader::Name as ItemName;
+pub(crate) use formats::reader::JsonName as ItemName;
 pub use index::{Index, SEGMENT_SENTENCES};
 pub use lines::Compression;
 pub use mentions::{Mention, Mentions};
@@ -32,4 +32,4 @@ pub use source::links::file::LinkFile;
 pub use source::links::rules::LinkRules;
 pub use source::links::{LinkOptions, LinkSources, NamedDigest};
 pub use source::scope::{Scope, UnitHalf};
-pub use source::{Corpus, CorpusIdentity, FileIdentity, FurtherColumns, TakenDocuments};
+pub use source::{AnnotationOptions, Corpus, CorpusIdentity, FileIdentity, TakenDocuments};

@@ -10,21 +10,21 @@ use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
 /// Name of the pooled relation: all dependency relations but `punct`.
-pub const ALL: &str = "all";
+pub const POOLED_RELATION: &str = "all";
 
 /// The relation of punctuation marks: scored separately, left out of [`ALL`] and of trees.
-pub const PUNCT: &str = "punct";
+pub const PUNCTUATION_RELATION: &str = "punct";
 
 /// A relation's base name: `nsubj` of `nsubj:pass`.
-pub fn base(relation: &str) -> &str {
+pub fn base_relation(relation: &str) -> &str {
     relation.split_once(':').map_or(relation, |(base, _)| base)
 }
 
 /// Names under which a dependency arc of this relation is scored: `all` (unless punctuation), the base name, and the full name if
 /// it has a subtype.
-pub fn scored_as(relation: &str) -> impl Iterator<Item = &str> {
-    let base = base(relation);
-    let all = (base != PUNCT).then_some(ALL);
+pub fn scored_relations(relation: &str) -> impl Iterator<Item = &str> {
+    let base = base_relation(relation);
+    let all = (base != PUNCTUATION_RELATION).then_some(POOLED_RELATION);
     let subtype = (base != relation).then_some(relation);
     all.into_iter().chain([base]).chain(subtype)
 }
@@ -46,7 +46,7 @@ impl RelationNames {
             return Ok(());
         }
         let shown = excerpt(relation);
-        ensure!(base(relation) != ALL, "is `{shown}`: that name stands for all relations");
+        ensure!(base_relation(relation) != POOLED_RELATION, "is `{shown}`: that name stands for all relations");
         ensure!(relation.len() <= MAX_RELATION_BYTES, "is `{shown}`, a name of more than {MAX_RELATION_BYTES} bytes");
         let too_many =
             || anyhow!("is `{shown}`, and the corpus has {MAX_RELATIONS} other relations before it, no more are taken");
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_relation_counts_by_base_name_and_with_its_subtype() {
-        assert_eq!(scored_as("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
-        assert_eq!(scored_as("obj").collect::<Vec<_>>(), ["all", "obj"]);
-        assert_eq!(scored_as("punct").collect::<Vec<_>>(), ["punct"]);
-        assert_eq!(scored_as("punct:quote").collect::<Vec<_>>(), ["punct", "punct:quote"]);
+        assert_eq!(scored_relations("nsubj:pass").collect::<Vec<_>>(), ["all", "nsubj", "nsubj:pass"]);
+        assert_eq!(scored_relations("obj").collect::<Vec<_>>(), ["all", "obj"]);
+        assert_eq!(scored_relations("punct").collect::<Vec<_>>(), ["punct"]);
+        assert_eq!(scored_relations("punct:quote").collect::<Vec<_>>(), ["punct", "punct:quote"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub const LANES: usize = 16;
 
 /// Combines the partial results of all lanes to one, by halving their number four times.
 #[inline(always)]
-pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
+pub fn reduce_lanes<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     let mut width = LANES;
     while width > 1 {
         width /= 2;
@@ -20,19 +20,19 @@ pub fn across<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T 
 
 /// The sum of attention weights, a multiple of [`LANES`] in number. Each lane sums in f32: 32 weights of a row of 512.
 #[inline(always)]
-pub fn sum(weights: &[f32]) -> f64 {
+pub fn sum_full_lanes(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
     for weights in weights.as_chunks::<LANES>().0 {
         for lane in 0..LANES {
             partial[lane] += weights[lane];
         }
     }
-    across(partial.map(f64::from), |a, b| a + b)
+    reduce_lanes(partial.map(f64::from), |a, b| a + b)
 }
 
 /// The sum of any number of values, in f64.
 #[inline(always)]
-pub fn total<T: Copy + Into<f64>>(values: &[T]) -> f64 {
+pub fn sum_any_length<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     let mut partial = [0.0; LANES];
     let (values, rest) = values.as_chunks::<LANES>();
     for values in values {
@@ -43,7 +43,7 @@ pub fn total<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     for (partial, &value) in partial.iter_mut().zip(rest) {
         *partial += value.into();
     }
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 /// The dot product of two rows of equal length.
@@ -65,7 +65,7 @@ pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     for ((partial, a), b) in partial.iter_mut().zip(a_rest).zip(b_rest) {
         *partial = (a - mean).mul_add(*b, *partial);
     }
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 /// The dot product `(a + a_shift) · (b + b_shift)` of rows of equal length. Shifting first keeps the digits that would be lost in
@@ -85,7 +85,7 @@ pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f3
     for (partial, (((a, a_shift), b), b_shift)) in partial.iter_mut().zip(rest) {
         *partial = (a + a_shift).mul_add(b + b_shift, *partial);
     }
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn sums_have_every_whole_vector() {
         let row: Vec<f32> = (0..37_u8).map(f32::from).collect();
-        assert_eq!(sum(&row), 31.0 * 32.0 / 2.0);
+        assert_eq!(sum_full_lanes(&row), 31.0 * 32.0 / 2.0);
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn every_lane_counts_once() {
         let powers: [u32; LANES] = std::array::from_fn(|lane| 1 << lane);
-        assert_eq!(across(powers, |a, b| a + b), 0xffff);
-        assert_eq!(across(powers, u32::max), 0x8000);
+        assert_eq!(reduce_lanes(powers, |a, b| a + b), 0xffff);
+        assert_eq!(reduce_lanes(powers, u32::max), 0x8000);
     }
 }

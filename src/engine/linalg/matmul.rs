@@ -45,7 +45,7 @@ impl<'a, T: Number> Matrix<'a, T> {
     }
 
     /// The value in a row and a column. Panics if the matrix has no such row or column.
-    pub fn at(self, row: usize, column: usize) -> T {
+    pub fn get(self, row: usize, column: usize) -> T {
         assert!(row < self.rows && column < self.columns, "a place in the matrix");
         self.values[row * self.row_stride + column * self.column_stride]
     }

@@ -2,7 +2,7 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-use super::lanes::{LANES, across};
+use super::lanes::{LANES, reduce_lanes};
 
 /// The largest of `values`, whose number is a multiple of [`LANES`].
 #[inline(always)]
@@ -13,7 +13,7 @@ pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
             most[lane] = if chunk[lane] > most[lane] { chunk[lane] } else { most[lane] };
         }
     }
-    across(most, |a, b| if b > a { b } else { a })
+    reduce_lanes(most, |a, b| if b > a { b } else { a })
 }
 
 /// The largest of the `values` where the mask `kept` is 1 and not 0; at least 0. Lengths are multiples of [`LANES`].

@@ -4,8 +4,8 @@ use nalgebra::{Complex, DMatrix};
 
 use super::matmul::Matrix;
 
-pub fn dense(weights: Matrix<'_>) -> DMatrix<f64> {
-    DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.at(row, column)))
+pub fn to_dmatrix(weights: Matrix<'_>) -> DMatrix<f64> {
+    DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.get(row, column)))
 }
 
 /// The minimum number of the largest values whose sum reaches `share` of the total. Values are 0 or more, except for rounding.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::families::Architecture;
-use super::files::names::LONGEST_CONFIG;
+use super::files::names::MAX_CONFIG_BYTES;
 use super::files::{AdapterFiles, ModelFile};
 use super::weights::{Checkpoint, Overlay};
 use crate::system::errors::Facts;
@@ -53,7 +53,7 @@ const RESIDUAL_INITIALISATIONS: [&str; 5] = ["pissa", "olora", "corda", "loftq",
 
 impl AdapterConfig {
     fn read(file: &ModelFile) -> Result<Self> {
-        let (path, text) = (file.path().display(), file.text(LONGEST_CONFIG)?);
+        let (path, text) = (file.path().display(), file.text(MAX_CONFIG_BYTES)?);
         let config: Self = serde_json::from_str(&text).cannot("use", &path)?;
         config.check_supported().cannot("use", &path)?;
         Ok(config)
@@ -121,10 +121,10 @@ impl Adapter {
     /// Fails if the adapter is damaged or of a kind that cannot be merged, or if an update lacks one of its two factors.
     pub fn read(files: &AdapterFiles, architecture: &Architecture) -> Result<Self> {
         let config = AdapterConfig::read(&files.config)?;
-        let tensors = Checkpoint::of_adapter(files.weights.clone(), architecture.family)?;
+        let tensors = Checkpoint::open_adapter(files.weights.clone(), architecture.family)?;
         let (mut updates, mut replaced) = (BTreeMap::<String, Update>::new(), BTreeMap::new());
         let prefix = architecture.family.prefix;
-        for name in tensors.names() {
+        for name in tensors.tensor_names() {
             let own = name.strip_prefix("base_model.model.").unwrap_or(name);
             let own = own.replace(".base_layer.", ".").replace(".modules_to_save.", ".").replace(".default.", ".");
             let bare = own.strip_prefix(prefix).unwrap_or(&own);
@@ -135,7 +135,11 @@ impl Adapter {
             match factor {
                 Some((module, part)) => {
                     let b = name.replacen(part, &part.replace('A', "B"), 1);
-                    ensure!(tensors.names().any(|other| *other == b), "`{}` is without `{b}`", name.escape_debug());
+                    ensure!(
+                        tensors.tensor_names().any(|other| *other == b),
+                        "`{}` is without `{b}`",
+                        name.escape_debug()
+                    );
                     let is_embedding = part == "lora_embedding_A";
                     let tensor = format!("{}.weight", module.strip_prefix(prefix).unwrap_or(module));
                     let update = Update { module: module.to_owned(), a: name.clone(), b, is_embedding };
@@ -167,7 +171,7 @@ impl Overlay for Adapter {
         let Some(update) = self.updates.get(bare) else { return Ok(values) };
         self.note(bare);
         let &[rows, columns] = shape else { bail!("`{}` is of a tensor that is no matrix", update.a) };
-        let rank = self.tensors.rows(&update.a)?;
+        let rank = self.tensors.row_count(&update.a)?;
         let is_transposed = update.is_embedding || self.config.fan_in_fan_out;
         let (outputs, inputs) = if is_transposed { (columns, rows) } else { (rows, columns) };
         let a = self.tensors.tensor(&update.a, &[rank, inputs])?;

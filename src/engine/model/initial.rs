@@ -6,23 +6,23 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal, Uniform};
 use sha2::{Digest, Sha256};
 
-use super::families::{Distribution as WeightDistribution, FreshWeights};
+use super::families::{Distribution as WeightDistribution, WeightInitialisation};
 use super::weights::Tensors;
 
 /// Parameters as transformers initialises them (`_init_weights` of each family): random matrices, biases of 0, and norm weights
 /// by family. transformers also zeroes the embedding of the padding token, which no sentence here has.
-pub struct Initial {
+pub struct InitialWeights {
     seed: u64,
     range: f32,
-    fresh: FreshWeights,
+    fresh: WeightInitialisation,
 }
 
-impl Initial {
+impl InitialWeights {
     /// Prepares parameters that `seed` determines. The scale of matrices is `range` (`initializer_range`), unless the family has
     /// another one.
     /// Fails if a scale is not positive, or a normal distribution is cut within one standard deviation.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
-    pub fn new(range: f64, seed: u64, mut fresh: FreshWeights, norms_add_one: bool) -> Result<Self> {
+    pub fn new(range: f64, seed: u64, mut fresh: WeightInitialisation, norms_add_one: bool) -> Result<Self> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
         ensure!(positive(range), "initializer_range is {range}: a small positive number is expected");
         if let WeightDistribution::TruncatedNormal(cutoff) = fresh.distribution {
@@ -53,7 +53,7 @@ impl Initial {
     }
 }
 
-impl Tensors for Initial {
+impl Tensors for InitialWeights {
     /// Draws a tensor. `seed` and the tensor's name seed the random numbers, so that the order of calls does not matter.
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32")]
     fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn matrices_are_normal_and_vectors_constant() {
-        let initial = Initial::new(0.02, 3, FreshWeights::default(), false).unwrap();
+        let initial = InitialWeights::new(0.02, 3, WeightInitialisation::default(), false).unwrap();
         assert_eq!(initial.tensor("a.LayerNorm.weight", &[2]).unwrap(), [1.0, 1.0]);
         assert_eq!(["a.bias", "a.q_bias"].map(|name| initial.tensor(name, &[2]).unwrap()), [[0.0, 0.0]; 2]);
-        let adding_one = Initial::new(0.02, 3, FreshWeights::default(), true).unwrap();
+        let adding_one = InitialWeights::new(0.02, 3, WeightInitialisation::default(), true).unwrap();
         assert_eq!(adding_one.tensor("a.norm.weight", &[2]).unwrap(), [0.0, 0.0]);
         assert!(initial.has_tensor("a.weight") && !initial.has_tensor("rotary_embeddings.inv_freq"));
         let values = initial.tensor("a.weight", &[100, 1000]).unwrap();
@@ -93,8 +93,9 @@ mod tests {
 
     #[test]
     fn families_draw_their_own_way() {
-        let of = |fresh: &FreshWeights, name: &str| {
-            let values = Initial::new(0.02, 3, fresh.clone(), false).unwrap().tensor(name, &[100, 1000]).unwrap();
+        let of = |fresh: &WeightInitialisation, name: &str| {
+            let values =
+                InitialWeights::new(0.02, 3, fresh.clone(), false).unwrap().tensor(name, &[100, 1000]).unwrap();
             let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
             let variance = values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>() / 1e5;
             (variance.sqrt(), largest)
@@ -102,11 +103,12 @@ mod tests {
         let near = |found: f64, expected: f64| (found - expected).abs() < 0.02 * expected;
         // A normal distribution that is cut at two standard deviations has 0.8796 of its deviation left.
         let distribution = WeightDistribution::TruncatedNormal(2.0);
-        let cut = FreshWeights { distribution, scales: vec![("Wo", 0.005)], ..FreshWeights::default() };
+        let cut = WeightInitialisation { distribution, scales: vec![("Wo", 0.005)], ..WeightInitialisation::default() };
         let (deviation, largest) = of(&cut, "layers.0.attn.Wo.weight");
         assert!(near(deviation, 0.8796 * 0.005) && largest <= 0.01, "{deviation} {largest}");
         assert!(near(of(&cut, "layers.0.attn.Wqkv.weight").0, 0.8796 * 0.02));
-        let uniform = FreshWeights { distribution: WeightDistribution::Uniform, ..FreshWeights::default() };
+        let uniform =
+            WeightInitialisation { distribution: WeightDistribution::Uniform, ..WeightInitialisation::default() };
         let (deviation, largest) = of(&uniform, "a.weight");
         assert!(near(deviation, 0.02 / 3.0_f64.sqrt()) && largest <= 0.02, "{deviation} {largest}");
     }
@@ -114,20 +116,26 @@ mod tests {
     #[test]
     fn tensors_differ_by_name_and_seed_only() {
         let draw = |seed, name| {
-            Initial::new(0.02, seed, FreshWeights::default(), false).unwrap().tensor(name, &[2, 8]).unwrap()
+            InitialWeights::new(0.02, seed, WeightInitialisation::default(), false)
+                .unwrap()
+                .tensor(name, &[2, 8])
+                .unwrap()
         };
         assert_eq!(draw(1, "a.weight"), draw(1, "a.weight"));
         assert_ne!(draw(1, "a.weight"), draw(1, "b.weight"));
         assert_ne!(draw(1, "a.weight"), draw(2, "a.weight"));
-        assert!(Initial::new(0.0, 1, FreshWeights::default(), false).is_err());
+        assert!(InitialWeights::new(0.0, 1, WeightInitialisation::default(), false).is_err());
     }
 
     #[test]
     fn numbers_that_no_distribution_has() {
-        let error = |fresh| Initial::new(0.02, 1, fresh, false).err().unwrap().to_string();
-        let cut = FreshWeights { distribution: WeightDistribution::TruncatedNormal(0.5), ..FreshWeights::default() };
+        let error = |fresh| InitialWeights::new(0.02, 1, fresh, false).err().unwrap().to_string();
+        let cut = WeightInitialisation {
+            distribution: WeightDistribution::TruncatedNormal(0.5),
+            ..WeightInitialisation::default()
+        };
         assert_eq!(error(cut), "initializer_cutoff_factor is 0.5: a number of 1 or more is expected");
-        let none = FreshWeights { scales: vec![("shared", 0.0)], ..FreshWeights::default() };
+        let none = WeightInitialisation { scales: vec![("shared", 0.0)], ..WeightInitialisation::default() };
         assert_eq!(error(none), "shared: config.json gives fresh weights the scale 0, a positive number is expected");
     }
 }

@@ -21,16 +21,16 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, anyhow};
 
 use adapter::Adapter;
-use controls::rotated::turn_outputs;
-use controls::sharp::{SharpnessSample, sharpened};
+use controls::rotated::rotate_outputs;
+use controls::sharp::{SharpnessSample, match_sharpness};
 use families::Architecture;
-use files::names::LONGEST_CONFIG;
+use files::names::MAX_CONFIG_BYTES;
 use files::{AdapterFiles, ModelFile, ModelFiles, Pooling};
 use forward::Encoder;
 use forward::packed::PackedEncoder;
 use grid::{HeadGrid, HeadPlace};
-use initial::Initial;
-use parameters::{Classified, Classifier, Labels, Objective, Parameters};
+use initial::InitialWeights;
+use parameters::{ClassifiedUnit, Classifier, Labels, Objective, Parameters};
 use tokenizer::ModelTokenizer;
 use weights::left::LeftTensors;
 use weights::{Checkpoint, Overlay};
@@ -50,11 +50,11 @@ pub struct Model {
     /// How the model pools the last hidden states of a text, or the message why that is unknown.
     pub pooling: Result<Pooling, String>,
     /// Why the checkpoint's prediction head cannot be used, if it has only an unsupported one.
-    pub refused_head: Option<&'static str>,
+    pub head_refusal: Option<&'static str>,
     /// Name of the merged LoRA adapter; `None` without one.
     pub adapter: Option<String>,
     /// The tensors of the checkpoint that are no part of the encoder.
-    pub left: Vec<LeftTensors>,
+    pub unread_tensors: Vec<LeftTensors>,
     /// Attention heads that write a constant whatever they attend to, layer by layer.
     pub constant_heads: Vec<HeadPlace>,
     /// The tokenizer, with its own padding and truncation switched off.
@@ -76,7 +76,7 @@ impl Model {
     }
 
     /// Loads a model with its classification head. Fails as [`Model::load`], and if the model has no such head.
-    pub fn load_with_classifier(files: ModelFiles, classified: Classified) -> Result<Self> {
+    pub fn load_with_classifier(files: ModelFiles, classified: ClassifiedUnit) -> Result<Self> {
         Self::loaded(files, Some(HeadKind::Classifier(classified))).class(Class::Model)
     }
 
@@ -86,8 +86,8 @@ impl Model {
             ModelTokenizer::load(&tokenizer, &config, architecture.family.model_type, architecture.config.vocab_size)?;
         let sources = Sources { weights, adapter };
         let checkpoint = sources.checkpoint(&architecture)?;
-        let mut objective = Objective::of(&architecture, |name| checkpoint.has(name));
-        let refused_head = Objective::refused(|name| checkpoint.has(name)).filter(|_| objective.is_none());
+        let mut objective = Objective::detect(&architecture, |name| checkpoint.has_prefix(name));
+        let refused_head = Objective::head_refusal(|name| checkpoint.has_prefix(name)).filter(|_| objective.is_none());
         ensure_room(&id, &architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &architecture)?;
         let left = checkpoint.unread_tensors(&architecture)?;
@@ -99,7 +99,7 @@ impl Model {
                 checkpoint.ensure_head_is_adapted(&architecture)?;
             }
             (Some(HeadKind::Classifier(of)), _) => {
-                let loaded = Classifier::load(&checkpoint, &architecture, &config.text(LONGEST_CONFIG)?, of);
+                let loaded = Classifier::load(&checkpoint, &architecture, &config.text(MAX_CONFIG_BYTES)?, of);
                 let classifier = loaded.with_context(|| format!("`{id}` cannot classify"))?;
                 parameters.prediction = Some(classifier.head);
                 labels = Some(classifier.labels);
@@ -116,9 +116,9 @@ impl Model {
             objective,
             labels,
             pooling,
-            refused_head,
+            head_refusal: refused_head,
             adapter: sources.adapter.as_ref().map(|adapter| adapter.name.clone()),
-            left,
+            unread_tensors: left,
             constant_heads,
             tokenizer,
             encoder,
@@ -130,7 +130,7 @@ impl Model {
         self.architecture.grid()
     }
 
-    pub fn absent(&self) -> &[HeadPlace] {
+    pub fn pruned_heads(&self) -> &[HeadPlace] {
         &self.architecture.config.absent
     }
 
@@ -146,7 +146,7 @@ impl Model {
 
     /// As [`Model::untrained`], but each layer's attention is as far from uniform over `sample` as in the trained model.
     pub fn untrained_and_sharp(&self, seed: u64, sample: &SharpnessSample<'_>) -> Result<Box<dyn Encoder>> {
-        let sharp = sharpened(self.fresh(seed)?, &*self.encoder, sample)?;
+        let sharp = match_sharpness(self.fresh(seed)?, &*self.encoder, sample)?;
         Ok(Box::new(PackedEncoder::new(sharp)))
     }
 
@@ -155,13 +155,14 @@ impl Model {
         let checkpoint = self.sources.checkpoint(&self.architecture)?;
         let mut parameters = Parameters::load(&checkpoint, &self.architecture)?;
         self.sources.ensure_unchanged()?;
-        turn_outputs(&mut parameters, seed);
+        rotate_outputs(&mut parameters, seed);
         Ok(Box::new(PackedEncoder::new(parameters)))
     }
 
     fn fresh(&self, seed: u64) -> Result<Parameters> {
         let Architecture { config, names, .. } = &self.architecture;
-        let initial = Initial::new(config.initializer_range, seed, names.fresh.clone(), names.norms_add_one);
+        let initial =
+            InitialWeights::new(config.initializer_range, seed, names.initialisation.clone(), names.norms_add_one);
         Parameters::load(&initial.class(Class::Model)?, &self.architecture)
     }
 }
@@ -170,7 +171,7 @@ impl Model {
 fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
     let stored = architecture.names.layers.iter().collect::<BTreeSet<_>>().len();
     let needed = architecture.config.weight_bytes(stored);
-    memory::ensure(needed, || format!("`{id}`, of the sizes that its config.json says,"))
+    memory::ensure_available(needed, || format!("`{id}`, of the sizes that its config.json says,"))
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
@@ -179,7 +180,7 @@ fn ensure_room(id: &str, architecture: &Architecture) -> Result<()> {
 enum HeadKind {
     /// Head of the training task, if the checkpoint has it.
     Training,
-    Classifier(Classified),
+    Classifier(ClassifiedUnit),
 }
 
 /// The files of a model's weights, and the adapter that is merged into them.
@@ -193,7 +194,8 @@ impl Sources {
     fn checkpoint(&self, architecture: &Architecture) -> Result<Checkpoint> {
         let merged = self.adapter.as_ref().map(|files| Adapter::read(files, architecture)).transpose()?;
         let merged = merged.map(|adapter| Box::new(adapter) as Box<dyn Overlay>);
-        let checkpoint = Checkpoint::open(self.weights.clone(), architecture.family)?.unwrapped(architecture);
+        let checkpoint =
+            Checkpoint::open(self.weights.clone(), architecture.family)?.without_unknown_prefix(architecture);
         Ok(checkpoint.with_adapter(merged))
     }
 
@@ -227,9 +229,9 @@ impl Hashes {
 }
 
 /// Hashing of a model's files in progress: on a thread while the model runs, or in `finish` if no thread could be started.
-pub struct Fingerprint(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
+pub struct PendingHashes(Result<JoinHandle<Result<Hashes>>, Box<ModelFiles>>);
 
-impl Fingerprint {
+impl PendingHashes {
     /// Begins to hash a model's files: the open files that [`Model::load`] reads, so that the hashes name what runs.
     pub fn start(files: &ModelFiles) -> Self {
         let hashed = files.clone();

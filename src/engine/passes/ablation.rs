@@ -85,7 +85,7 @@ pub fn equivalence_margin(worth: f64, heads: usize) -> f64 {
 
 /// Conditions of a pass: its ablation, its prediction task and the user's task. The sums of its observers keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conditions {
+pub struct PassConditions {
     /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.
     pub removal: Option<Replacement>,
     /// Prediction task of the losses; `None` in a pass that predicts nothing.
@@ -95,7 +95,7 @@ pub struct Conditions {
 }
 
 // A worker that began no pass knows no conditions.
-merge_fields!(Conditions { removal, objective, task });
+merge_fields!(PassConditions { removal, objective, task });
 
 /// How the context of a removed head is replaced, at every position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

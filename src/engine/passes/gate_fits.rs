@@ -8,10 +8,10 @@ use sha2::{Digest, Sha256};
 use crate::stats::blocks::{Merge, merge_fields};
 
 /// Number of starting points of fits in each fold of blocks: enough to show whether fits end in one minimum.
-pub const STARTS: u64 = 5;
+pub const STARTING_POINTS: u64 = 5;
 
 /// Smallest gate of a head that counts as kept: midway between its replacement (0) and the intact head (1).
-pub const KEPT_FROM: f64 = 0.5;
+pub const MIN_KEPT_GATE: f64 = 0.5;
 
 /// Gates fitted to one fold: to the even-numbered or to the odd-numbered blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -56,18 +56,18 @@ impl Merge for GateFit {
 
 impl GateFit {
     /// Whether the head with this index, layer by layer, is kept; `None` if it has no gate.
-    pub fn keeps(&self, place: usize) -> Option<bool> {
-        self.gates[place].map(|gate| gate >= KEPT_FROM)
+    pub fn keeps_head(&self, place: usize) -> Option<bool> {
+        self.gates[place].map(|gate| gate >= MIN_KEPT_GATE)
     }
 }
 
 /// The gate of a head at a starting point, uniform from .5 to 1 by SHA-256, so that other programs can reproduce it. All heads
 /// are kept at first, and a fit closes gates. Lower starts would lose heads that need each other: each is worth nothing while the
 /// others are nearly closed.
-pub fn start_of(fold: usize, start: u64, place: usize) -> f64 {
+pub fn starting_gate(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");
-    KEPT_FROM + (1.0 - KEPT_FROM) * u64::from_be_bytes(*first) as f64 / 2.0_f64.powi(64)
+    MIN_KEPT_GATE + (1.0 - MIN_KEPT_GATE) * u64::from_be_bytes(*first) as f64 / 2.0_f64.powi(64)
 }
 
 #[cfg(test)]
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn starts_are_those_of_any_other_program() {
         // python -c 'import hashlib; print(0.5 + int.from_bytes(hashlib.sha256(b"headscope/gates/1/4/15").digest()[:8], "big") / 2**65)'
-        assert!((start_of(1, 4, 15) - 0.508_678_754_022_497).abs() < 1e-15, "{}", start_of(1, 4, 15));
-        let drawn: Vec<f64> = (0..400).map(|place| start_of(0, 0, place)).collect();
+        assert!((starting_gate(1, 4, 15) - 0.508_678_754_022_497).abs() < 1e-15, "{}", starting_gate(1, 4, 15));
+        let drawn: Vec<f64> = (0..400).map(|place| starting_gate(0, 0, place)).collect();
         let mean = drawn.iter().sum::<f64>() / 400.0;
         // Four standard errors of the mean of 400 even draws, 4 / (2 sqrt(12 * 400)).
         assert!((mean - 0.75).abs() < 0.029 && drawn.iter().all(|gate| (0.5..1.0).contains(gate)), "{mean}");
@@ -92,6 +92,6 @@ mod tests {
         let mut first = GateFits { known: Some(known), fits: BTreeMap::from([(0, fit(1.0)), (2, fit(3.0))]) };
         first.merge(&GateFits { known: None, fits: BTreeMap::from([(1, fit(2.0))]) });
         assert_eq!(first.fits.values().map(|fit| fit.objective).collect::<Vec<_>>(), [1.0, 2.0, 3.0]);
-        assert_eq!((first.known, fit(0.0).keeps(0), fit(0.0).keeps(1)), (Some(known), Some(true), None));
+        assert_eq!((first.known, fit(0.0).keeps_head(0), fit(0.0).keeps_head(1)), (Some(known), Some(true), None));
     }
 }

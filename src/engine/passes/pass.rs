@@ -4,7 +4,7 @@
 use super::control::{Control, ControlKind};
 use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
-use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::derived::repeats::RepeatVariant;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
@@ -13,12 +13,12 @@ pub struct Pass {
     /// The removed heads, ascending: zeros replace their contexts at every position, before the output projection.
     pub removed: Vec<HeadPlace>,
     pub portion: Portion,
-    pub shown: Shown,
+    pub shown: ShownEvents,
 }
 
 /// The kind of events that observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShownEvents {
     /// The activations and logits of each sequence, in all variants.
     Activations,
     /// For each sequence the derivatives of its loss by the gates of all heads. A gate leads from the intact head to its
@@ -47,9 +47,9 @@ pub enum Sequences {
     /// Each sentence, changed for the model's prediction task by [`crate::sequences::derived::corrupted`]. Whole words are
     /// masked, to be predicted, or replaced, to be detected. A decoder predicts each token of the intact sentence from those
     /// before it.
-    Corrupted(Phases),
+    Corrupted(CorruptedVariants),
     /// Sequences of random tokens, each repeated once, instead of the corpus: [`crate::sequences::derived::repeats`].
-    Repeats(Repeats),
+    Repeats(RepeatVariant),
     /// The items of the run's [`Task`](crate::sequences::derived::task::Task), instead of the corpus.
     Task,
     /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and no
@@ -58,12 +58,12 @@ pub enum Sequences {
 }
 
 impl Sequences {
-    pub fn are_items(self) -> bool {
+    pub fn are_task_items(self) -> bool {
         matches!(self, Self::Task | Self::Interchange)
     }
 
-    pub fn are_of_corpus(self) -> bool {
-        !self.are_items() && !matches!(self, Self::Repeats(_))
+    pub fn are_from_corpus(self) -> bool {
+        !self.are_task_items() && !matches!(self, Self::Repeats(_))
     }
 }
 
@@ -71,15 +71,15 @@ impl Sequences {
 pub enum Weights {
     Trained,
     /// The weights of an untrained model.
-    Fresh {
+    Untrained {
         seed: u64,
     },
     /// The weights of an untrained model, sharpened so that its layers attend as sharply as the trained ones.
-    Sharp {
+    UntrainedSharp {
         seed: u64,
     },
     /// The checkpoint's weights, with the output of each head rotated at random.
-    Rotated {
+    RotatedOutputs {
         seed: u64,
     },
 }
@@ -109,9 +109,9 @@ impl Portion {
 
 /// The number of variants of each sentence, each with other words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phases {
+pub enum CorruptedVariants {
     /// The number in the [`Ablation`](super::ablation::Ablation) of the run.
-    Asked,
+    Requested,
     /// Enough variants that every word is masked or replaced in one of them.
     All,
 }
@@ -123,7 +123,7 @@ impl Pass {
         weights: Weights::Trained,
         removed: Vec::new(),
         portion: Portion::All,
-        shown: Shown::Activations,
+        shown: ShownEvents::Activations,
     };
 
     /// A name of the pass for readers: the sequences, the change of the weights, and the treatment of heads.
@@ -141,27 +141,28 @@ impl Pass {
         };
         let weights = match self.weights {
             Weights::Trained => "",
-            Weights::Fresh { .. } => ", untrained weights",
-            Weights::Sharp { .. } => ", untrained sharp weights",
-            Weights::Rotated { .. } => ", rotated outputs",
+            Weights::Untrained { .. } => ", untrained weights",
+            Weights::UntrainedSharp { .. } => ", untrained sharp weights",
+            Weights::RotatedOutputs { .. } => ", rotated outputs",
         };
         let treatment = match (self.shown, self.portion) {
-            (Shown::Derivatives, _) => ", derivatives",
-            (Shown::Fits, _) => ", fits of gates",
-            (Shown::Activations, Portion::All) => "",
-            (Shown::Activations, _) => ", without heads",
+            (ShownEvents::Derivatives, _) => ", derivatives",
+            (ShownEvents::Fits, _) => ", fits of gates",
+            (ShownEvents::Activations, Portion::All) => "",
+            (ShownEvents::Activations, _) => ", without heads",
         };
         format!("{sequences}{weights}{treatment}")
     }
 
     /// Whether the pass also runs the model's prediction layer.
     pub fn predicts(&self) -> bool {
-        let has_targets = matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(Repeats::Predicted));
-        has_targets || self.sequences.are_items()
+        let has_targets =
+            matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(RepeatVariant::Predicted));
+        has_targets || self.sequences.are_task_items()
     }
 
     /// Adds heads to the heads that the pass removes.
-    pub fn without(mut self, removed: &[HeadPlace]) -> Self {
+    pub fn with_removed(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
         self.removed.dedup();
@@ -169,19 +170,19 @@ impl Pass {
     }
 
     /// The interventions that remove the pass's heads.
-    pub fn gates(&self) -> Gates {
+    pub fn removal_gates(&self) -> Gates {
         let mut gates = Gates::default();
         self.removed.iter().for_each(|place| gates.set(place.layer, place.head, Gate::scale(0.0)));
         gates
     }
 
     /// This pass under `control`; `None` if the pass has nothing that the control takes away.
-    pub fn under(self, control: Control) -> Option<Self> {
+    pub fn under_control(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match control.kind {
-            ControlKind::RandomInit => Some(Self { weights: Weights::Fresh { seed }, ..self }),
-            ControlKind::RandomSharp => Some(Self { weights: Weights::Sharp { seed }, ..self }),
-            ControlKind::Rotated => Some(Self { weights: Weights::Rotated { seed }, ..self }),
+            ControlKind::RandomInit => Some(Self { weights: Weights::Untrained { seed }, ..self }),
+            ControlKind::RandomSharp => Some(Self { weights: Weights::UntrainedSharp { seed }, ..self }),
+            ControlKind::Rotated => Some(Self { weights: Weights::RotatedOutputs { seed }, ..self }),
             // Only the sentence of each word matters in a pair, and shuffling leaves every word in its sentence.
             ControlKind::ShuffledWords => matches!(self.sequences, Sequences::Sentences | Sequences::Shuffled { .. })
                 .then(|| Self { sequences: Sequences::Shuffled { seed }, ..self }),
@@ -190,7 +191,7 @@ impl Pass {
 }
 
 /// Merges equal passes, each with all its requests, in the order of the first request.
-pub fn shared<R>(requests: impl IntoIterator<Item = (Pass, R)>) -> Vec<(Pass, Vec<R>)> {
+pub fn group_equal_passes<R>(requests: impl IntoIterator<Item = (Pass, R)>) -> Vec<(Pass, Vec<R>)> {
     let mut passes: Vec<(Pass, Vec<R>)> = Vec::new();
     for (pass, request) in requests {
         match passes.iter_mut().find(|(earlier, _)| *earlier == pass) {
@@ -208,31 +209,31 @@ mod tests {
     #[test]
     fn equal_passes_are_one() {
         let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
-        let shared = shared([(Pass::PLAIN, 'a'), (pairs.clone(), 'b'), (Pass::PLAIN, 'c')]);
+        let shared = group_equal_passes([(Pass::PLAIN, 'a'), (pairs.clone(), 'b'), (Pass::PLAIN, 'c')]);
         assert_eq!(shared, [(Pass::PLAIN, vec!['a', 'c']), (pairs, vec!['b'])]);
     }
 
     #[test]
     fn removals_are_a_part_of_the_pass() {
         let removal = |layer, head| HeadPlace { layer, head };
-        let one = Pass::PLAIN.without(&[removal(1, 0), removal(0, 2)]).without(&[removal(1, 0)]);
+        let one = Pass::PLAIN.with_removed(&[removal(1, 0), removal(0, 2)]).with_removed(&[removal(1, 0)]);
         assert_eq!(one.removed, [removal(0, 2), removal(1, 0)]);
         assert_ne!(one, Pass::PLAIN);
-        let gates = one.gates();
-        assert_eq!((gates.of(0, 2), gates.of(0, 1)), (Some(&Gate::scale(0.0)), None));
+        let gates = one.removal_gates();
+        assert_eq!((gates.get(0, 2), gates.get(0, 1)), (Some(&Gate::scale(0.0)), None));
     }
 
     #[test]
     fn a_control_takes_one_thing_away() {
         let control = |kind, seed| Control { kind, seed };
-        let fresh = Pass::PLAIN.under(control(ControlKind::RandomInit, 2));
-        assert_eq!(fresh.unwrap(), Pass { weights: Weights::Fresh { seed: 2 }, ..Pass::PLAIN });
-        let shuffled = Pass::PLAIN.under(control(ControlKind::ShuffledWords, 1));
+        let fresh = Pass::PLAIN.under_control(control(ControlKind::RandomInit, 2));
+        assert_eq!(fresh.unwrap(), Pass { weights: Weights::Untrained { seed: 2 }, ..Pass::PLAIN });
+        let shuffled = Pass::PLAIN.under_control(control(ControlKind::ShuffledWords, 1));
         assert_eq!(shuffled.unwrap(), Pass { sequences: Sequences::Shuffled { seed: 1 }, ..Pass::PLAIN });
-        for sequences in [Sequences::Repeats(Repeats::Plain), Sequences::SentencePairs] {
+        for sequences in [Sequences::Repeats(RepeatVariant::Plain), Sequences::SentencePairs] {
             let pass = Pass { sequences, ..Pass::PLAIN };
-            assert_eq!(pass.clone().under(control(ControlKind::ShuffledWords, 1)), None);
-            assert_eq!(pass.under(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
+            assert_eq!(pass.clone().under_control(control(ControlKind::ShuffledWords, 1)), None);
+            assert_eq!(pass.under_control(control(ControlKind::RandomInit, 1)).unwrap().sequences, sequences);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ablation::Conditions;
+use super::ablation::PassConditions;
 use super::gate_fits::GateFits;
 use crate::model::forward::{Encoder, WordEmbeddings};
 use crate::sequences::counts::TokenCounts;
@@ -16,11 +16,11 @@ pub struct PassSetup<'a> {
     /// The count of each token in the whole corpus; `None` unless some study needs it.
     pub counts: Option<Arc<TokenCounts>>,
     /// The replacement of ablated heads, and the prediction task.
-    pub conditions: Conditions,
+    pub conditions: PassConditions,
     /// Indices of the heads that are removed one by one, ascending, layer by layer; `None` if all heads are.
-    pub chosen: Option<Vec<usize>>,
+    pub chosen_heads: Option<Vec<usize>>,
     /// The constant that replaces each head, `[layers * heads, head_dim]`, under constant ablation; else `None`.
-    pub constants: Option<Vec<Vec<f32>>>,
+    pub head_constants: Option<Vec<Vec<f32>>>,
     /// The fitted gates, in a pass that shows gate fits; else `None`.
-    pub fits: Option<GateFits>,
+    pub gate_fits: Option<GateFits>,
 }

@@ -11,7 +11,7 @@ use crate::stats::blocks::Merge;
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 use crate::system::files::input;
-use crate::system::json::{UniqueKeys, problem};
+use crate::system::json::{UniqueKeys, describe_error};
 use sha2::{Digest, Sha256};
 
 /// Maximum size of a file of counts, 64 MiB: some hundred bytes for each of 500,000 tokens.
@@ -19,11 +19,11 @@ const MAX_COUNTS_BYTES: u64 = 64 << 20;
 
 /// Number of occurrences of each token id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counting(BTreeMap<u32, u64>);
+pub struct TokenCounter(BTreeMap<u32, u64>);
 
-impl Counting {
+impl TokenCounter {
     pub fn add(&mut self, sequence: &Sequence) {
-        sequence.text().for_each(|token| *self.0.entry(token.id).or_default() += 1);
+        sequence.text_tokens().for_each(|token| *self.0.entry(token.id).or_default() += 1);
     }
 
     pub fn merge(&mut self, others: &Self) {
@@ -49,15 +49,15 @@ impl Counting {
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();
         let text = input::read_to_string(path, MAX_COUNTS_BYTES).cannot("read the counts", &file)?;
-        let counts = Self::parsed(&text, path, tokenizer).about(&file)?;
+        let counts = Self::parsed(&text, path, tokenizer).with_file(&file)?;
         Ok((counts, hex(&Sha256::digest(text.as_bytes()))))
     }
 
     fn parsed(text: &str, path: &Path, tokenizer: &ModelTokenizer) -> Result<Self> {
         let file = path.display();
         let named: UniqueKeys<u64> = serde_json::from_str(text).map_err(|error| {
-            anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", problem(&error))
-                .in_line(error.line() as u64)
+            anyhow!("the counts `{file}` are no JSON object from tokens to whole numbers: {}", describe_error(&error))
+                .with_line(error.line() as u64)
         })?;
         let mut counts = BTreeMap::new();
         let mut sum = 0_u64;
@@ -66,7 +66,7 @@ impl Counting {
             let id = tokenizer.id(&token).with_context(|| {
                 format!("the counts `{file}` have the token `{shown}`, which is not in the model's vocabulary")
             });
-            let id = id.of_value(&token).hint("`headscope counts` writes those of a model's own tokens")?;
+            let id = id.with_value(&token).hint("`headscope counts` writes those of a model's own tokens")?;
             sum = sum.checked_add(count).with_context(|| format!("the counts `{file}` add up to more than 2^64"))?;
             counts.insert(id, count);
         }
@@ -126,7 +126,7 @@ impl Unigrams {
     }
 
     /// The token of occurrence `number`, modulo the number of occurrences; occurrences are in the order of token ids.
-    pub fn token(&self, number: u64) -> u32 {
+    pub fn token_at(&self, number: u64) -> u32 {
         let total = self.tokens[self.tokens.len() - 1].0;
         let index = self.tokens.partition_point(|(cumulative, _)| *cumulative <= number % total);
         self.tokens[index].1
@@ -143,7 +143,7 @@ pub struct TokenCounts {
 
 impl TokenCounts {
     /// Frequency of the token with this id.
-    pub fn of(&self, id: u32) -> Frequency {
+    pub fn get(&self, id: u32) -> Frequency {
         self.tokens.get(&id).copied().unwrap_or(self.absent)
     }
 
@@ -162,14 +162,14 @@ mod tests {
 
     #[test]
     fn ranks_and_commonness_by_hand() {
-        let mut counting = Counting::default();
+        let mut counting = TokenCounter::default();
         // 7 five times, 8 and 9 twice, 10 once; the special token is not counted.
         let ids = [0, 7, 7, 7, 7, 7, 8, 8, 9, 9, 10];
         let mut kinds = vec![Text; ids.len()];
         (kinds[0], kinds[1]) = (FirstSpecial, Punctuation);
         counting.add(&Sequence { ids: ids.to_vec(), ..sequence(&kinds) });
         let counts = counting.finish();
-        let of = |id: u32| (counts.of(id).count, counts.of(id).rank, counts.of(id).commonness);
+        let of = |id: u32| (counts.get(id).count, counts.get(id).rank, counts.get(id).commonness);
         assert_eq!(of(7), (5, 1, 0.75));
         assert_eq!([of(8), of(9)], [(2, 2, 0.3); 2]);
         assert_eq!(of(10), (1, 4, 0.05));

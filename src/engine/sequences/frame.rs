@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokenizers::Encoding;
 
 use super::sequence::{Sequence, Token};
-use super::tokenize::kinds;
+use super::tokenize::token_kinds;
 use crate::model::tokenizer::ModelTokenizer;
 
 /// A text of one token, by which the special tokens around any text are found.
@@ -21,18 +21,18 @@ pub struct Frame {
 
 impl Frame {
     /// The frame of one text; `None` if the tokenizer's output does not show it.
-    pub fn of_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
+    pub fn for_text(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_text(SHORT, true)?, 1))
     }
 
     /// The frame of a pair of texts, `[CLS] A [SEP] B [SEP]` or `<s> A </s></s> B </s>`; `None` if the output does not show it.
-    pub fn of_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
+    pub fn for_pair(tokenizer: &ModelTokenizer) -> Result<Option<Self>> {
         Ok(Self::of(tokenizer, &tokenizer.encode_pair(SHORT, SHORT)?, 2))
     }
 
     fn of(tokenizer: &ModelTokenizer, encoding: &Encoding, texts: usize) -> Option<Self> {
         let mut frame = Self { special: vec![Vec::new()], segments: Vec::new() };
-        let tokens = encoding.get_ids().iter().zip(kinds(tokenizer, encoding));
+        let tokens = encoding.get_ids().iter().zip(token_kinds(tokenizer, encoding));
         for (place, ((&id, kind), &segment)) in tokens.zip(encoding.get_type_ids()).enumerate() {
             if kind.is_special() {
                 frame.special.last_mut()?.push((Token { id, kind }, segment));
@@ -45,7 +45,7 @@ impl Frame {
     }
 
     /// Number of special tokens.
-    pub fn special(&self) -> usize {
+    pub fn special_count(&self) -> usize {
         self.special.iter().map(Vec::len).sum()
     }
 
@@ -58,7 +58,7 @@ impl Frame {
     }
 
     /// The texts with the special tokens around and between them. Panics if the frame is for another number of texts.
-    pub fn around(&self, texts: &[Vec<Token>]) -> Sequence {
+    pub fn surround(&self, texts: &[Vec<Token>]) -> Sequence {
         assert_eq!(texts.len(), self.segments.len(), "a frame of so many texts");
         let (mut tokens, mut ranges) = (self.special[0].clone(), Vec::new());
         for ((text, &segment), special) in texts.iter().zip(&self.segments).zip(&self.special[1..]) {
@@ -77,7 +77,7 @@ impl Frame {
 
     /// BERT's frame with the ids 1 for `[CLS]` and 2 for `[SEP]`, for tests: `[CLS] A [SEP]`, or `[CLS] A [SEP] B [SEP]`.
     #[doc(hidden)]
-    pub fn of_bert(texts: u32) -> Self {
+    pub fn bert_for_tests(texts: u32) -> Self {
         use super::sequence::TokenKind::{FirstSpecial, Separator};
         let after = |segment| vec![(Token { id: 2, kind: Separator }, segment)];
         let before = vec![(Token { id: 1, kind: FirstSpecial }, 0)];
@@ -93,15 +93,15 @@ mod tests {
     #[test]
     fn a_pair_in_its_frame() {
         let text = |ids: &[u32]| ids.iter().map(|&id| Token { id, kind: Text }).collect::<Vec<_>>();
-        let pair = Frame::of_bert(2).around(&[text(&[10, 11]), text(&[12])]);
+        let pair = Frame::bert_for_tests(2).surround(&[text(&[10, 11]), text(&[12])]);
         assert_eq!(pair.ids, [1, 10, 11, 2, 12, 2]);
         assert_eq!(pair.segments, [0, 0, 0, 0, 1, 1]);
         assert_eq!(pair.kinds, [FirstSpecial, Text, Text, Separator, Text, Separator]);
         assert_eq!(pair.texts, [1..3, 4..5]);
-        assert_eq!(Frame::of_bert(2).special(), 3);
-        let one = Frame::of_bert(2).with_segments(1).around(&[text(&[10]), text(&[12])]);
+        assert_eq!(Frame::bert_for_tests(2).special_count(), 3);
+        let one = Frame::bert_for_tests(2).with_segments(1).surround(&[text(&[10]), text(&[12])]);
         assert_eq!(one.segments, [0; 5]);
-        let two = Frame::of_bert(2).with_segments(2).around(&[text(&[10]), text(&[12])]);
+        let two = Frame::bert_for_tests(2).with_segments(2).surround(&[text(&[10]), text(&[12])]);
         assert_eq!(two.segments, [0, 0, 0, 1, 1]);
     }
 }

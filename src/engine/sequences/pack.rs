@@ -2,7 +2,7 @@
 //! attention stays within each sentence.
 
 use crate::corpus::SEGMENT_SENTENCES;
-use crate::model::forward::batch::{Batch, Input, TokenClass};
+use crate::model::forward::batch::{Batch, BatchInput, TokenClass};
 use crate::sequences::sequence::Sequence;
 
 /// Most tokens of a pack: the sentence that would exceed it begins the next pack. The fastest of 64, 256, 512 and 1024
@@ -11,35 +11,35 @@ pub const PACK_TOKENS: usize = 512;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pack {
-    pub sentences: Vec<Sequence>,
+    pub sequences: Vec<Sequence>,
 }
 
 impl Pack {
-    pub fn tokens(&self) -> usize {
-        self.sentences.iter().map(|sentence| sentence.ids.len()).sum()
+    pub fn token_count(&self) -> usize {
+        self.sequences.iter().map(|sentence| sentence.ids.len()).sum()
     }
 
     /// The sentences as an encoder takes them, without the classes of their tokens.
     pub fn batch(&self) -> Batch<'_> {
-        let inputs = self.sentences.iter().map(|sentence| Input {
-            number: sentence.index,
+        let inputs = self.sequences.iter().map(|sentence| BatchInput {
+            sentence_number: sentence.index,
             ids: &sentence.ids,
             segments: &sentence.segments,
-            compared: &sentence.compared,
+            compared_tokens: &sentence.compared_tokens,
             exchange: sentence.exchange(),
-            ..Input::default()
+            ..BatchInput::default()
         });
         Batch { inputs: inputs.collect() }
     }
 
     /// The class of each token, `[tokens]`, one sentence after the other, for [`Batch::with_classes`].
-    pub fn classes(&self) -> Vec<TokenClass> {
-        self.sentences.iter().flat_map(Sequence::classes).collect()
+    pub fn token_classes(&self) -> Vec<TokenClass> {
+        self.sequences.iter().flat_map(Sequence::token_classes).collect()
     }
 
     /// The positions of predicted tokens for each sentence, for [`Batch::with_predicted`].
-    pub fn predicted(&self) -> Vec<Vec<usize>> {
-        self.sentences.iter().map(|sentence| sentence.predicted().collect()).collect()
+    pub fn predicted_positions(&self) -> Vec<Vec<usize>> {
+        self.sequences.iter().map(|sentence| sentence.predicted_positions().collect()).collect()
     }
 }
 
@@ -72,10 +72,10 @@ where
                 Some(Ok(sentence)) => sentence,
             };
             // Sequences that exchange contexts, or are scored together, go through the model together.
-            let is_second = pack.sentences.last().is_some_and(|last| last.exchange().is_some());
+            let is_second = pack.sequences.last().is_some_and(|last| last.exchange().is_some());
             let fits = is_second
-                || sentence.follows_its_item()
-                || pack.sentences.first().is_none_or(|first| {
+                || sentence.continues_item()
+                || pack.sequences.first().is_none_or(|first| {
                     tokens + sentence.ids.len() <= PACK_TOKENS
                         && first.index / SEGMENT_SENTENCES == sentence.index / SEGMENT_SENTENCES
                 });
@@ -84,9 +84,9 @@ where
                 break;
             }
             tokens += sentence.ids.len();
-            pack.sentences.push(sentence);
+            pack.sequences.push(sentence);
         }
-        (!pack.sentences.is_empty()).then_some(Ok(pack))
+        (!pack.sequences.is_empty()).then_some(Ok(pack))
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     fn packs(sentences: &[(u64, usize)]) -> Vec<Vec<u64>> {
         let encoded = sentences.iter().map(|&(index, tokens)| Ok::<_, Infallible>(sentence(index, tokens)));
-        let indices = |pack: Result<Pack, Infallible>| pack.unwrap().sentences.iter().map(|s| s.index).collect();
+        let indices = |pack: Result<Pack, Infallible>| pack.unwrap().sequences.iter().map(|s| s.index).collect();
         Packs::new(encoded).map(indices).collect()
     }
 
@@ -129,13 +129,13 @@ mod tests {
         first.kinds = vec![TokenKind::FirstSpecial, TokenKind::Punctuation, TokenKind::Separator];
         let masked = |position, truth| PredictedToken::masked(position, 0, truth);
         let second = Sequence { predictions: vec![masked(0, Some(3)), masked(1, None)], ..sentence(8, 2) };
-        let pack = Pack { sentences: vec![first, second] };
-        assert_eq!(pack.predicted(), [vec![], vec![0]]);
-        let classes = pack.classes();
+        let pack = Pack { sequences: vec![first, second] };
+        assert_eq!(pack.predicted_positions(), [vec![], vec![0]]);
+        let classes = pack.token_classes();
         assert_eq!(classes[..3], [TokenClass::FirstSpecial, TokenClass::Text, TokenClass::OtherSpecial]);
         let batch = pack.batch().with_classes(&classes);
-        assert_eq!((batch.tokens(), pack.tokens()), (5, 5));
-        let numbers: Vec<_> = batch.inputs.iter().map(|input| (input.number, input.ids.len())).collect();
+        assert_eq!((batch.tokens(), pack.token_count()), (5, 5));
+        let numbers: Vec<_> = batch.inputs.iter().map(|input| (input.sentence_number, input.ids.len())).collect();
         assert_eq!(numbers, [(7, 3), (8, 2)]);
         assert_eq!(batch.inputs[1].classes, [TokenClass::Mask; 2]);
     }

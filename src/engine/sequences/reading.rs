@@ -62,7 +62,7 @@ pub enum Bos {
 
 /// Default of the most tokens of a window. Some studies keep the rows of all heads over a sequence, which grow with its square:
 /// 144 heads over 512 tokens are 151 MB for each thread, and over the 2,048 positions of Pythia 2.4 GB.
-pub const WINDOW_TOKENS: usize = 512;
+pub const DEFAULT_WINDOW_TOKENS: usize = 512;
 
 /// Counts of the windows of a corpus; zeros if each sentence is read by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +76,8 @@ pub struct WindowTally {
 }
 
 impl WindowTally {
-    pub fn count(&mut self, window: &Sequence) {
-        let (sentences, tokens) = (window.sentences() as u64, window.ids.len() as u64);
+    pub fn add(&mut self, window: &Sequence) {
+        let (sentences, tokens) = (window.sentence_count() as u64, window.ids.len() as u64);
         self.merge(&Self { windows: 1, sentences, most_sentences: sentences, tokens, longest: tokens });
     }
 }

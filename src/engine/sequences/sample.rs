@@ -37,7 +37,7 @@ impl Sample {
     }
 
     /// Whether the sentence with this 0-based number is drawn.
-    pub fn takes(self, sentence: u64) -> bool {
+    pub fn contains(self, sentence: u64) -> bool {
         self.highest.is_none_or(|highest| digest(sentence) <= highest)
     }
 }
@@ -48,7 +48,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn taken(most: u64, of: u64) -> Vec<u64> {
-        (0..of).filter(|&sentence| Sample::new(most, of).takes(sentence)).collect()
+        (0..of).filter(|&sentence| Sample::new(most, of).contains(sentence)).collect()
     }
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(taken(12, 1000), [12, 123, 180, 287, 299, 328, 465, 481, 504, 546, 822, 919]);
         assert_eq!(taken(5, 4), [0, 1, 2, 3]);
         assert_eq!(taken(0, 4), [0; 0]);
-        assert!(Sample::ALL.takes(u64::MAX - 1));
+        assert!(Sample::ALL.contains(u64::MAX - 1));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Sequence {
     /// The form of each word as the corpus has it, `[words]`; empty for running text.
     pub forms: Vec<String>,
     /// The words of running text as they are written, `[words]`; empty if the corpus is given as words.
-    pub spelled: Vec<String>,
+    pub spellings: Vec<String>,
     /// The annotations of each word, `[words]`; empty for running text.
     pub annotations: Vec<Annotation>,
     /// The links between words, one set for each type and sentence.
@@ -45,7 +45,7 @@ pub struct Sequence {
     /// The tokens with a prediction, ascending by position; empty for an uncorrupted sentence.
     pub predictions: Vec<PredictedToken>,
     /// The tokens on whose logits the direct effects of heads are compared.
-    pub compared: Vec<u32>,
+    pub compared_tokens: Vec<u32>,
     /// The sequence's part of an item of a [task](super::derived::task); `None` for text of a corpus.
     pub item: Option<ItemPart>,
 }
@@ -57,24 +57,24 @@ impl Sequence {
     }
 
     /// The tokens of text, without special tokens.
-    pub fn text(&self) -> impl Iterator<Item = Token> {
+    pub fn text_tokens(&self) -> impl Iterator<Item = Token> {
         let tokens = self.ids.iter().zip(&self.kinds).map(|(&id, &kind)| Token { id, kind });
         tokens.filter(|token| !token.kind.is_special())
     }
 
     /// A word as it is written in the corpus or in the text; empty if that is unknown.
     pub fn form(&self, word: usize) -> &str {
-        self.forms.get(word).or_else(|| self.spelled.get(word)).map_or("", String::as_str)
+        self.forms.get(word).or_else(|| self.spellings.get(word)).map_or("", String::as_str)
     }
 
     /// Whether the sequence is scored together with the one before it, so that both must run in one pack.
-    pub fn follows_its_item(&self) -> bool {
-        let is_later = |rule| matches!(rule, ScoreRule::Embeds(TripleText::Positive | TripleText::Negative, _));
+    pub fn continues_item(&self) -> bool {
+        let is_later = |rule| matches!(rule, ScoreRule::Embedding(TripleText::Positive | TripleText::Negative, _));
         self.item.as_ref().is_some_and(|item| is_later(item.rule))
     }
 
     /// The positions of the tokens of text, ascending: the queries of most metrics.
-    pub fn text_places(&self) -> impl Iterator<Item = usize> {
+    pub fn text_positions(&self) -> impl Iterator<Item = usize> {
         let kinds = self.kinds.iter().enumerate();
         kinds.filter(|(_, kind)| !kind.is_special()).map(|(place, _)| place)
     }
@@ -89,19 +89,19 @@ impl Sequence {
 
     /// Whether a word has the first token of a decoder's sequence: attention to it may be to the position rather than to the
     /// word.
-    pub fn begins_with(&self, word: usize) -> bool {
+    pub fn begins_with_word(&self, word: usize) -> bool {
         self.words[word].start() == 0 && self.kinds[0] == TokenKind::First
     }
 
     /// The words that metrics count, as queries and as keys: all except the words that the sequence [begins
     /// with](Self::begins_with).
     pub fn counted_words(&self) -> Range<usize> {
-        let begin = (0..self.words.len()).take_while(|&word| self.begins_with(word)).count();
+        let begin = (0..self.words.len()).take_while(|&word| self.begins_with_word(word)).count();
         begin..self.words.len()
     }
 
     /// The word of each token, `[tokens]`; for a shared token the word with most of its characters, the first on a tie.
-    pub fn word_of_tokens(&self) -> Vec<Option<usize>> {
+    pub fn words_by_token(&self) -> Vec<Option<usize>> {
         let mut words: Vec<Option<(usize, f64)>> = vec![None; self.ids.len()];
         for (word, span) in self.words.iter().enumerate() {
             for (token, share) in span.shares() {
@@ -114,7 +114,7 @@ impl Sequence {
     }
 
     /// Number of tokens that several words share.
-    pub fn shared_tokens(&self) -> u64 {
+    pub fn shared_token_count(&self) -> u64 {
         let mut shared = None;
         let neighbours = self.words.windows(2).filter(|pair| pair[0].end() > pair[1].start());
         neighbours.filter(|pair| shared.replace(pair[1].start()) != Some(pair[1].start())).count() as u64
@@ -126,19 +126,19 @@ impl Sequence {
     }
 
     /// Number of sentences in the sequence.
-    pub fn sentences(&self) -> usize {
+    pub fn sentence_count(&self) -> usize {
         self.texts.len().max(1)
     }
 
     /// The [counted](Self::counted_words) words of each sentence, in order: they can be each other's syntactic heads.
-    pub fn candidates(&self) -> Vec<Range<usize>> {
+    pub fn counted_words_by_sentence(&self) -> Vec<Range<usize>> {
         let counted = self.counted_words();
-        let of_sentences = self.words_of_sentences().into_iter();
+        let of_sentences = self.words_by_sentence().into_iter();
         of_sentences.map(|Range { start, end }| start.max(counted.start)..end).collect()
     }
 
     /// The words of each sentence, in order.
-    pub fn words_of_sentences(&self) -> Vec<Range<usize>> {
+    pub fn words_by_sentence(&self) -> Vec<Range<usize>> {
         if self.texts.len() < 2 {
             return std::iter::once(0..self.words.len()).collect();
         }
@@ -147,37 +147,37 @@ impl Sequence {
     }
 
     /// The positions of the text tokens of each sentence, in order.
-    pub fn text_places_of_sentences(&self) -> Vec<Vec<usize>> {
+    pub fn text_positions_by_sentence(&self) -> Vec<Vec<usize>> {
         if self.texts.len() < 2 {
-            return vec![self.text_places().collect()];
+            return vec![self.text_positions().collect()];
         }
         let of_sentence = |text: &Range<usize>| text.clone().filter(|&place| !self.kinds[place].is_special()).collect();
         self.texts.iter().map(of_sentence).collect()
     }
 
     /// The words that can be each word's syntactic head, itself among them, `[words]`; none for a word that is not counted.
-    pub fn candidates_of_words(&self) -> Vec<Range<usize>> {
+    pub fn head_candidates(&self) -> Vec<Range<usize>> {
         let mut of_words = vec![0..0; self.words.len()];
-        self.candidates().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
+        self.counted_words_by_sentence().into_iter().for_each(|sentence| of_words[sentence.clone()].fill(sentence));
         of_words
     }
 
     /// The class of each token, `[tokens]`, which selects the replacement of a removed head.
-    pub fn classes(&self) -> Vec<TokenClass> {
+    pub fn token_classes(&self) -> Vec<TokenClass> {
         let mut classes: Vec<TokenClass> = self.kinds.iter().map(|&kind| kind.into()).collect();
-        for token in self.predictions.iter().filter(|token| token.shown == InputToken::Mask) {
+        for token in self.predictions.iter().filter(|token| token.input == InputToken::Mask) {
             classes[token.position] = TokenClass::Mask;
         }
         classes
     }
 
     /// The positions of the scored predictions, ascending.
-    pub fn predicted(&self) -> impl Iterator<Item = usize> {
+    pub fn predicted_positions(&self) -> impl Iterator<Item = usize> {
         self.predictions.iter().filter(|token| token.truth.is_some()).map(|token| token.position)
     }
 
     /// The true class of each scored prediction.
-    pub fn targets(&self) -> impl Iterator<Item = u32> {
+    pub fn true_classes(&self) -> impl Iterator<Item = u32> {
         self.predictions.iter().filter_map(|token| token.truth)
     }
 }
@@ -186,17 +186,17 @@ impl Sequence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreRule {
     /// The logit of the true token minus the logit of this token.
-    Against(u32),
+    VersusFoil(u32),
     /// The log-probability of the text is added: the good text of a pair.
-    Gains,
+    GoodText,
     /// The log-probability of the text is subtracted: the bad text of a pair.
-    Loses,
+    BadText,
     /// The log-probability of the true class, less that of its foil if there is one. The prediction is right if the true class is
     /// the most probable.
     Class,
     /// The cosine of the text's pooled states with the anchor's; an item scores the positive text's cosine minus the negative
     /// text's.
-    Embeds(TripleText, Pooling),
+    Embedding(TripleText, Pooling),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,15 +219,15 @@ pub struct ItemPart {
     pub foils: Vec<u32>,
     pub group: Option<Arc<str>>,
     /// How the next sequence corrupts this text; `None` without a corrupted text.
-    pub corruption: Option<Corruption>,
+    pub corruption: Option<TextCorruption>,
 }
 
 /// A corruption of a text that keeps its number of tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Corruption {
+pub struct TextCorruption {
     pub name: Option<Arc<str>>,
     /// Number of tokens that differ from the text.
-    pub changed: u64,
+    pub changed_tokens: u64,
     /// Positions at which heads exchange contexts between the text and its corrupted text.
     pub exchange: Exchange,
 }
@@ -239,14 +239,14 @@ pub struct PredictedToken {
     /// Index of the word that has the token.
     pub word: usize,
     /// Token that stands in the input in its place.
-    pub shown: InputToken,
+    pub input: InputToken,
     /// The true class: the id of the token behind a mask, or whether the token was replaced (1) or not (0); `None` if not scored.
     pub truth: Option<u32>,
 }
 
 impl PredictedToken {
     pub fn masked(position: usize, word: usize, truth: Option<u32>) -> Self {
-        Self { position, word, shown: InputToken::Mask, truth }
+        Self { position, word, input: InputToken::Mask, truth }
     }
 }
 
@@ -256,9 +256,9 @@ pub enum InputToken {
     Mask,
     Replacement,
     /// The original token.
-    Itself,
+    Original,
     /// No input: the token is predicted from the tokens before it.
-    Unread,
+    NoInput,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ impl Shard {
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
     /// Parses a number of shards.
-    pub fn count(text: &str) -> Result<u32, String> {
+    pub fn parse_count(text: &str) -> Result<u32, String> {
         text.parse().ok().filter(|of| (1..=MAX_SHARDS).contains(of)).ok_or_else(bad_count)
     }
 
@@ -36,12 +36,12 @@ impl Shard {
     }
 
     /// Number of shards of the corpus.
-    pub fn of(self) -> u32 {
+    pub fn shard_count(self) -> u32 {
         self.of
     }
 
     /// Whether the sentence with this 0-based number is in the shard.
-    pub fn takes(self, sentence: u64) -> bool {
+    pub fn contains(self, sentence: u64) -> bool {
         sentence / SEGMENT_SENTENCES % u64::from(self.of) == u64::from(self.number - 1)
     }
 }
@@ -77,7 +77,7 @@ impl FromStr for Shard {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let numbers = text.split_once('/').filter(|(number, of)| is_number(number) && is_number(of));
         let (number, of) = numbers.ok_or("expected I/N: shard I, counted from 1, of N")?;
-        let of = Self::count(of)?;
+        let of = Self::parse_count(of)?;
         Self::try_from((number.parse().map_err(|_| bad_number(shortened(number), of))?, of))
     }
 }
@@ -97,11 +97,14 @@ mod tests {
         for of in 1..6 {
             let shards: Vec<Shard> = (1..=of).map(|number| Shard::try_from((number, of)).unwrap()).collect();
             for sentence in 0..3000 {
-                assert_eq!(shards.iter().filter(|shard| shard.takes(sentence)).count(), 1, "sentence {sentence}");
+                assert_eq!(shards.iter().filter(|shard| shard.contains(sentence)).count(), 1, "sentence {sentence}");
             }
         }
         let second: Shard = "2/3".parse().unwrap();
-        assert_eq!([255, 256, 511, 512, 1024].map(|sentence| second.takes(sentence)), [false, true, true, false, true]);
+        assert_eq!(
+            [255, 256, 511, 512, 1024].map(|sentence| second.contains(sentence)),
+            [false, true, true, false, true]
+        );
     }
 
     #[test]

@@ -9,14 +9,14 @@ pub struct WordSpan {
     /// Positions of the word's tokens; at least one.
     pub tokens: Range<usize>,
     /// The share of the word in its first token, above 0 and at most 1.
-    pub first: f64,
+    pub first_share: f64,
     /// The share of the word in its last token, above 0 and at most 1; equal to `first` for a single token.
-    pub last: f64,
+    pub last_share: f64,
 }
 
 impl From<Range<usize>> for WordSpan {
     fn from(tokens: Range<usize>) -> Self {
-        Self { tokens, first: 1.0, last: 1.0 }
+        Self { tokens, first_share: 1.0, last_share: 1.0 }
     }
 }
 
@@ -28,7 +28,7 @@ impl PartialEq<Range<usize>> for WordSpan {
 
 impl WordSpan {
     /// Spans of words that share no token.
-    pub fn whole(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
+    pub fn whole_words(spans: impl IntoIterator<Item = Range<usize>>) -> Vec<Self> {
         spans.into_iter().map(Self::from).collect()
     }
 
@@ -48,12 +48,12 @@ impl WordSpan {
     /// Whether no other word has a share in its tokens.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        self.first == 1.0 && self.last == 1.0
+        self.first_share == 1.0 && self.last_share == 1.0
     }
 
     /// `(token, share)` for each token of the word.
     pub fn shares(&self) -> impl ExactSizeIterator<Item = (usize, f64)> + use<> {
-        let Self { tokens, first, last } = self.clone();
+        let Self { tokens, first_share: first, last_share: last } = self.clone();
         let Range { start, end } = tokens;
         (start..end).map(move |token| {
             let share = if token == start { first } else { 1.0 };
@@ -62,12 +62,12 @@ impl WordSpan {
     }
 
     /// The sum of the word's shares in its tokens; the number of its tokens if none is shared.
-    pub fn size(&self) -> f64 {
-        self.mass(self.tokens.clone())
+    pub fn total_share(&self) -> f64 {
+        self.share_in(self.tokens.clone())
     }
 
     /// The sum of the word's shares in the tokens of a range.
-    pub fn mass(&self, tokens: Range<usize>) -> f64 {
+    pub fn share_in(&self, tokens: Range<usize>) -> f64 {
         let overlap = self.tokens.start.max(tokens.start)..self.tokens.end.min(tokens.end);
         if self.is_whole() {
             return overlap.len() as f64;
@@ -77,7 +77,7 @@ impl WordSpan {
 
     /// The span moved from the token `from` to the token `to`.
     #[must_use]
-    pub fn moved(self, from: usize, to: usize) -> Self {
+    pub fn shifted(self, from: usize, to: usize) -> Self {
         let Range { start, end } = self.tokens;
         Self { tokens: start - from + to..end - from + to, ..self }
     }
@@ -89,13 +89,19 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_ends() {
-        let span = WordSpan { tokens: 3..6, first: 0.5, last: 0.25 };
+        let span = WordSpan { tokens: 3..6, first_share: 0.5, last_share: 0.25 };
         assert_eq!(span.shares().collect::<Vec<_>>(), [(3, 0.5), (4, 1.0), (5, 0.25)]);
-        assert_eq!((span.size(), span.mass(0..5), span.mass(5..9), span.mass(6..9)), (1.75, 1.5, 0.25, 0.0));
-        let single = WordSpan { tokens: 3..4, first: 0.5, last: 0.5 };
-        assert_eq!((single.shares().collect::<Vec<_>>(), single.size()), (vec![(3, 0.5)], 0.5));
+        assert_eq!(
+            (span.total_share(), span.share_in(0..5), span.share_in(5..9), span.share_in(6..9)),
+            (1.75, 1.5, 0.25, 0.0)
+        );
+        let single = WordSpan { tokens: 3..4, first_share: 0.5, last_share: 0.5 };
+        assert_eq!((single.shares().collect::<Vec<_>>(), single.total_share()), (vec![(3, 0.5)], 0.5));
         let whole = WordSpan::from(3..5);
-        assert_eq!((whole.size(), whole.mass(4..9), whole.is_whole(), span.is_whole()), (2.0, 1.0, true, false));
-        assert_eq!(span.moved(3, 1).tokens, 1..4);
+        assert_eq!(
+            (whole.total_share(), whole.share_in(4..9), whole.is_whole(), span.is_whole()),
+            (2.0, 1.0, true, false)
+        );
+        assert_eq!(span.shifted(3, 1).tokens, 1..4);
     }
 }

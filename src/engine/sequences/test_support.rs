@@ -23,6 +23,6 @@ pub fn sentence(index: u64, words: usize, relation: &str) -> Sequence {
     let kinds: Vec<_> = [TokenKind::FirstSpecial].into_iter().chain(text).chain([TokenKind::Separator]).collect();
     let head = |word: usize| word.checked_sub(1).map_or(TreeHead::Root, TreeHead::Word);
     let arc = |word| GoldArc { head: head(word), relation: relation.to_owned() };
-    let family = SentenceFamily::alone(index);
+    let family = SentenceFamily::new(index);
     Sequence { index, family, tree: Some((0..words).map(arc).collect()), ..sequence(&kinds) }
 }

@@ -35,7 +35,7 @@ pub struct CategoryAgreement {
 
 impl CategoryAgreement {
     /// The agreement on these pairs of categories, one pair for each thing.
-    pub fn of<C: Ord>(pairs: &[(C, C)]) -> Self {
+    pub fn new<C: Ord>(pairs: &[(C, C)]) -> Self {
         let things = pairs.len();
         if things == 0 {
             return Self { things, share: None, share_ci95: None, expected: None, kappa: None, kappa_ci95: None };
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn kappa_by_hand() {
         let pairs = [[('x', 'x'); 4].as_slice(), &[('x', 'y')], &[('y', 'x'); 2], &[('y', 'y'); 3]].concat();
-        let found = CategoryAgreement::of(&pairs);
+        let found = CategoryAgreement::new(&pairs);
         assert_eq!(found.things, 10);
         close(found.share.unwrap(), 0.7);
         close(found.expected.unwrap(), 0.5);
@@ -140,19 +140,19 @@ mod tests {
 
     #[test]
     fn agreement_without_disagreement_has_an_interval_and_one_category_no_kappa() {
-        let all = CategoryAgreement::of(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
+        let all = CategoryAgreement::new(&[[('x', 'x'); 6], [('y', 'y'); 6]].concat());
         assert_eq!((all.share, all.kappa), (Some(1.0), Some(1.0)));
         // 12 of 12: 1 / (1 + z^2/12) = 0.7575.
         close(all.share_ci95.unwrap().low(), 1.0 / (1.0 + Z_975 * Z_975 / 12.0));
         assert_eq!(all.share_ci95.unwrap().high(), 1.0);
-        let one = CategoryAgreement::of(&[('x', 'x'); 3]);
+        let one = CategoryAgreement::new(&[('x', 'x'); 3]);
         assert_eq!((one.share, one.kappa, one.kappa_ci95), (Some(1.0), None, None));
-        assert_eq!(CategoryAgreement::of::<char>(&[]).share, None);
+        assert_eq!(CategoryAgreement::new::<char>(&[]).share, None);
         // Two single categories that differ: none agrees, and none would by chance.
-        let other = CategoryAgreement::of(&[('x', 'y'); 3]);
+        let other = CategoryAgreement::new(&[('x', 'y'); 3]);
         assert_eq!((other.share, other.expected, other.kappa), (Some(0.0), Some(0.0), None));
         // One side finds none: of three that the other calls x and one y three agree, as they would by chance.
-        let none = CategoryAgreement::of(&[[('x', 'x'); 3].as_slice(), &[('x', 'y')]].concat());
+        let none = CategoryAgreement::new(&[[('x', 'x'); 3].as_slice(), &[('x', 'y')]].concat());
         assert_eq!((none.share, none.expected, none.kappa, none.kappa_ci95), (Some(0.75), Some(0.75), None, None));
     }
 
@@ -161,7 +161,7 @@ mod tests {
     /// which it would be -.54.
     #[test]
     fn the_interval_of_kappa_ends_where_kappa_does() {
-        let found = CategoryAgreement::of(&[[('x', 'x'); 9].as_slice(), &[('y', 'y')]].concat());
+        let found = CategoryAgreement::new(&[[('x', 'x'); 9].as_slice(), &[('y', 'y')]].concat());
         let ci95 = found.kappa_ci95.unwrap();
         close(ci95.low(), -1.0 / 9.0);
         assert_eq!((found.kappa, ci95.high()), (Some(1.0), 1.0));
@@ -183,11 +183,11 @@ mod tests {
         /// The names of categories and the order of the sides make no difference.
         #[test]
         fn sides_and_names_are_alike(pairs in prop::collection::vec((0..4_u8, 0..4_u8), 1..40)) {
-            let found = CategoryAgreement::of(&pairs);
+            let found = CategoryAgreement::new(&pairs);
             let swapped: Vec<_> = pairs.iter().map(|(a, b)| (*b, *a)).collect();
             let renamed: Vec<_> = pairs.iter().map(|(a, b)| (9 - a, 9 - b)).collect();
-            prop_assert_eq!(found, CategoryAgreement::of(&swapped));
-            prop_assert_eq!(found, CategoryAgreement::of(&renamed));
+            prop_assert_eq!(found, CategoryAgreement::new(&swapped));
+            prop_assert_eq!(found, CategoryAgreement::new(&renamed));
             let ci95 = found.share_ci95.unwrap();
             prop_assert!((ci95.low()..=ci95.high()).contains(&found.share.unwrap()));
             prop_assert_eq!(found.kappa.is_some(), found.kappa_ci95.is_some());

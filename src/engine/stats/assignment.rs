@@ -2,7 +2,7 @@
 
 /// The column of each row, every column once, with the least sum of `costs`, `[n, n]` and finite: the Hungarian method (Kuhn
 /// 1955) by shortest augmenting paths (Jonker & Volgenant 1987), in time `n³`.
-pub fn least_cost(costs: &[f64], n: usize) -> Vec<usize> {
+pub fn least_cost_assignment(costs: &[f64], n: usize) -> Vec<usize> {
     assert_eq!(costs.len(), n * n, "a cost for each pair");
     // Rows and columns count from 1; column 0 stands for the row that has no column yet, and row 0 for no row.
     let (mut row_price, mut column_price, mut row_of) = (vec![0.0; n + 1], vec![0.0; n + 1], vec![0; n + 1]);
@@ -53,8 +53,8 @@ mod tests {
     /// The cheapest of each row would be the first column twice: 1 + 2 is dearer than 2 + 0.
     #[test]
     fn an_assignment_by_hand() {
-        assert_eq!(least_cost(&[1.0, 2.0, 0.0, 2.0], 2), [1, 0]);
-        assert_eq!(least_cost(&[], 0), [0; 0]);
+        assert_eq!(least_cost_assignment(&[1.0, 2.0, 0.0, 2.0], 2), [1, 0]);
+        assert_eq!(least_cost_assignment(&[], 0), [0; 0]);
     }
 
     /// The least cost of rows from `row` on, of all ways to give them columns that are free.
@@ -77,7 +77,7 @@ mod tests {
         #[test]
         fn no_other_order_is_cheaper(n in 1..6_usize, costs in prop::collection::vec(-4..9_i32, 25)) {
             let costs: Vec<f64> = costs[..n * n].iter().map(|&cost| f64::from(cost)).collect();
-            let mut found = least_cost(&costs, n);
+            let mut found = least_cost_assignment(&costs, n);
             let sum: f64 = found.iter().enumerate().map(|(row, column)| costs[row * n + column]).sum();
             prop_assert_eq!(sum, least(&costs, n, 0, &mut Vec::new()));
             found.sort_unstable();

@@ -18,13 +18,13 @@ pub const FEWEST_BLOCKS: usize = 10;
 pub const FEWEST_EFFECTIVE_BLOCKS: f64 = 5.0;
 
 /// The largest difference that counts as rounding: unequal ratios of counts below 10^9 differ by more.
-pub(super) const ROUNDING: f64 = 1e-12;
+pub(super) const ROUNDING_TOLERANCE: f64 = 1e-12;
 
 /// The distance from 1 below which a share counts as 1: it is a ratio of sums of f32, whose last digit is 6e-8.
 const F32_TOLERANCE: f64 = 1e-6;
 
 /// The share of a distribution below a 95 % interval, and above it.
-pub const TAIL: f64 = 0.025;
+pub const TAIL_SHARE: f64 = 0.025;
 
 /// The range of a number, which decides the scale of its t statistic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,13 +55,13 @@ impl Estimate {
         is_testable(self.blocks, self.effective_blocks).then_some(self)
     }
 
-    pub fn freedom(&self) -> f64 {
+    pub fn degrees_of_freedom(&self) -> f64 {
         self.effective_blocks - 1.0
     }
 
     /// The scale of the t statistic. An estimate of a share may lie beyond 0 or 1, where there is no logit.
     fn scale(&self) -> Scale {
-        let within = (-ROUNDING..=1.0 + F32_TOLERANCE).contains(&self.value);
+        let within = (-ROUNDING_TOLERANCE..=1.0 + F32_TOLERANCE).contains(&self.value);
         if within { self.scale } else { Scale::Real }
     }
 
@@ -75,17 +75,17 @@ impl Estimate {
 
     /// Whether the number does not vary between blocks, as at a share of 0 or 1.
     fn is_constant(&self) -> bool {
-        let at_end = self.value <= ROUNDING || 1.0 - self.value <= F32_TOLERANCE;
-        (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING
+        let at_end = self.value <= ROUNDING_TOLERANCE || 1.0 - self.value <= F32_TOLERANCE;
+        (self.scale() == Scale::Share && at_end) || self.standard_error <= ROUNDING_TOLERANCE
     }
 
     /// The 95 % interval: all margins that the number is neither above nor below by a one-sided test at 2.5 %.
     pub fn interval(&self) -> Interval {
-        if self.is_constant() || self.freedom() <= 0.0 {
+        if self.is_constant() || self.degrees_of_freedom() <= 0.0 {
             return Interval(self.value, self.value);
         }
         let (middle, error) = self.on_scale();
-        let reach = critical(self.freedom()) * error;
+        let reach = student_critical(self.degrees_of_freedom()) * error;
         match self.scale() {
             Scale::Share => Interval(logistic(middle - reach), logistic(middle + reach)),
             Scale::Difference => Interval((middle - reach).max(-1.0), (middle + reach).min(1.0)),
@@ -116,12 +116,12 @@ impl Estimate {
     fn one_sided(&self, margin: f64, sign: f64) -> f64 {
         let excess = sign * (self.value - margin);
         if self.is_constant() {
-            return if excess > ROUNDING { (-(self.blocks as f64)).exp2() } else { 1.0 };
+            return if excess > ROUNDING_TOLERANCE { (-(self.blocks as f64)).exp2() } else { 1.0 };
         }
         let (value, error) = self.on_scale();
         let margin = if self.scale() == Scale::Share { logit(margin) } else { margin };
         let t = sign * (value - margin) / error;
-        let half = student(t, self.freedom()) / 2.0;
+        let half = student_p(t, self.degrees_of_freedom()) / 2.0;
         if t > 0.0 { half } else { 1.0 - half }
     }
 }
@@ -154,7 +154,7 @@ fn clamp_freedom(freedom: f64) -> f64 {
 /// The 97.5th percentile of Student's distribution with this many degrees of freedom.
 ///
 /// Each thread remembers percentiles: the search for one takes 20 microseconds, and all heads of a metric share its freedom.
-pub(super) fn critical(freedom: f64) -> f64 {
+pub(super) fn student_critical(freedom: f64) -> f64 {
     /// Maximum number of percentiles in the cache of a thread: more than a report has metrics and relations.
     const MAX_CACHED: usize = 4096;
     thread_local! {
@@ -167,14 +167,14 @@ pub(super) fn critical(freedom: f64) -> f64 {
         }
         *cache.entry(freedom.to_bits()).or_insert_with(|| {
             let student = StudentsT::new(0.0, 1.0, freedom).expect("degrees of freedom above 0");
-            student.inverse_cdf(1.0 - TAIL)
+            student.inverse_cdf(1.0 - TAIL_SHARE)
         })
     })
 }
 
 /// The standard error implied by half of a 95 % interval.
-pub fn error_of_half(half: f64, freedom: f64) -> f64 {
-    half.max(0.0) / critical(freedom)
+pub fn standard_error_from_half_width(half: f64, freedom: f64) -> f64 {
+    half.max(0.0) / student_critical(freedom)
 }
 
 /// A ratio over all blocks, or a difference of two ratios, and its value without each block.
@@ -191,25 +191,29 @@ pub struct Jackknife {
 impl Jackknife {
     /// The ratio `sum(numerators) / sum(denominators)`, both `[blocks]`.
     pub fn new(numerators: &[f64], denominators: &[f64]) -> Self {
-        Self::of_parts([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
+        Self::from_totals([numerators.iter().sum(), denominators.iter().sum()], numerators, denominators)
     }
 
     /// A ratio by its `[numerator, denominator]` over all blocks, and the contributions of each block. Contributions need not add
     /// up to a numerator that is no sum, such as a product.
-    pub fn of_parts([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
+    pub fn from_totals([above, below]: [f64; 2], numerators: &[f64], denominators: &[f64]) -> Self {
         let without = |(numerator, denominator): (&f64, &f64)| {
             (*denominator != 0.0).then(|| (above - numerator) / (below - denominator))
         };
-        Self::of(above / below, numerators.iter().zip(denominators).map(without).collect(), denominators)
+        Self::from_leave_one_out(
+            above / below,
+            numerators.iter().zip(denominators).map(without).collect(),
+            denominators,
+        )
     }
 
     /// A number that is no ratio of sums: over all blocks, without each block (`None` for an empty block), and the size of each
     /// block, both `[blocks]`.
-    pub fn of(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
+    pub fn from_leave_one_out(all: f64, without: Vec<Option<f64>>, denominators: &[f64]) -> Self {
         Self { all, without, effective_blocks: effective_blocks(denominators), scale: Scale::Real }
     }
 
-    pub fn on(self, scale: Scale) -> Self {
+    pub fn with_scale(self, scale: Scale) -> Self {
         Self { scale, ..self }
     }
 
@@ -226,7 +230,7 @@ impl Jackknife {
         Self { all: self.all - other.all, without, effective_blocks, scale }
     }
 
-    pub fn all(&self) -> f64 {
+    pub fn value(&self) -> f64 {
         self.all
     }
 
@@ -272,7 +276,7 @@ pub fn effective_blocks(denominators: &[f64]) -> f64 {
 }
 
 /// The two-sided p-value `P(|T| > |t|)` of Student's distribution with this many degrees of freedom.
-pub fn student(t: f64, freedom: f64) -> f64 {
+pub fn student_p(t: f64, freedom: f64) -> f64 {
     let freedom = clamp_freedom(freedom);
     // An incomplete beta function keeps small chances exact where 1 - cdf would not.
     beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t))
@@ -312,7 +316,7 @@ mod tests {
     fn a_share_by_hand() {
         // Sixteen blocks of one item, half of them 0.9 and half of them 0.7: SE² = 0.01 / 15, and t = (ln 4 - ln 3) 0.16 / SE.
         let values: Vec<f64> = (0..16).map(|block| 0.8 + 0.1 * f64::from(1 - 2 * (block % 2))).collect();
-        let share = Jackknife::new(&values, &[1.0; 16]).on(Scale::Share).estimate().unwrap();
+        let share = Jackknife::new(&values, &[1.0; 16]).with_scale(Scale::Share).estimate().unwrap();
         close(share.standard_error, (0.01_f64 / 15.0).sqrt());
         // t = 1.782701 with 15 degrees of freedom, by scipy 1.17: t.sf(t, 15).
         close(share.p_above(0.75), 0.047_440_43);
@@ -335,11 +339,11 @@ mod tests {
             let found = estimate(t, 1.0, 64.0, Scale::Real).p_different(0.0);
             assert!((found / p - 1.0).abs() < 1e-9, "{found:e}, not {p:e}");
         }
-        close(critical(63.0), 1.998_340_542_520_741_7);
-        close(critical(1.5), 6.016_663_1);
+        close(student_critical(63.0), 1.998_340_542_520_741_7);
+        close(student_critical(1.5), 6.016_663_1);
         for freedom in [-1.0, 0.0, 1e-320, 1e8, 1e30, f64::INFINITY, f64::NAN] {
-            assert!(critical(freedom) >= 1.959_96, "{freedom}");
-            assert!((0.0..=1.0).contains(&student(2.0, freedom)), "{freedom}");
+            assert!(student_critical(freedom) >= 1.959_96, "{freedom}");
+            assert!((0.0..=1.0).contains(&student_p(2.0, freedom)), "{freedom}");
         }
     }
 
@@ -361,7 +365,7 @@ mod tests {
         assert_eq!((found.p_above(0.25), found.p_above(1.0 / 3.0), found.p_above(0.5)), (f64::exp2(-30.0), 1.0, 1.0));
         assert_eq!((found.p_below(0.5), found.p_different(0.5)), (f64::exp2(-30.0), f64::exp2(-29.0)));
         assert_eq!(found.interval().half_width(), 0.0);
-        let all = Jackknife::new(&words, &words).on(Scale::Share).estimate().unwrap();
+        let all = Jackknife::new(&words, &words).with_scale(Scale::Share).estimate().unwrap();
         assert_eq!((all.p_above(0.9), all.interval()), (f64::exp2(-30.0), Interval(1.0, 1.0)));
     }
 
@@ -385,7 +389,7 @@ mod tests {
         let Interval(low, high) = estimate(0.5, 0.4, 5.0, Scale::Difference).interval();
         close(low, -0.610_578);
         assert_eq!(high, 1.0);
-        let share = |values: &[f64]| Jackknife::new(values, &[1.0; 12]).on(Scale::Share);
+        let share = |values: &[f64]| Jackknife::new(values, &[1.0; 12]).with_scale(Scale::Share);
         assert_eq!(share(&[0.5; 12]).minus(&share(&[0.25; 12])).estimate().unwrap().scale, Scale::Difference);
     }
 
@@ -429,8 +433,8 @@ mod tests {
             let Interval(low, high) = found.interval();
             prop_assert!(low <= value && value <= high);
             prop_assume!((margin - low).abs() > 1e-6 && (margin - high).abs() > 1e-6);
-            prop_assert_eq!(found.p_above(margin) < TAIL, margin < low);
-            prop_assert_eq!(found.p_below(margin) < TAIL, margin > high);
+            prop_assert_eq!(found.p_above(margin) < TAIL_SHARE, margin < low);
+            prop_assert_eq!(found.p_below(margin) < TAIL_SHARE, margin > high);
         }
     }
 }

@@ -103,7 +103,7 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     /// One number for each block, computed by `part` from the block's sums.
-    pub fn each(&self, part: impl Fn(&B) -> f64) -> PerBlock {
+    pub fn map_blocks(&self, part: impl Fn(&B) -> f64) -> PerBlock {
         std::array::from_fn(|block| part(&self.0[block]))
     }
 
@@ -118,7 +118,7 @@ impl<B: Merge + Clone> Blocks<B> {
     }
 
     /// Whether there are [`BLOCKS`] blocks, and each one `fits`: blocks from a file may be invalid.
-    pub fn fit(&self, fits: impl Fn(&B) -> bool) -> bool {
+    pub fn is_valid(&self, fits: impl Fn(&B) -> bool) -> bool {
         self.0.len() == BLOCKS && self.0.iter().all(fits)
     }
 }
@@ -154,7 +154,7 @@ impl<B> WithTotal<'_, B> {
     }
 
     /// The sums of the block with this number; the total for `None`.
-    pub fn at(&self, block: Option<usize>) -> &B {
+    pub fn sums(&self, block: Option<usize>) -> &B {
         block.map_or(&self.total, |block| &self.blocks[block])
     }
 }
@@ -173,13 +173,13 @@ mod tests {
         assert_eq!(blocks.total(), total);
         let both = blocks.with_total();
         assert_eq!(blocks.folds(), [[0, 3200], [49, 3201]]);
-        assert_eq!((both.at(Some(3)), both.at(None), both.total()), (&[42, 101], &total, &total));
+        assert_eq!((both.sums(Some(3)), both.sums(None), both.total()), (&[42, 101], &total, &total));
     }
 
     #[test]
     fn what_was_read_must_have_every_block() {
-        assert!(Blocks::new(1_u64).fit(|block| *block == 1));
-        assert!(!Blocks::new(1_u64).fit(|block| *block == 2));
-        assert!(!Blocks(vec![1_u64; BLOCKS - 1]).fit(|_| true));
+        assert!(Blocks::new(1_u64).is_valid(|block| *block == 1));
+        assert!(!Blocks::new(1_u64).is_valid(|block| *block == 2));
+        assert!(!Blocks(vec![1_u64; BLOCKS - 1]).is_valid(|_| true));
     }
 }

@@ -2,7 +2,7 @@
 
 use statrs::function::factorial::ln_binomial;
 
-use super::block_test::{Jackknife, ROUNDING, error_of_half, is_testable, student};
+use super::block_test::{Jackknife, ROUNDING_TOLERANCE, is_testable, standard_error_from_half_width, student_p};
 use super::interval::Interval;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,10 +30,10 @@ pub struct ReportedNumber {
 /// The block test of two numbers over equal sentences in equal blocks; `None` if their difference has no estimate.
 ///
 /// If the difference is equal in all `m` blocks, `p` is `2^(1 - m)`, the chance that all have one sign (Fisher 1935, section 21).
-pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
+pub fn paired_test(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<DifferenceTest> {
     let estimate = b.minus(a).estimate()?;
     let constant = || (1.0 - estimate.blocks as f64).exp2();
-    Some(student_test([estimate.value, estimate.standard_error], estimate.freedom(), tolerance, constant))
+    Some(student_test([estimate.value, estimate.standard_error], estimate.degrees_of_freedom(), tolerance, constant))
 }
 
 /// Welch's test of two numbers over different sentences, by their intervals; `None` if one rests on too few blocks.
@@ -41,7 +41,7 @@ pub fn paired(a: &Jackknife, b: &Jackknife, tolerance: f64) -> Option<Difference
 /// The standard error of the difference combines the halves of the two intervals that face each other (Zou & Donner 2008). If the
 /// numbers differ but vary in none of their `m_a` and `m_b` blocks, `p` is from random assignments of blocks to `a` and `b`: 2 of
 /// `C(m_a + m_b, m_a)` separate them.
-pub fn by_intervals(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
+pub fn welch_test(a: &ReportedNumber, b: &ReportedNumber, tolerance: f64) -> Option<DifferenceTest> {
     if ![a, b].iter().all(|side| is_testable(side.blocks, side.effective_blocks)) {
         return None;
     }
@@ -63,9 +63,9 @@ fn student_test(
     p_if_constant: impl FnOnce() -> f64,
 ) -> DifferenceTest {
     let p = match difference.abs() - tolerance {
-        excess if excess <= ROUNDING => 1.0,
-        _ if standard_error <= ROUNDING => p_if_constant(),
-        excess => student(excess / standard_error, freedom),
+        excess if excess <= ROUNDING_TOLERANCE => 1.0,
+        _ if standard_error <= ROUNDING_TOLERANCE => p_if_constant(),
+        excess => student_p(excess / standard_error, freedom),
     };
     DifferenceTest { difference, standard_error, p }
 }
@@ -76,7 +76,7 @@ impl ReportedNumber {
     fn standard_error(&self, half: f64) -> f64 {
         let trial_variance = |trials: u64| self.value * (1.0 - self.value) / trials as f64;
         let min_error = self.trials.map_or(0.0, trial_variance).max(0.0).sqrt();
-        error_of_half(half, self.freedom()).max(min_error)
+        standard_error_from_half_width(half, self.freedom()).max(min_error)
     }
 
     fn freedom(&self) -> f64 {
@@ -102,23 +102,23 @@ mod tests {
         let a: Vec<f64> = (0..20).map(f64::from).collect();
         let b: Vec<f64> = (0..20).map(|block| f64::from(block) + if block % 2 == 0 { 0.1 } else { 0.3 }).collect();
         let [a, b] = [a, b].map(|blocks| Jackknife::new(&blocks, &[1.0; 20]));
-        let found = paired(&a, &b, 0.0).unwrap();
+        let found = paired_test(&a, &b, 0.0).unwrap();
         close(found.difference, 0.2);
         close(found.standard_error, (0.01_f64 / 19.0).sqrt());
         // t = 0.2 / 0.0229416 = 8.717798 with 19 degrees of freedom, by scipy 1.17: 2 * t.sf(t, 19).
         close(found.p, 4.571_438_029e-8);
-        assert_eq!(paired(&b, &a, 0.0).unwrap().difference, -found.difference);
+        assert_eq!(paired_test(&b, &a, 0.0).unwrap().difference, -found.difference);
         // A difference of 0.2 is none beyond 0.2.
-        assert_eq!(paired(&a, &b, 0.2).unwrap().p, 1.0);
-        assert!(paired(&a, &b, 0.1).unwrap().p > found.p);
+        assert_eq!(paired_test(&a, &b, 0.2).unwrap().p, 1.0);
+        assert!(paired_test(&a, &b, 0.1).unwrap().p > found.p);
     }
 
     #[test]
     fn what_is_the_same_in_every_block_is_a_matter_of_signs() {
         let of = |value: f64, blocks: usize| Jackknife::new(&vec![value; blocks], &vec![1.0; blocks]);
-        assert_eq!(paired(&of(0.25, 20), &of(0.5, 20), 0.0).unwrap().p, f64::exp2(-19.0));
-        assert_eq!(paired(&of(0.25, 20), &of(0.25, 20), 0.0).unwrap().p, 1.0);
-        assert_eq!(paired(&of(0.25, 9), &of(0.5, 9), 0.0), None);
+        assert_eq!(paired_test(&of(0.25, 20), &of(0.5, 20), 0.0).unwrap().p, f64::exp2(-19.0));
+        assert_eq!(paired_test(&of(0.25, 20), &of(0.25, 20), 0.0).unwrap().p, 1.0);
+        assert_eq!(paired_test(&of(0.25, 9), &of(0.5, 9), 0.0), None);
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
         some[20] = 0.0;
         let (a, b) = (Jackknife::new(&[0.5; 21], &[1.0; 21]), Jackknife::new(&some, &some));
         let difference = b.minus(&a);
-        assert_eq!((difference.all(), difference.blocks()), (0.5, 21));
+        assert_eq!((difference.value(), difference.blocks()), (0.5, 21));
         assert_eq!(difference.standard_error(), Some(0.0));
     }
 
@@ -135,13 +135,13 @@ mod tests {
     fn intervals_are_added_as_squares() {
         // Halves of 0.03 and 0.04 that face each other make 0.05; the other halves do not matter.
         let (a, b) = (estimate(0.4, 0.1, 0.43), estimate(0.5, 0.46, 0.9));
-        let found = by_intervals(&a, &b, 0.0).unwrap();
+        let found = welch_test(&a, &b, 0.0).unwrap();
         close(found.difference, 0.1);
         // The 97.5th percentile of Student's distribution with 63 degrees of freedom is 1.998341.
         close(found.standard_error, 0.05 / 1.998_340_542_520_741_7);
         // Each side has 63 degrees of freedom; both together, with 9 and 16 parts of the variance, have
         // 625 / (81 + 256) times as many: 116.8; t = 3.996681: by scipy 1.17 2 * t.sf(t, 116.8).
-        let back = by_intervals(&b, &a, 0.0).unwrap();
+        let back = welch_test(&b, &a, 0.0).unwrap();
         assert_eq!((back.difference, back.p), (-found.difference, found.p));
         assert!((1e-4..1.2e-4).contains(&found.p), "{}", found.p);
     }
@@ -159,13 +159,13 @@ mod tests {
     fn what_does_not_vary_is_a_matter_of_sides() {
         let of = |value: f64, blocks: usize| ReportedNumber { blocks, ..estimate(value, value, value) };
         // 2 / C(40, 20).
-        close(by_intervals(&of(0.0, 20), &of(1.0, 20), 0.0).unwrap().p, 2.0 / 137_846_528_820.0);
-        assert_eq!(by_intervals(&of(0.5, 64), &of(0.5, 64), 0.0).unwrap().p, 1.0);
-        assert_eq!(by_intervals(&of(0.0, 9), &of(1.0, 64), 0.0), None);
+        close(welch_test(&of(0.0, 20), &of(1.0, 20), 0.0).unwrap().p, 2.0 / 137_846_528_820.0);
+        assert_eq!(welch_test(&of(0.5, 64), &of(0.5, 64), 0.0).unwrap().p, 1.0);
+        assert_eq!(welch_test(&of(0.0, 9), &of(1.0, 64), 0.0), None);
         let unequal = ReportedNumber { effective_blocks: 4.9, ..of(0.0, 64) };
-        assert_eq!(by_intervals(&unequal, &of(1.0, 64), 0.0), None);
+        assert_eq!(welch_test(&unequal, &of(1.0, 64), 0.0), None);
         // An interval that does not hold its number has no half of less than nothing.
         let outside = estimate(0.5, 0.6, 0.7);
-        assert!(by_intervals(&outside, &estimate(0.4, 0.3, 0.45), 0.0).unwrap().standard_error > 0.0);
+        assert!(welch_test(&outside, &estimate(0.4, 0.3, 0.45), 0.0).unwrap().standard_error > 0.0);
     }
 }

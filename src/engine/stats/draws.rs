@@ -10,7 +10,7 @@ pub const SEED: u64 = 1979;
 
 /// How often each block is drawn in each of `draws` draws of [`BLOCKS`] blocks; every call gives equal draws. Each draw of a
 /// block is one byte of the `ChaCha8` stream modulo 64, which has no bias and needs no library to draw from a range.
-pub fn block_counts(draws: usize) -> Vec<PerBlock> {
+pub fn bootstrap_block_counts(draws: usize) -> Vec<PerBlock> {
     let mut key = [0; 32];
     key[..8].copy_from_slice(&SEED.to_le_bytes());
     let mut stream = ChaCha8Rng::from_seed(key);
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn every_draw_has_as_many_blocks_as_there_are() {
-        let draws = block_counts(2000);
+        let draws = bootstrap_block_counts(2000);
         assert!(draws.iter().all(|counts| counts.iter().sum::<f64>() == BLOCKS as f64));
         // Each block is drawn once on average; its standard error is sqrt(63/64/2000) = 0.022.
         for block in 0..BLOCKS {

@@ -87,7 +87,7 @@ const MAX_SHIFTED: f64 = 2_251_799_813_685_248.0;
 
 /// The nearest whole number, ties to even, without a function call on any processor; `value` is below 2^51 in magnitude.
 #[inline]
-pub fn nearest(value: f64) -> i64 {
+pub fn round_to_i64(value: f64) -> i64 {
     debug_assert!(value.abs() < MAX_SHIFTED, "{value} is too large");
     (value + ROUNDING_SHIFT).to_bits().wrapping_sub(ROUNDING_SHIFT.to_bits()).cast_signed()
 }
@@ -96,7 +96,7 @@ impl AddAssign<f64> for Component {
     fn add_assign(&mut self, value: f64) {
         debug_assert!(value.is_finite(), "a sum of contexts is finite");
         let scaled = value * COMPONENT_UNIT;
-        let whole = if scaled.abs() < MAX_SHIFTED { nearest(scaled) } else { rounded(scaled) };
+        let whole = if scaled.abs() < MAX_SHIFTED { round_to_i64(scaled) } else { rounded(scaled) };
         self.0 = self.0.wrapping_add(whole);
     }
 }
@@ -114,7 +114,7 @@ impl AddAssign for Component {
     }
 }
 
-pub fn add_each<S: AddAssign<V>, V: Copy>(sums: &mut [S], values: &[V]) {
+pub fn add_elementwise<S: AddAssign<V>, V: Copy>(sums: &mut [S], values: &[V]) {
     sums.iter_mut().zip(values).for_each(|(sum, &value)| *sum += value);
 }
 
@@ -175,7 +175,7 @@ mod tests {
         #[test]
         fn the_nearest_whole_number_is_found(value in -2e15..2e15_f64, small in -9.0..9.0_f64) {
             for value in [value, small, value.trunc() + 0.5, small.trunc() - 0.5, 0.0] {
-                prop_assert_eq!(nearest(value) as f64, value.round_ties_even());
+                prop_assert_eq!(round_to_i64(value) as f64, value.round_ties_even());
             }
         }
 

@@ -28,7 +28,7 @@ impl Interval {
         self.1
     }
 
-    pub fn moved(self, amount: f64) -> Self {
+    pub fn shifted(self, amount: f64) -> Self {
         Self(self.0 + amount, self.1 + amount)
     }
 

@@ -1,7 +1,7 @@
 //! Random-effects meta-analysis of a number over several corpora: its mean, its spread between them, and its prediction for
 //! another corpus.
 
-use super::block_test::critical;
+use super::block_test::student_critical;
 use super::interval::Interval;
 
 /// Minimum number of corpora for a prediction interval: below three degrees of freedom it is too wide to be informative.
@@ -50,7 +50,7 @@ impl RandomEffects {
     /// The 95 % interval of the number in another such corpus, `mean ± t sqrt(tau² + SE²)`, with `t` of `K - 2` degrees of
     /// freedom for `K` corpora (Higgins, Thompson & Spiegelhalter 2009); `None` for fewer than [`FEWEST_CORPORA`].
     pub fn prediction(&self) -> Option<Interval> {
-        let reach = || critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
+        let reach = || student_critical((self.corpora - 2) as f64) * self.tau.hypot(self.standard_error);
         (self.corpora >= FEWEST_CORPORA).then(|| Interval(self.mean - reach(), self.mean + reach()))
     }
 }

@@ -5,7 +5,7 @@ use statrs::distribution::{Binomial, Discrete};
 /// The exact one-sided McNemar test (McNemar 1947): the chance of at least `head_only` words on which only the attention head is
 /// right, among the words where head and baseline differ, if both are equally good. The tail of the binomial is summed from its
 /// largest term, which keeps small values exact; statrs stops after 140 terms of its continued fraction.
-pub fn mcnemar(head_only: u64, baseline_only: u64) -> f64 {
+pub fn mcnemar_p(head_only: u64, baseline_only: u64) -> f64 {
     if head_only > baseline_only {
         upper_tail(head_only, baseline_only)
     } else {
@@ -71,43 +71,43 @@ mod tests {
 
     #[test]
     fn tails_that_can_be_counted() {
-        assert_eq!(mcnemar(0, 0), 1.0);
-        assert_eq!(mcnemar(0, 7), 1.0);
+        assert_eq!(mcnemar_p(0, 0), 1.0);
+        assert_eq!(mcnemar_p(0, 7), 1.0);
         // Three of three: 1/8. Two of three: 4/8. One of three: 7/8.
-        close(mcnemar(3, 0), 0.125);
-        close(mcnemar(2, 1), 0.5);
-        close(mcnemar(1, 2), 0.875);
+        close(mcnemar_p(3, 0), 0.125);
+        close(mcnemar_p(2, 1), 0.5);
+        close(mcnemar_p(1, 2), 0.875);
         // Eight of ten: (45 + 10 + 1) / 1024.
-        close(mcnemar(8, 2), 56.0 / 1024.0);
+        close(mcnemar_p(8, 2), 56.0 / 1024.0);
         // Five of ten: half of 1024, and half of the 252 with as many of each: 638.
-        close(mcnemar(5, 5), 638.0 / 1024.0);
+        close(mcnemar_p(5, 5), 638.0 / 1024.0);
     }
 
     /// Expected values by exact integers: the sum of binomial coefficients over 2^n.
     #[test]
     fn large_counts_and_small_chances() {
-        close(mcnemar(70, 30), 3.925_069_822_796_835e-5);
-        close(mcnemar(600, 400), 1.364_232_078_033_009_2e-10);
-        close(mcnemar(300, 0), 4.909_093_465_297_727e-91);
-        close(mcnemar(1000, 20), 4.598_547_051_153_892_4e-266);
-        close(mcnemar(10_500, 9500), 8.005_546_700_793_957e-13);
-        close(mcnemar(9000, 9500), 0.999_885_033_763_698_8);
+        close(mcnemar_p(70, 30), 3.925_069_822_796_835e-5);
+        close(mcnemar_p(600, 400), 1.364_232_078_033_009_2e-10);
+        close(mcnemar_p(300, 0), 4.909_093_465_297_727e-91);
+        close(mcnemar_p(1000, 20), 4.598_547_051_153_892_4e-266);
+        close(mcnemar_p(10_500, 9500), 8.005_546_700_793_957e-13);
+        close(mcnemar_p(9000, 9500), 0.999_885_033_763_698_8);
         // The smallest number above 0, and what is below it.
-        assert_eq!(mcnemar(1074, 0), f64::from_bits(1));
-        assert_eq!(mcnemar(1076, 0), 0.0);
+        assert_eq!(mcnemar_p(1074, 0), f64::from_bits(1));
+        assert_eq!(mcnemar_p(1076, 0), 0.0);
     }
 
     proptest! {
         /// P(X >= k) + P(X >= n - k + 1) = 1.
         #[test]
         fn both_tails_add_up(head_only in 1..3000_u64, baseline_only in 0..3000_u64) {
-            let sum = mcnemar(head_only, baseline_only) + mcnemar(baseline_only + 1, head_only - 1);
+            let sum = mcnemar_p(head_only, baseline_only) + mcnemar_p(baseline_only + 1, head_only - 1);
             prop_assert!((sum - 1.0).abs() < 1e-9);
         }
 
         #[test]
         fn more_wins_are_never_less_significant(head_only in 0..3000_u64, baseline_only in 0..3000_u64) {
-            prop_assert!(mcnemar(head_only + 1, baseline_only) <= mcnemar(head_only, baseline_only) + 1e-12);
+            prop_assert!(mcnemar_p(head_only + 1, baseline_only) <= mcnemar_p(head_only, baseline_only) + 1e-12);
         }
 
         /// The step-up procedure of the paper accepts the tests whose q is at most the rate.

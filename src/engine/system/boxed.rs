@@ -19,7 +19,7 @@ pub const CORPUS: &str = "box:gold";
 static GOLD: &[u8] = include_bytes!("../../../fixtures/corpus/gold.conllu");
 
 /// Sentence about the overlap of an embedded corpus with the training data of an embedded model; `None` if there is none.
-pub fn overlap(model: &str, corpus: &str) -> Option<&'static str> {
+pub fn overlap_warning(model: &str, corpus: &str) -> Option<&'static str> {
     (model == MODEL && corpus == CORPUS).then_some(
         "629 of the 700 sentences of box:gold resemble the training text of box:small (its labels hold on the other 71 too), so a loss measured \
          here says nothing about new text",
@@ -59,7 +59,7 @@ pub fn corpus(path: &Path) -> Option<Result<(&'static str, &'static [u8])>> {
 }
 
 /// Embedded model whose name equals `name` except for letter case or a missing [`PREFIX`].
-pub fn suggestion(name: &str) -> Option<&'static str> {
+pub fn similar_name(name: &str) -> Option<&'static str> {
     let is_meant = |known: &&str| {
         let bare = known.strip_prefix(PREFIX).unwrap_or(known);
         *known != name && [*known, bare].iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -76,11 +76,11 @@ fn join_with_and(names: &[&str]) -> String {
 
 fn unknown_name_error(what: &str, name: &str, all: &[&str]) -> Error {
     let bare = |name| str::strip_prefix(name, PREFIX).unwrap_or(name);
-    let closest = similar::closest(bare(name), all.iter().map(|known| bare(known)));
+    let closest = similar::closest_name(bare(name), all.iter().map(|known| bare(known)));
     let closest = closest.map(|known| format!("{PREFIX}{known}"));
     let shown = name.escape_debug();
     let error = anyhow!("there is no {what} `{shown}` in the box: it has {}", join_with_and(all))
-        .of_value(name)
+        .with_value(name)
         .did_you_mean(closest);
     match Path::new(name).symlink_metadata() {
         Ok(_) => error.hint_after(" ", format!("What is on disk under that name is `./{shown}`.")),

@@ -16,7 +16,7 @@ thread_local! {
 const MAX_REASON: usize = 200;
 
 /// Runs `work` and returns its result. Fails if it panics. The values that `work` was changing must not be used after a panic.
-pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let default_hook = panic::take_hook();
@@ -41,7 +41,7 @@ pub fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
 }
 
 /// Aborts a library from one of its infallible callbacks: the enclosing [`contained`] returns the error.
-pub fn break_off(error: Error) -> ! {
+pub fn abort_with(error: Error) -> ! {
     panic::resume_unwind(Box::new(error))
 }
 
@@ -51,8 +51,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_on_one_line() {
-        assert_eq!(contained(|| 5).unwrap(), 5);
-        let error = contained(|| panic!("a\u{1b}[31m\nerror: {}", "x".repeat(300))).unwrap_err().to_string();
+        assert_eq!(catch_panic(|| 5).unwrap(), 5);
+        let error = catch_panic(|| panic!("a\u{1b}[31m\nerror: {}", "x".repeat(300))).unwrap_err().to_string();
         assert!(error.starts_with("the library that reads it gives up: a\\u{1b}[31m\\nerror: xxx"), "{error}");
         assert!(error.len() < 250 && error.ends_with("..."), "{error}");
         assert!(!IS_CONTAINED.get());
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn work_is_broken_off_with_an_error() {
-        let error = contained::<()>(|| break_off(anyhow!("too much"))).unwrap_err();
+        let error = catch_panic::<()>(|| abort_with(anyhow!("too much"))).unwrap_err();
         assert_eq!(error.to_string(), "too much");
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Error, Result, anyhow};
 
 use super::errors::{ErrorFormat, Facts};
 use super::parallel::locked;
-use super::terminal::say;
+use super::terminal::print_to_stderr;
 
 /// Time limit of the final message: standard error may be a pipe that nobody reads.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ pub fn clean_up_when_interrupted(format: ErrorFormat) -> Result<()> {
 /// Removes temporary files, calls `last_word` with whether all outputs were complete, and exits with `status`.
 pub(super) fn clean_up_and_exit(status: u8, last_word: impl FnOnce(bool)) -> ! {
     // Holding the lock keeps anything from being made or renamed between the removal and the exit.
-    let outputs = lock();
+    let outputs = lock_outputs();
     for path in &outputs.paths {
         // An output may be a folder.
         let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
@@ -63,7 +63,7 @@ fn end_by(signal: u8, name: &str, format: ErrorFormat) -> ! {
         let last_word = move || {
             // A progress bar may stand in the line.
             if io::stderr().is_terminal() {
-                say("");
+                print_to_stderr("");
             }
             format.say_interrupted(&error, status);
             // The send fails only if the process is ending.
@@ -144,7 +144,7 @@ fn watch(format: ErrorFormat) -> Result<()> {
 }
 
 /// Locks the list of temporary files. An interrupt waits until the lock is released.
-pub fn lock() -> MutexGuard<'static, TemporaryFiles> {
+pub fn lock_outputs() -> MutexGuard<'static, TemporaryFiles> {
     locked(&OUTPUTS)
 }
 
@@ -155,7 +155,7 @@ impl TemporaryFiles {
     }
 
     /// Takes `path` from the files that an interrupt removes.
-    pub fn forget(&mut self, path: &Path) {
+    pub fn remove(&mut self, path: &Path) {
         self.paths.retain(|other| other != path);
     }
 

@@ -11,7 +11,7 @@ use super::printable::shortened;
 
 /// Reads the value of one key of a JSON object, and nothing after it: the first keys of a long report identify it. `None` if the
 /// object lacks the key, or is malformed before it.
-pub fn value_of<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
+pub fn read_key<'de, T: Deserialize<'de>>(json: &'de str, key: &str) -> Option<T> {
     let mut found = None;
     // serde_json reports an error if reading stops before the end of the object, so the result is ignored.
     let _ = serde_json::Deserializer::from_str(json).deserialize_map(ValueOf { key, found: &mut found });
@@ -84,7 +84,7 @@ const TYPES: [(&[&str], &str); 3] = [
 ];
 
 /// Rewords an error of `serde_json` in plain words, with line and column at its end.
-pub fn problem(error: &serde_json::Error) -> String {
+pub fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let Some((before, after)) = text.rsplit_once("expected ") else { return text };
     let word = after.split([' ', ',']).next().unwrap_or(after);
@@ -97,8 +97,8 @@ pub fn problem(error: &serde_json::Error) -> String {
 }
 
 /// Rewords an error as [`problem`], with only the column at its end, for a message that names the line before it.
-pub fn problem_in_line(error: &serde_json::Error) -> String {
-    problem(error).replace(&format!(" at line {} column ", error.line()), " at column ")
+pub fn describe_error_in_line(error: &serde_json::Error) -> String {
+    describe_error(error).replace(&format!(" at line {} column ", error.line()), " at column ")
 }
 
 #[cfg(test)]
@@ -121,23 +121,23 @@ mod tests {
     #[test]
     fn nothing_is_read_after_a_value() {
         let json = "{\"a\": [1], \"b\": 2, and what is no JSON";
-        assert_eq!(value_of::<u32>(json, "b"), Some(2));
-        assert_eq!(value_of::<Vec<u32>>(json, "a"), Some(vec![1]));
+        assert_eq!(read_key::<u32>(json, "b"), Some(2));
+        assert_eq!(read_key::<Vec<u32>>(json, "a"), Some(vec![1]));
         for (json, key) in [(json, "c"), (json, "a"), ("{\"a\": ", "a"), ("[1]", "a"), ("", "a")] {
-            assert_eq!(value_of::<u32>(json, key), None, "{json} {key}");
+            assert_eq!(read_key::<u32>(json, key), None, "{json} {key}");
         }
     }
 
     #[test]
     fn types_have_words_and_the_line_stands_once() {
         let of = |text: &str| serde_json::from_str::<std::collections::BTreeMap<String, u64>>(text).unwrap_err();
-        let found = problem(&of("{\n\"a\": -1}"));
+        let found = describe_error(&of("{\n\"a\": -1}"));
         assert_eq!(found, "invalid value: integer `-1`, expected a whole number of 0 or more at line 2 column 7");
         let version = serde_json::from_str::<Version>("1\tThe").unwrap_err();
-        assert_eq!(problem_in_line(&version), "invalid type: integer `1`, expected an object at column 1");
-        assert_eq!(problem_in_line(&of("nothing")), "expected ident at column 2");
+        assert_eq!(describe_error_in_line(&version), "invalid type: integer `1`, expected an object at column 1");
+        assert_eq!(describe_error_in_line(&of("nothing")), "expected ident at column 2");
         assert_eq!(
-            problem_in_line(&of("{\"a\": \"expected u64\"}")).split(" at ").next().unwrap(),
+            describe_error_in_line(&of("{\"a\": \"expected u64\"}")).split(" at ").next().unwrap(),
             "invalid type: string \"expected u64\", expected a whole number of 0 or more"
         );
     }

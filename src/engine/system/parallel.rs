@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-pub fn all_cores() -> NonZeroUsize {
+pub fn core_count() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
@@ -14,7 +14,7 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Maps `work` over the items on several threads. Results are in the order of the items.
-pub fn in_parallel<T: Send, R: Send>(
+pub fn parallel_map<T: Send, R: Send>(
     threads: NonZeroUsize,
     items: impl IntoIterator<Item = T, IntoIter: Send>,
     work: impl Fn(T) -> R + Sync,
@@ -49,7 +49,7 @@ pub fn on_threads<R: Send>(threads: NonZeroUsize, work: impl Fn() -> R + Sync) -
 }
 
 /// Runs two closures, in parallel if the system has a thread left, and returns both results. A panic of either continues here.
-pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+pub fn run_both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     // Outside the closure, so that it is not lost if no thread can be started.
     let waiting = Mutex::new(Some(first));
     let take = || locked(&waiting).take();
@@ -75,15 +75,15 @@ mod tests {
             begun.wait();
             number
         };
-        assert_eq!(both(|| work(1), || work(2)), (1, 2));
+        assert_eq!(run_both(|| work(1), || work(2)), (1, 2));
     }
 
     #[test]
     fn results_are_in_the_items_order() {
         for threads in [1, 2, 7].map(|threads| NonZeroUsize::new(threads).unwrap()) {
-            let squares = in_parallel(threads, 0..100_u64, |item| item * item);
+            let squares = parallel_map(threads, 0..100_u64, |item| item * item);
             assert_eq!(squares, (0..100).map(|item| item * item).collect::<Vec<_>>());
-            assert!(in_parallel(threads, 0..0, |item: u8| item).is_empty());
+            assert!(parallel_map(threads, 0..0, |item: u8| item).is_empty());
         }
     }
 }

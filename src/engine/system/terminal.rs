@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Error, Result};
 
-use super::errors::{Class, Described, ErrorFormat, Facts};
+use super::errors::{Class, ErrorFormat, ErrorReport, Facts};
 use super::printable::{ellipsis, printable, without_passwords};
 
 /// Writes `bytes` to standard output. Ends without an error if its reader has left, as `head` does. Fails at any other error.
@@ -19,23 +19,23 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Columns of standard output: the terminal's width, else `COLUMNS`; `None` for a file or a pipe, whose reader wraps the lines.
-pub fn width() -> Option<usize> {
+pub fn stdout_width() -> Option<usize> {
     let from_environment = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
     let terminal = terminal_size::terminal_size_of(io::stdout());
     terminal.map(|(terminal_size::Width(columns), _)| usize::from(columns)).or_else(from_environment)
 }
 
 /// Prints a line to standard error, [`printable`] and without the passwords of addresses. A closed or full standard error is ignored.
-pub fn say(text: &str) {
+pub fn print_to_stderr(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", printable(&without_passwords(text)));
 }
 
 /// Prints an error. Later lines are indented, so that a name with line ends cannot pass for another error. A very long message
 /// loses its middle: the reason stands before the value that makes it long, the hint after it.
-pub fn say_error(error: &Error) {
+pub fn print_error(error: &Error) {
     /// Number of characters kept at either end: no message with values of ordinary length is longer.
     const END: usize = 3000;
-    say(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
+    print_to_stderr(&format!("error: {}", indented(&ellipsis(&format!("{error:#}"), END, END))));
 }
 
 fn indented(text: &str) -> String {
@@ -60,23 +60,23 @@ fn finish(mut stdout: impl Write, bytes: &[u8]) -> Result<()> {
 impl ErrorFormat {
     pub fn say(self, error: &Error) {
         match self {
-            Self::Text => say_error(error),
-            Self::Json => Described::of(error).say(),
+            Self::Text => print_error(error),
+            Self::Json => ErrorReport::new(error).say(),
         }
     }
 
     /// Prints the error of a run that a signal ended with this exit status.
     pub(super) fn say_interrupted(self, error: &Error, status: u8) {
         match self {
-            Self::Text => say_error(error),
-            Self::Json => Described { code: "interrupted", status, ..Described::of(error) }.say(),
+            Self::Text => print_error(error),
+            Self::Json => ErrorReport { code: "interrupted", status, ..ErrorReport::new(error) }.say(),
         }
     }
 }
 
-impl Described {
+impl ErrorReport {
     pub fn say(&self) {
-        say(&self.json());
+        print_to_stderr(&self.json());
     }
 }
 

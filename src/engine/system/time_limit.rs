@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Error, anyhow};
 
-use super::contained::break_off;
+use super::contained::abort_with;
 use super::errors::Class;
 use super::parallel::locked;
 use super::{interrupt, terminal};
@@ -32,7 +32,7 @@ const BYTES_A_SECOND: u64 = 1 << 16;
 static REPORT: OnceLock<fn(&Error) -> u8> = OnceLock::new();
 
 /// Sets the function that reports the error if a time limit ends the process. The default prints text.
-pub fn report_by(report: fn(&Error) -> u8) {
+pub fn set_error_report(report: fn(&Error) -> u8) {
     let _ = REPORT.set(report);
 }
 
@@ -76,7 +76,11 @@ fn own_slot() -> Arc<Slot> {
 /// Runs `work` on `bytes` bytes of input within a time limit: four seconds, and one more per 64 KiB. `place` adds the location to
 /// the error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return
 /// in time, the process ends.
-pub fn within<T>(bytes: u64, place: impl Fn(Error) -> Error + Send + 'static, work: impl FnOnce() -> T) -> T {
+pub fn within_time_limit<T>(
+    bytes: u64,
+    place: impl Fn(Error) -> Error + Send + 'static,
+    work: impl FnOnce() -> T,
+) -> T {
     let limit = MIN_LIMIT + Duration::from_secs(bytes / BYTES_A_SECOND);
     within_limit(limit, place, work)
 }
@@ -107,11 +111,11 @@ fn over(limit: Duration) -> Error {
 }
 
 /// Aborts the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the error.
-pub fn check() {
+pub fn abort_if_over() {
     let slot = own_slot();
     if slot.over.load(Ordering::Relaxed) {
         let limit = locked(&slot.work).as_ref().map_or(MIN_LIMIT, |work| work.limit);
-        break_off(over(limit));
+        abort_with(over(limit));
     }
 }
 
@@ -137,7 +141,7 @@ fn add_time(slot: &Slot, passed: Duration) {
     if running.spent >= running.limit + GRACE {
         let error = (running.error)();
         let report = REPORT.get().copied().unwrap_or(|error| {
-            terminal::say_error(error);
+            terminal::print_error(error);
             Class::of(error).status()
         });
         interrupt::clean_up_and_exit(report(&error), |_| ())
@@ -158,30 +162,30 @@ fn processor_time() -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contained::contained;
+    use super::super::contained::catch_panic;
     use super::super::errors::Facts;
     use super::*;
 
     #[test]
     fn work_that_calls_back_breaks_off() {
-        let place = |error: Error| error.about("a.txt");
+        let place = |error: Error| error.with_file("a.txt");
         let endless = || {
             loop {
-                check();
+                abort_if_over();
             }
         };
         let limit = Duration::from_millis(200);
-        let broken = contained(|| within_limit::<()>(limit, place, endless));
+        let broken = catch_panic(|| within_limit::<()>(limit, place, endless));
         assert_eq!(broken.unwrap_err().to_string(), "it takes more than 0.2 s of processor time");
         // The next work has its own time.
         assert_eq!(
-            contained(|| within(0, place, || {
-                check();
+            catch_panic(|| within_time_limit(0, place, || {
+                abort_if_over();
                 7
             }))
             .unwrap(),
             7
         );
-        check();
+        abort_if_over();
     }
 }

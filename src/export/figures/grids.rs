@@ -2,9 +2,9 @@
 
 use anyhow::{Error, Result, anyhow};
 
-use crate::export::heads::{HeadCell, LabelFamily, decimals, families, metric_mark, short};
-use crate::export::palette::{Hue, Ink, STEPS, step};
-use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, clipped, width_of};
+use crate::export::heads::{HeadCell, LabelFamily, decimals_for_span, label_families, metric_mark, short_decimal};
+use crate::export::palette::{HEAT_MAP_STEPS, Hue, Ink, heat_map_step};
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, TEXT, text_width, truncated};
 use crate::report::Report;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, columns};
@@ -23,19 +23,19 @@ pub fn grid(report: &Report, medium: Medium) -> String {
     let mut svg = Svg::new(medium);
     grid_names(&mut svg, report, [MARGIN, 24.0], [CELL_WIDTH, CELL_HEIGHT], TEXT);
     for head in &report.heads {
-        let cell = HeadCell::of(report, head);
+        let cell = HeadCell::new(report, head);
         let corner = [MARGIN + head.place.head as f64 * CELL_WIDTH, 24.0 + head.place.layer as f64 * CELL_HEIGHT];
-        svg.group(&cell.words, |svg| draw_cell(svg, corner, &cell));
+        svg.group(&cell.tooltip, |svg| draw_cell(svg, corner, &cell));
     }
     let width = (MARGIN + heads as f64 * CELL_WIDTH).max(420.0) + 4.0;
-    let bottom = legend(&mut svg, &families(report), [MARGIN, 24.0 + layers as f64 * CELL_HEIGHT + 24.0], width);
+    let bottom = legend(&mut svg, &label_families(report), [MARGIN, 24.0 + layers as f64 * CELL_HEIGHT + 24.0], width);
     let labelled = report.heads.iter().filter(|head| !head.labels.is_empty()).count();
     let text = format!(
         "{labelled} of {} {} a label.",
         counted(report.present_heads().count(), "head"),
         plural(&labelled, "has", "have")
     );
-    svg.finish([width, bottom], "The first label of each head", &text)
+    svg.into_document([width, bottom], "The first label of each head", &text)
 }
 
 /// Draws the names of heads above a grid and of layers to its left; the grid begins at `[left, top]`.
@@ -53,23 +53,23 @@ fn grid_names(svg: &mut Svg, report: &Report, [left, top]: [f64; 2], [width, hei
 fn draw_cell(svg: &mut Svg, [x, y]: [f64; 2], cell: &HeadCell) {
     let ink = Ink::Label(cell.hue);
     svg.rect([x + 1.0, y + 1.0], [CELL_WIDTH - 2.0, CELL_HEIGHT - 2.0], ink);
-    let text = clipped(&cell.code, 10);
-    let size = if width_of(&text, TEXT) > CELL_WIDTH - 8.0 { SMALL } else { TEXT };
+    let text = truncated(&cell.code, 10);
+    let size = if text_width(&text, TEXT) > CELL_WIDTH - 8.0 { SMALL } else { TEXT };
     let middle = x + CELL_WIDTH / 2.0;
     let up = if cell.marks.is_empty() { 21.0 } else { 16.0 };
-    svg.text([middle, y + up], Anchor::Middle, size, ink.text_on(), &text);
+    svg.text([middle, y + up], Anchor::Middle, size, ink.text_ink(), &text);
     if !cell.marks.is_empty() {
-        svg.text([middle, y + 28.0], Anchor::Middle, SMALL, ink.text_on(), &cell.marks);
+        svg.text([middle, y + 28.0], Anchor::Middle, SMALL, ink.text_ink(), &cell.marks);
     }
 }
 
 /// Draws the legend: each label family with the number of heads whose first label is in it. Returns its bottom end in pixels.
 fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], right: f64) -> f64 {
     let mut x = left;
-    for LabelFamily { name, code, hue, first, .. } in families {
+    for LabelFamily { name, code, hue, primary_count: first, .. } in families {
         let code = code.as_ref().map_or_else(String::new, |code| format!(" ({code})"));
         let text = format!("{name}{code}: {first}");
-        let width = 16.0 + width_of(&text, SMALL) + 14.0;
+        let width = 16.0 + text_width(&text, SMALL) + 14.0;
         if x + width > right && x > left {
             (x, y) = (left, y + 18.0);
         }
@@ -91,13 +91,13 @@ fn legend(svg: &mut Svg, families: &[LabelFamily], [left, mut y]: [f64; 2], righ
 /// Draws how many heads of each layer have a label of each family.
 pub fn layers(report: &Report, medium: Medium) -> String {
     const HEIGHT: f64 = 42.0;
-    let families = families(report);
+    let families = label_families(report);
     let mut svg = Svg::new(medium);
-    let widest = families.iter().map(|family| width_of(&family.name, SMALL)).fold(0.0, f64::max);
+    let widest = families.iter().map(|family| text_width(&family.name, SMALL)).fold(0.0, f64::max);
     let left = widest + 14.0;
     let wide = (620.0 / report.model.layers as f64).clamp(18.0, 60.0);
     let right = left + report.model.layers as f64 * wide;
-    for (row, LabelFamily { name, hue, by_layer, .. }) in families.iter().enumerate() {
+    for (row, LabelFamily { name, hue, heads_by_layer: by_layer, .. }) in families.iter().enumerate() {
         let base = (row + 1) as f64 * HEIGHT;
         svg.text([left - 10.0, base - 4.0], Anchor::End, SMALL, Ink::Text, name);
         svg.line([left, base], [right, base], Ink::Guide, 1.0);
@@ -118,7 +118,7 @@ pub fn layers(report: &Report, medium: Medium) -> String {
         svg.text([x, base], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
     }
     let text = format!("How many of the {} heads of each layer have a label of each family.", report.model.heads);
-    svg.finish([right + 6.0, base + 8.0], "Where labels are in depth", &text)
+    svg.into_document([right + 6.0, base + 8.0], "Where labels are in depth", &text)
 }
 
 /// Draws a heat map of a metric, named as in reports: `offset_mass.-1`. Fails if the report lacks the metric.
@@ -127,46 +127,46 @@ pub fn heatmap(report: &Report, metric: &str, medium: Medium) -> Result<String> 
     const HEIGHT: f64 = 28.0;
     const MARGIN: f64 = 34.0;
     let (id, key) = metric.split_once('.').map_or((metric, None), |(id, key)| (id, Some(key)));
-    let Some(chance) = report.chance.get(id, key) else { return Err(unknown(report, metric)) };
+    let Some(chance) = report.chance.get(id, key) else { return Err(unknown_metric(report, metric)) };
     let values: Vec<Option<f64>> =
         report.heads.iter().map(|head| metric_mark(head, id, key).map(|mark| mark.value)).collect();
-    let ends = ends(&values);
-    let digits = decimals(ends[1] - ends[0]);
+    let ends = value_range(&values);
+    let digits = decimals_for_span(ends[1] - ends[0]);
     let mut svg = Svg::new(medium);
     svg.text([0.0, 14.0], Anchor::Start, TEXT, Ink::Text, metric);
     grid_names(&mut svg, report, [MARGIN, 42.0], [WIDTH, HEIGHT], SMALL);
     for (head, value) in report.heads.iter().zip(&values) {
         let [x, y] = [MARGIN + head.place.head as f64 * WIDTH, 42.0 + head.place.layer as f64 * HEIGHT];
-        let ink = value.map_or(Ink::Label(Hue::Grey), |value| Ink::Step(step(value, ends)));
-        let text = value.map_or_else(|| "–".to_owned(), |value| short(value, digits));
+        let ink = value.map_or(Ink::Label(Hue::Grey), |value| Ink::Step(heat_map_step(value, ends)));
+        let text = value.map_or_else(|| "–".to_owned(), |value| short_decimal(value, digits));
         svg.group(&format!("{}: {text}", head.place), |svg| {
             svg.rect([x, y], [WIDTH - 1.0, HEIGHT - 1.0], ink);
-            svg.text([x + WIDTH / 2.0, y + 18.0], Anchor::Middle, SMALL, ink.text_on(), &text);
+            svg.text([x + WIDTH / 2.0, y + 18.0], Anchor::Middle, SMALL, ink.text_ink(), &text);
         });
     }
     let y = 42.0 + report.model.layers as f64 * HEIGHT + 12.0;
-    let [least, most] = ends.map(|end| short(end, digits));
-    for step in 0..STEPS {
+    let [least, most] = ends.map(|end| short_decimal(end, digits));
+    for step in 0..HEAT_MAP_STEPS {
         svg.rect([MARGIN + 60.0 + step as f64 * 14.0, y], [14.0, 10.0], Ink::Step(step));
     }
     svg.text([MARGIN + 54.0, y + 9.0], Anchor::End, SMALL, Ink::Text, &least);
-    let right = MARGIN + 66.0 + STEPS as f64 * 14.0;
+    let right = MARGIN + 66.0 + HEAT_MAP_STEPS as f64 * 14.0;
     svg.text([right, y + 9.0], Anchor::Start, SMALL, Ink::Text, &most);
     if let Some(chance) = chance {
-        let chance = format!("chance: {}", short(*chance, digits));
+        let chance = format!("chance: {}", short_decimal(*chance, digits));
         svg.text([right, y + 26.0], Anchor::End, SMALL, Ink::Muted, &chance);
     }
     let width = (MARGIN + report.model.heads as f64 * WIDTH).max(right + 60.0);
-    let meaning = registry::find(metric).map_or("", |entry| entry.explanation.measures);
-    Ok(svg.finish([width, y + 34.0], metric, meaning))
+    let meaning = registry::find_entry(metric).map_or("", |entry| entry.explanation.measures);
+    Ok(svg.into_document([width, y + 34.0], metric, meaning))
 }
 
 /// Error for a metric that the report lacks; the hint is the study that measures it, or a similar name.
-fn unknown(report: &Report, metric: &str) -> Error {
-    let error = anyhow!("the report has no metric `{metric}`").of_value(metric);
+fn unknown_metric(report: &Report, metric: &str) -> Error {
+    let error = anyhow!("the report has no metric `{metric}`").with_value(metric);
     let ids: Vec<String> = report.chance.cells().map(|(name, _)| name).collect();
-    let near = similar::closest(metric, ids.iter().map(String::as_str));
-    let near = near.or_else(|| similar::closest(metric, registry::metrics().map(|entry| entry.name())));
+    let near = similar::closest_name(metric, ids.iter().map(String::as_str));
+    let near = near.or_else(|| similar::closest_name(metric, registry::metric_entries().map(|entry| entry.name())));
     let Some(near) = near else { return error.hint("`headscope explain` lists all metrics") };
     let measures = |study: &&&dyn AnyStudy| columns(**study).iter().any(|column| column.id == near);
     match STUDIES.iter().find(measures).filter(|_| !ids.iter().any(|id| id == near)) {
@@ -179,7 +179,7 @@ fn unknown(report: &Report, metric: &str) -> Error {
 }
 
 /// Minimum and maximum of the values that are known.
-pub fn ends(values: &[Option<f64>]) -> [f64; 2] {
+pub fn value_range(values: &[Option<f64>]) -> [f64; 2] {
     let known = || values.iter().flatten().copied();
     [known().fold(f64::INFINITY, f64::min), known().fold(f64::NEG_INFINITY, f64::max)]
 }

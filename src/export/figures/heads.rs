@@ -1,9 +1,9 @@
 //! Figures whose marks are heads: stacked bars, edges between heads that depend on one another, a map, and a dendrogram.
 
 use super::scales::Scale;
-use crate::export::heads::{HeadCell, number};
+use crate::export::heads::{HeadCell, number_with_interval};
 use crate::export::palette::{Hue, Ink};
-use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, text_width, truncated};
 use crate::report::Report;
 use crate::study::show::figure::{Edge, EdgeKind, EdgeLine, Edges, Figure, Points, Stack, Stacks, Tree, TreeJoin};
 
@@ -19,14 +19,14 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     // As wide as a page, however many heads there are.
     let wide = (860.0 / stacks.len().max(1) as f64).clamp(3.0, 18.0);
     let base = TOP + HEIGHT;
-    let right = stacks.last().map_or(STACKS_LEFT, |last| place(stacks, last, wide) + wide);
+    let right = stacks.last().map_or(STACKS_LEFT, |last| stack_position(stacks, last, wide) + wide);
     for quarter in 0..=4_u8 {
         let (share, y) = (f64::from(quarter) / 4.0, base - HEIGHT * f64::from(quarter) / 4.0);
         svg.line([STACKS_LEFT, y], [right, y], Ink::Guide, 1.0);
         svg.text([STACKS_LEFT - 6.0, y + 4.0], Anchor::End, SMALL, Ink::Muted, &format!("{:.0} %", 100.0 * share));
     }
     for stack in stacks {
-        let x = place(stacks, stack, wide);
+        let x = stack_position(stacks, stack, wide);
         let shares: Vec<String> =
             parts.iter().zip(&stack.parts).map(|(name, part)| format!("{name} {:.0} %", 100.0 * part)).collect();
         svg.group(&format!("{}: {}", stack.place, shares.join(", ")), |svg| {
@@ -38,7 +38,7 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
             }
         });
         let name = stack.place.head.to_string();
-        if width_of(&name, SMALL) <= wide {
+        if text_width(&name, SMALL) <= wide {
             svg.text([x + wide / 2.0, base + 14.0], Anchor::Middle, SMALL, Ink::Muted, &name);
         }
         if stack.place.head == 0 {
@@ -50,14 +50,14 @@ pub fn stacks(figure: &Figure, Stacks { scale, parts, stacks }: &Stacks, medium:
     for (name, hue) in parts.iter().zip(HUES) {
         svg.rect([x, TOP - 28.0], [11.0, 11.0], Ink::Label(hue));
         svg.text([x + 16.0, TOP - 19.0], Anchor::Start, SMALL, Ink::Text, name);
-        x += 16.0 + width_of(name, SMALL) + 16.0;
+        x += 16.0 + text_width(name, SMALL) + 16.0;
     }
     svg.text([0.0, TOP - 38.0], Anchor::Start, SMALL, Ink::Muted, scale);
-    svg.finish([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
+    svg.into_document([right.max(x) + 8.0, base + 36.0], &figure.title, &figure.reading)
 }
 
 /// Left end of a stack's bar, in pixels.
-fn place(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
+fn stack_position(stacks: &[Stack], stack: &Stack, wide: f64) -> f64 {
     /// Space between the bars of two layers, in pixels.
     const GAP: f64 = 8.0;
     let heads = stacks.iter().filter(|other| other.place.layer == 0).count();
@@ -82,7 +82,7 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
         svg.text([x, 14.0], Anchor::Middle, SMALL, Ink::Muted, &format!("L{layer}"));
     }
     let most = edges.edges.iter().map(|edge| edge.mark.value).fold(0.0, f64::max);
-    for Edge { source, target, mark, strongest, line } in edges.edges.iter().rev() {
+    for Edge { source, target, mark, is_strongest: strongest, line } in edges.edges.iter().rev() {
         let ([x, y], [to, down]) = (corner(source.layer, source.head), corner(target.layer, target.head));
         let (from, to) = ([x + WIDTH, y + HEIGHT / 2.0], [to, down + HEIGHT / 2.0]);
         let width = 0.6 + 3.0 * (mark.value / most).clamp(0.0, 1.0);
@@ -90,30 +90,30 @@ pub fn edges(report: &Report, figure: &Figure, edges: &Edges, medium: Medium) ->
             f64::midpoint(from[0], to[0]),
             f64::midpoint(from[1], to[1]) - 6.0 * target.layer.saturating_sub(source.layer) as f64,
         ];
-        svg.group(&format!("{source} to {target}: {}", number(*mark, false)), |svg| {
+        svg.group(&format!("{source} to {target}: {}", number_with_interval(*mark, false)), |svg| {
             svg.curve([from, bend, to], if *strongest { Ink::Accent } else { Ink::Muted }, width, dashes(*line));
         });
     }
     for head in &report.heads {
-        let ([x, y], cell) = (corner(head.place.layer, head.place.head), HeadCell::of(report, head));
+        let ([x, y], cell) = (corner(head.place.layer, head.place.head), HeadCell::new(report, head));
         let ink = Ink::Label(cell.hue);
-        svg.group(&cell.words, |svg| {
+        svg.group(&cell.tooltip, |svg| {
             svg.rect([x, y], [WIDTH, HEIGHT], ink);
-            svg.text([x + 4.0, y + 16.0], Anchor::Start, SMALL, ink.text_on(), &clipped(&cell.code, LETTERS));
+            svg.text([x + 4.0, y + 16.0], Anchor::Start, SMALL, ink.text_ink(), &truncated(&cell.code, LETTERS));
         });
     }
     let bottom = TOP + heads as f64 * (HEIGHT + 6.0) + 18.0;
-    svg.text([0.0, bottom], Anchor::Start, SMALL, Ink::Muted, &edges.width);
-    let mut width = ((layers as f64 - 1.0) * between + WIDTH).max(width_of(&edges.width, SMALL));
+    svg.text([0.0, bottom], Anchor::Start, SMALL, Ink::Muted, &edges.width_label);
+    let mut width = ((layers as f64 - 1.0) * between + WIDTH).max(text_width(&edges.width_label, SMALL));
     let mut below = bottom;
     for EdgeKind { line, name, meaning } in &edges.kinds {
         below += ROW;
         let meaning = format!("{name}: {meaning}");
         svg.polyline(&[[0.0, below - 4.0], [SAMPLE, below - 4.0]], Ink::Muted, 2.0, dashes(*line));
         svg.text([SAMPLE + 6.0, below], Anchor::Start, SMALL, Ink::Muted, &meaning);
-        width = width.max(SAMPLE + 6.0 + width_of(&meaning, SMALL));
+        width = width.max(SAMPLE + 6.0 + text_width(&meaning, SMALL));
     }
-    svg.finish([width + 4.0, below + 10.0], &figure.title, &figure.reading)
+    svg.into_document([width + 4.0, below + 10.0], &figure.title, &figure.reading)
 }
 
 fn dashes(line: EdgeLine) -> &'static str {
@@ -128,7 +128,7 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     const HEIGHT: f64 = 520.0;
     const EDGE: f64 = 44.0;
     let mut svg = Svg::new(medium);
-    let [x_ends, y_ends] = [0, 1].map(|axis| Scale::ends(map.points.iter().map(|point| point[axis])));
+    let [x_ends, y_ends] = [0, 1].map(|axis| Scale::finite_ends(map.points.iter().map(|point| point[axis])));
     // Pixels per unit, equal on both axes, because distances are to be compared.
     let unit = ((WIDTH - 2.0 * EDGE) / (x_ends[1] - x_ends[0])).min((HEIGHT - 2.0 * EDGE) / (y_ends[1] - y_ends[0]));
     let [x_middle, y_middle] = [x_ends, y_ends].map(|[least, most]| f64::midpoint(least, most));
@@ -142,32 +142,33 @@ pub fn points(report: &Report, figure: &Figure, map: &Points, medium: Medium) ->
     }
     let places: Vec<[f64; 2]> = map.points.iter().map(|&point| place(point)).collect();
     let names: Vec<String> = report.heads.iter().map(|head| head.place.to_string()).collect();
-    let beside = beside(&places, &names);
+    let beside = name_positions(&places, &names);
     for ((head, &point), name) in report.heads.iter().zip(&places).zip(beside) {
-        let cell = HeadCell::of(report, head);
-        svg.group(&cell.words, |svg| {
+        let cell = HeadCell::new(report, head);
+        svg.group(&cell.tooltip, |svg| {
             svg.circle(point, RADIUS, Ink::Label(cell.hue), Ink::Muted);
             if let Some((at, anchor)) = name {
                 svg.text(at, anchor, SMALL, Ink::Text, &head.place.to_string());
             }
         });
     }
-    let legend = format!("{}; names where there is room", map.distance);
+    let legend = format!("{}; names where there is room", map.distance_label);
     svg.text([8.0, HEIGHT + 14.0], Anchor::Start, SMALL, Ink::Muted, &legend);
-    svg.finish([WIDTH, HEIGHT + 24.0], &figure.title, &figure.reading)
+    svg.into_document([WIDTH, HEIGHT + 24.0], &figure.title, &figure.reading)
 }
 
 /// Position of each point's name: right of it, left, above or below, the first without overlap; `None` if all overlap.
-fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor)>> {
+fn name_positions(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor)>> {
     // The occupied boxes, by their left, top, right and bottom.
-    let mut taken: Vec<[f64; 4]> = points.iter().map(|[x, y]| around([*x, *y], [2.0 * RADIUS, 2.0 * RADIUS])).collect();
+    let mut taken: Vec<[f64; 4]> =
+        points.iter().map(|[x, y]| box_around([*x, *y], [2.0 * RADIUS, 2.0 * RADIUS])).collect();
     let place = |(&[x, y], name): (&[f64; 2], &String)| {
-        let width = width_of(name, SMALL);
+        let width = text_width(name, SMALL);
         let (side, above) = (RADIUS + 2.0 + width / 2.0, RADIUS + 2.0 + SMALL / 2.0);
         let middles = [[x + side, y], [x - side, y], [x, y - above], [x, y + above]];
         let found = middles.into_iter().find_map(|middle| {
-            let own = around(middle, [width, SMALL]);
-            taken.iter().all(|other| !meet(&own, other)).then_some((middle, own))
+            let own = box_around(middle, [width, SMALL]);
+            taken.iter().all(|other| !boxes_overlap(&own, other)).then_some((middle, own))
         });
         let (middle, own) = found?;
         taken.push(own);
@@ -178,12 +179,12 @@ fn beside(points: &[[f64; 2]], names: &[String]) -> Vec<Option<([f64; 2], Anchor
 }
 
 /// Box around a middle: its left, top, right and bottom.
-fn around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
+fn box_around([x, y]: [f64; 2], [width, height]: [f64; 2]) -> [f64; 4] {
     [x - width / 2.0, y - height / 2.0, x + width / 2.0, y + height / 2.0]
 }
 
 /// Whether two boxes overlap.
-fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
+fn boxes_overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
 }
 
@@ -195,41 +196,41 @@ pub fn tree(report: &Report, figure: &Figure, tree: &Tree, medium: Medium) -> St
     let mut svg = Svg::new(medium);
     let heads = report.heads.len();
     let scale = Scale::new(tree.joins.iter().map(|join| join.height).chain([0.0]), [LEFT, LEFT + WIDTH], 5);
-    let order = order(tree, heads);
+    let order = dendrogram_order(tree, heads);
     let bottom = TOP + heads as f64 * ROW;
     for (x, text) in scale.ticks(false) {
         svg.line([x, TOP], [x, bottom], Ink::Guide, 1.0);
         svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }
     if let Some(cut) = tree.cut {
-        svg.polyline(&[[scale.at(cut), TOP], [scale.at(cut), bottom]], Ink::Second, 1.5, "6 3");
+        svg.polyline(&[[scale.position(cut), TOP], [scale.position(cut), bottom]], Ink::Second, 1.5, "6 3");
     }
     // The place of each head and each join.
     let mut at = vec![[0.0; 2]; heads];
     for (row, &place) in order.iter().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;
-        at[place] = [scale.at(0.0), y];
-        let (head, cell) = (&report.heads[place], HeadCell::of(report, &report.heads[place]));
-        svg.group(&cell.words, |svg| {
+        at[place] = [scale.position(0.0), y];
+        let (head, cell) = (&report.heads[place], HeadCell::new(report, &report.heads[place]));
+        svg.group(&cell.tooltip, |svg| {
             svg.rect([LEFT - 84.0, y - ROW / 2.0 + 1.0], [80.0, ROW - 2.0], Ink::Label(cell.hue));
             svg.text([LEFT - 90.0, y + 4.0], Anchor::End, SMALL, Ink::Text, &head.place.to_string());
-            let code = clipped(&cell.code, 12);
+            let code = truncated(&cell.code, 12);
             svg.text([LEFT - 80.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, &code);
         });
     }
-    for TreeJoin { of: [a, b], height } in &tree.joins {
-        let ([x1, y1], [x2, y2], x) = (at[*a], at[*b], scale.at(*height));
+    for TreeJoin { members: [a, b], height } in &tree.joins {
+        let ([x1, y1], [x2, y2], x) = (at[*a], at[*b], scale.position(*height));
         svg.polyline(&[[x1, y1], [x, y1], [x, y2], [x2, y2]], Ink::Accent, 1.5, "");
         at.push([x, f64::midpoint(y1, y2)]);
     }
-    svg.text([LEFT + WIDTH / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, &tree.height);
-    svg.finish([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
+    svg.text([LEFT + WIDTH / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, &tree.height_label);
+    svg.into_document([LEFT + WIDTH + 20.0, bottom + 42.0], &figure.title, &figure.reading)
 }
 
 /// Order of the heads in which no lines of the dendrogram cross: the heads of a join are side by side.
-fn order(tree: &Tree, heads: usize) -> Vec<usize> {
+fn dendrogram_order(tree: &Tree, heads: usize) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
-    for TreeJoin { of: [a, b], .. } in &tree.joins {
+    for TreeJoin { members: [a, b], .. } in &tree.joins {
         let (mut first, mut second) = (std::mem::take(&mut groups[*a]), std::mem::take(&mut groups[*b]));
         first.append(&mut second);
         groups.push(first);
@@ -244,20 +245,20 @@ mod tests {
     #[test]
     fn names_stand_where_there_is_room() {
         // Two points side by side: the name of the first goes to the left; in the middle of a crowd there is no room.
-        let found = beside(&[[0.0, 0.0], [14.0, 0.0]], &["L0H0", "L0H1"].map(str::to_owned));
+        let found = name_positions(&[[0.0, 0.0], [14.0, 0.0]], &["L0H0", "L0H1"].map(str::to_owned));
         let at = |place: usize| found[place].unwrap().0[0];
         assert!(at(0) < -6.0 && at(1) > 20.0, "{found:?}");
         let crowd: Vec<[f64; 2]> = (0..9_u8).map(|at| [f64::from(at % 3) * 12.0, f64::from(at / 3) * 12.0]).collect();
-        assert!(beside(&crowd, &["L0H0"; 9].map(str::to_owned))[4].is_none());
+        assert!(name_positions(&crowd, &["L0H0"; 9].map(str::to_owned))[4].is_none());
     }
 
     #[test]
     fn heads_of_a_join_stand_side_by_side() {
-        let join = |a, b, height| TreeJoin { of: [a, b], height };
+        let join = |a, b, height| TreeJoin { members: [a, b], height };
         let joins = vec![join(0, 2, 0.1), join(1, 3, 0.2), join(5, 4, 0.5)];
-        let tree = Tree { height: String::new(), cut: None, joins };
-        assert_eq!(order(&tree, 4), [1, 3, 0, 2]);
-        let none = Tree { height: String::new(), cut: None, joins: Vec::new() };
-        assert_eq!(order(&none, 3), [0, 1, 2], "what is not joined keeps its place");
+        let tree = Tree { height_label: String::new(), cut: None, joins };
+        assert_eq!(dendrogram_order(&tree, 4), [1, 3, 0, 2]);
+        let none = Tree { height_label: String::new(), cut: None, joins: Vec::new() };
+        assert_eq!(dendrogram_order(&none, 3), [0, 1, 2], "what is not joined keeps its place");
     }
 }

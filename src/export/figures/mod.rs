@@ -17,8 +17,8 @@ use crate::report::Report;
 use crate::studies::registry::STUDIES;
 use crate::study::show::figure::{Chart, Figure};
 use crate::system::errors::{Facts, similar};
-pub use arcs::draw as sentences;
-pub use table::{of_sentences, table};
+pub use arcs::draw_sentences as sentences;
+pub use table::{arc_table, figure_table};
 
 /// Names of the figures of every report: the grid of labels, and labels by layer (`LAYERS`).
 pub const GRID: &str = "grid";
@@ -27,30 +27,31 @@ pub const LAYERS: &str = "layers";
 /// Name prefix of figures of metrics: `heatmap:entropy`.
 pub const HEATMAP: &str = "heatmap";
 
-pub fn of_studies(report: &Report) -> Vec<Figure> {
+pub fn study_figures(report: &Report) -> Vec<Figure> {
     report.views().flat_map(|(_, view)| view.figures).collect()
 }
 
 /// Figures of one head by the studies of a report, named as `examples:L2H8`.
-pub fn of_head(report: &Report, head: HeadPlace) -> Vec<Figure> {
+pub fn head_figures(report: &Report, head: HeadPlace) -> Vec<Figure> {
     card_parts(report, head).flat_map(|(_, part)| part.figures).collect()
 }
 
 /// Draws the figure of this name. Fails if the report lacks it.
-pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
+pub fn draw_named(report: &Report, name: &str, medium: Medium) -> Result<String> {
     match (name, name.split_once(':')) {
         (GRID, _) => Ok(grids::grid(report, medium)),
         (LAYERS, _) => Ok(grids::layers(report, medium)),
         (_, Some((HEATMAP, metric))) => grids::heatmap(report, metric, medium),
         (_, Some((figure, head))) => {
             let place = report.heads.iter().map(|head| head.place).find(|place| place.to_string() == head);
-            let figures = place.map(|place| of_head(report, place)).unwrap_or_default();
-            let unknown = || anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()).of_value(name);
+            let figures = place.map(|place| head_figures(report, place)).unwrap_or_default();
+            let unknown =
+                || anyhow!("the report has no figure `{figure}` of `{}`", head.escape_debug()).with_value(name);
             let figure = figures.iter().find(|known| known.name == figure).ok_or_else(unknown)?;
             Ok(draw(report, figure, medium))
         }
         _ => {
-            let figures = of_studies(report);
+            let figures = study_figures(report);
             let figure = figures.iter().find(|figure| figure.name == name);
             Ok(draw(report, figure.ok_or_else(|| unknown_figure(report, name, &figures))?, medium))
         }
@@ -60,20 +61,20 @@ pub fn named(report: &Report, name: &str, medium: Medium) -> Result<String> {
 /// Error for a figure that the report lacks; the hint is the study that draws it, or a similar name.
 fn unknown_figure(report: &Report, name: &str, of_studies: &[Figure]) -> Error {
     let of_heads: BTreeSet<&str> =
-        report.heads.iter().flat_map(|head| of_head(report, head.place)).map(|figure| figure.name).collect();
+        report.heads.iter().flat_map(|head| head_figures(report, head.place)).map(|figure| figure.name).collect();
     let of_reports = [GRID, LAYERS, "heatmap:METRIC"].into_iter();
     let names = of_reports.chain(of_studies.iter().map(|figure| figure.name)).map(str::to_owned);
     let names: Vec<String> = names.chain(of_heads.into_iter().map(|name| format!("{name}:HEAD"))).collect();
-    let error = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).of_value(name);
+    let error = anyhow!("the report has no figure `{name}`: it has {}", names.join(", ")).with_value(name);
     let was_run = |study: &str| report.sections.0.iter().any(|(known, _)| known.card().name == study);
-    match drawn_by(name).filter(|study| !was_run(study)) {
+    match study_that_draws(name).filter(|study| !was_run(study)) {
         Some(study) => error.hint(format!("the study `{study}` draws it: `headscope analyze --with {study}`")),
-        None => error.did_you_mean(similar::closest(name, names.iter().map(String::as_str))),
+        None => error.did_you_mean(similar::closest_name(name, names.iter().map(String::as_str))),
     }
 }
 
 /// Name of the study that draws the figure `name`.
-fn drawn_by(name: &str) -> Option<&'static str> {
+fn study_that_draws(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.figures.contains(&name)).map(|card| card.name)
 }
 
@@ -83,7 +84,7 @@ pub fn draw(report: &Report, figure: &Figure, medium: Medium) -> String {
         Chart::Curves(curves) => scales::curves(figure, curves, medium),
         Chart::Edges(edges) => heads::edges(report, figure, edges, medium),
         Chart::Points(points) => heads::points(report, figure, points, medium),
-        Chart::Arcs(arcs) => arcs::draw([&figure.title, &figure.reading], arcs, medium),
+        Chart::Arcs(arcs) => arcs::draw_sentences([&figure.title, &figure.reading], arcs, medium),
         Chart::Tree(tree) => heads::tree(report, figure, tree, medium),
         Chart::Bars(bars) => scales::bars(figure, bars, medium),
         Chart::Stacks(stacks) => heads::stacks(figure, stacks, medium),

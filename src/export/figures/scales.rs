@@ -1,8 +1,8 @@
 //! Axis scales with ticks at round numbers, and figures on them: bars, forest plots, and curves over the number of heads removed.
 
-use crate::export::heads::number;
+use crate::export::heads::number_with_interval;
 use crate::export::palette::Ink;
-use crate::export::svg::{Anchor, Medium, SMALL, Svg, clipped, width_of};
+use crate::export::svg::{Anchor, Medium, SMALL, Svg, text_width, truncated};
 use crate::stats::interval::Interval;
 use crate::study::show::figure::{Bar, Bars, Curve, Curves, Figure, Forest, ForestRow, Mark};
 
@@ -18,7 +18,7 @@ pub struct Scale {
 impl Scale {
     /// Scale that covers the finite numbers, on the pixels between `from` and `to`, with about `ticks` ticks.
     pub fn new(numbers: impl Iterator<Item = f64>, [from, to]: [f64; 2], ticks: usize) -> Self {
-        let [least, most] = Self::ends(numbers);
+        let [least, most] = Self::finite_ends(numbers);
         let step = round_step((most - least) / ticks.max(1) as f64);
         // A number that is round up to its last bit counts as round.
         let (least, most) = ((least / step + 1e-9).floor() * step, (most / step - 1e-9).ceil() * step);
@@ -26,7 +26,7 @@ impl Scale {
     }
 
     /// Minimum and maximum of the finite numbers, `[least, most]`; widened if they are equal, `[0, 1]` without numbers.
-    pub fn ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
+    pub fn finite_ends(numbers: impl Iterator<Item = f64>) -> [f64; 2] {
         let finite = numbers.filter(|number| number.is_finite());
         let (mut least, mut most) = finite
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| (least.min(number), most.max(number)));
@@ -40,13 +40,13 @@ impl Scale {
     }
 
     /// Position of a number on the scale, in pixels.
-    pub fn at(&self, number: f64) -> f64 {
+    pub fn position(&self, number: f64) -> f64 {
         self.from + (number - self.least) / (self.most - self.least) * (self.to - self.from)
     }
 
     /// Positions and texts of the ticks, in per cent if the numbers are `shares`.
     pub fn ticks(&self, shares: bool) -> Vec<(f64, String)> {
-        let digits = digits(self.step);
+        let digits = decimals_of_step(self.step);
         let percent = digits.saturating_sub(2);
         // Half a step beyond the end, because sums are not exact; a scale has at most the requested ticks, plus two.
         let numbers = (0_u32..64).map(|place| self.least + f64::from(place) * self.step);
@@ -55,7 +55,7 @@ impl Scale {
             // No minus before a zero.
             let number = if number.abs() < self.step / 2.0 { 0.0 } else { number };
             let text = if shares { format!("{:.percent$} %", number * 100.0) } else { format!("{number:.digits$}") };
-            (self.at(number), text)
+            (self.position(number), text)
         };
         numbers.map(tick).collect()
     }
@@ -75,7 +75,7 @@ fn round_step(least: f64) -> f64 {
 }
 
 /// Number of decimals that ticks with this round step need.
-fn digits(step: f64) -> usize {
+fn decimals_of_step(step: f64) -> usize {
     let (mut step, mut digits) = (step, 0);
     while step < 0.999 && digits < 12 {
         (step, digits) = (step * 10.0, digits + 1);
@@ -83,13 +83,17 @@ fn digits(step: f64) -> usize {
     digits
 }
 
-pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium: Medium) -> String {
+pub fn bars(
+    figure: &Figure,
+    Bars { x_label: across, level, is_in_percent: shares, bars }: &Bars,
+    medium: Medium,
+) -> String {
     const TOP: f64 = 8.0;
     const RIGHT: f64 = 8.0;
     let mut svg = Svg::new(medium);
     // A card is as narrow as a phone.
     let (least, height, ticks) = if medium == Medium::Card { (17.0, 60.0, 2) } else { (34.0, 180.0, 5) };
-    let wide = bars.iter().map(|bar| width_of(&bar.name, SMALL) + 3.0).fold(least, f64::max);
+    let wide = bars.iter().map(|bar| text_width(&bar.name, SMALL) + 3.0).fold(least, f64::max);
     let base = TOP + height;
     let numbers = bars.iter().flat_map(|bar| {
         let mark = bar.mark.into_iter().flat_map(|mark| [mark.value, mark.ci95.map_or(mark.value, Interval::high)]);
@@ -97,7 +101,7 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
     });
     let scale = Scale::new(numbers.chain([0.0]), [base, TOP], ticks);
     let ticks = scale.ticks(*shares);
-    let left = ticks.iter().map(|(_, text)| width_of(text, SMALL)).fold(0.0, f64::max) + 6.0;
+    let left = ticks.iter().map(|(_, text)| text_width(text, SMALL)).fold(0.0, f64::max) + 6.0;
     let right = left + wide * bars.len() as f64;
     for (y, text) in ticks {
         svg.line([left, y], [right, y], Ink::Guide, 1.0);
@@ -108,17 +112,18 @@ pub fn bars(figure: &Figure, Bars { across, level, shares, bars }: &Bars, medium
     let path = |of: &dyn Fn(f64, &Bar) -> Option<String>| -> String {
         bars.iter().enumerate().filter_map(|(place, bar)| of(at(place), bar)).collect()
     };
-    let upright = |x: f64, from: f64, to: f64| format!("M{x:.1} {:.1}V{:.1}", scale.at(from), scale.at(to));
+    let upright = |x: f64, from: f64, to: f64| format!("M{x:.1} {:.1}V{:.1}", scale.position(from), scale.position(to));
     svg.path(&path(&|x, bar| Some(upright(x, 0.0, bar.mark?.value))), Ink::Accent, wide * 0.7, "");
     let interval = |x: f64, bar: &Bar| bar.mark?.ci95.map(|ci95| upright(x, ci95.low(), ci95.high()));
     svg.path(&path(&interval), Ink::Text, 1.0, "");
-    let beside = |x: f64, bar: &Bar| Some(format!("M{:.1} {:.1}h{wide:.1}", x - wide / 2.0, scale.at(bar.level?)));
+    let beside =
+        |x: f64, bar: &Bar| Some(format!("M{:.1} {:.1}h{wide:.1}", x - wide / 2.0, scale.position(bar.level?)));
     svg.path(&path(&beside), Ink::Text, 1.5, "");
     let names: Vec<(f64, String)> = bars.iter().enumerate().map(|(place, bar)| (at(place), bar.name.clone())).collect();
-    svg.words(&names, base + 13.0, SMALL, Ink::Muted);
+    svg.centred_texts(&names, base + 13.0, SMALL, Ink::Muted);
     let about = if level.is_empty() { across.clone() } else { format!("{across}; line: {level}") };
     svg.text([f64::midpoint(left, right), base + 28.0], Anchor::Middle, SMALL, Ink::Muted, &about);
-    svg.finish([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
+    svg.into_document([right + RIGHT, base + 34.0], &figure.title, &figure.reading)
 }
 
 /// Drawing function and ink of a mark in a forest plot. The first mark is the subject; the others are for comparison.
@@ -132,12 +137,13 @@ const SHAPES: [Shape; 4] = [
 ];
 
 pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
-    let Forest { scale: what, shares, nothing, marks, rows } = forest;
+    let Forest { scale: what, is_in_percent: shares, no_effect: nothing, marks, rows } = forest;
     let mut svg = Svg::new(medium);
     let (across, letters, ticks) = if medium == Medium::Card { (150.0, 15, 2) } else { (480.0, 28, 5) };
-    let (name, note) = (|row: &ForestRow| clipped(&row.name, letters), |row: &ForestRow| clipped(&row.note, letters));
+    let (name, note) =
+        (|row: &ForestRow| truncated(&row.name, letters), |row: &ForestRow| truncated(&row.note, letters));
     let widest =
-        |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| width_of(&of(row), SMALL)).fold(0.0, f64::max);
+        |of: &dyn Fn(&ForestRow) -> String| rows.iter().map(|row| text_width(&of(row), SMALL)).fold(0.0, f64::max);
     let (names, notes) = (widest(&name), widest(&note));
     let left = names + notes + 24.0;
     let ends = rows.iter().flat_map(|row| &row.marks).flatten().flat_map(|mark| {
@@ -154,20 +160,20 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
         svg.text([x, bottom + 15.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }
     if let Some(nothing) = nothing {
-        svg.line([scale.at(*nothing), top], [scale.at(*nothing), bottom], Ink::Muted, 1.5);
+        svg.line([scale.position(*nothing), top], [scale.position(*nothing), bottom], Ink::Muted, 1.5);
     }
     for (place, row) in rows.iter().enumerate() {
         let y = top + height * (place as f64 + 0.5);
-        svg.group(&words(forest, row), |svg| {
+        svg.group(&row_tooltip(forest, row), |svg| {
             svg.text([names, y + 4.0], Anchor::End, SMALL, Ink::Text, &name(row));
             svg.text([names + 10.0, y + 4.0], Anchor::Start, SMALL, Ink::Muted, &note(row));
             for (at, (mark, (shape, ink))) in row.marks.iter().zip(SHAPES).enumerate() {
                 let Some(mark) = mark else { continue };
                 let y = y + 6.0 * (at as f64 - (marks.len() as f64 - 1.0) / 2.0);
                 if let Some(ci95) = mark.ci95 {
-                    svg.line([scale.at(ci95.low()), y], [scale.at(ci95.high()), y], ink, 1.5);
+                    svg.line([scale.position(ci95.low()), y], [scale.position(ci95.high()), y], ink, 1.5);
                 }
-                shape(svg, [scale.at(mark.value), y], ink);
+                shape(svg, [scale.position(mark.value), y], ink);
             }
         });
     }
@@ -176,7 +182,7 @@ pub fn forest(figure: &Figure, forest: &Forest, medium: Medium) -> String {
         below = bottom + 42.0;
         svg.text([left + across / 2.0, bottom + 32.0], Anchor::Middle, SMALL, Ink::Muted, what);
     }
-    svg.finish([left + across + 24.0, below], &figure.title, &figure.reading)
+    svg.into_document([left + across + 24.0, below], &figure.title, &figure.reading)
 }
 
 fn legend(svg: &mut Svg, marks: &[String], left: f64) {
@@ -184,14 +190,15 @@ fn legend(svg: &mut Svg, marks: &[String], left: f64) {
     for (mark, (shape, ink)) in marks.iter().zip(SHAPES) {
         shape(svg, [x + 4.0, 10.0], ink);
         svg.text([x + 14.0, 14.0], Anchor::Start, SMALL, Ink::Text, mark);
-        x += width_of(mark, SMALL) + 28.0;
+        x += text_width(mark, SMALL) + 28.0;
     }
 }
 
 /// Tooltip of a row of a forest plot: its name, note and marks.
-fn words(forest: &Forest, row: &ForestRow) -> String {
-    let mark =
-        |(name, mark): (&String, &Option<Mark>)| mark.map(|mark| format!("{name} {}", number(mark, forest.shares)));
+fn row_tooltip(forest: &Forest, row: &ForestRow) -> String {
+    let mark = |(name, mark): (&String, &Option<Mark>)| {
+        mark.map(|mark| format!("{name} {}", number_with_interval(mark, forest.is_in_percent)))
+    };
     let marks: Vec<String> = forest.marks.iter().zip(&row.marks).filter_map(mark).collect();
     format!("{} {}: {}", row.name, row.note, marks.join(", "))
 }
@@ -206,7 +213,7 @@ const LINES: [(Ink, &str); 4] = [(Ink::Accent, ""), (Ink::Second, "7 3"), (Ink::
 pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
     const WIDTH: f64 = 560.0;
     const LEFT: f64 = 62.0;
-    let Curves { across, upward, curves } = curves;
+    let Curves { x_label: across, y_label: upward, curves } = curves;
     let mut svg = Svg::new(medium);
     let most = curves.iter().map(|curve| curve.points.len()).max().unwrap_or(1).saturating_sub(1);
     let x = Scale::new([0.0, most as f64].into_iter(), [LEFT, LEFT + WIDTH], 8);
@@ -220,36 +227,36 @@ pub fn curves(figure: &Figure, curves: &Curves, medium: Medium) -> String {
         svg.text([at, CURVES_TOP + CURVES_HEIGHT + 16.0], Anchor::Middle, SMALL, Ink::Muted, &text);
     }
     svg.text([LEFT + WIDTH / 2.0, CURVES_TOP + CURVES_HEIGHT + 34.0], Anchor::Middle, SMALL, Ink::Muted, across);
-    let at = |place: usize, value: f64| [x.at(place as f64), y.at(value)];
+    let at = |place: usize, value: f64| [x.position(place as f64), y.position(value)];
     let (mut line, mut legend) = (0, LEFT + 12.0);
-    let (beside, main): (Vec<&Curve>, Vec<&Curve>) = curves.iter().partition(|curve| curve.beside);
+    let (beside, main): (Vec<&Curve>, Vec<&Curve>) = curves.iter().partition(|curve| curve.is_reference);
     for curve in beside.iter().chain(&main) {
-        let (ink, dashes) = if curve.beside { (Ink::Muted, "1 4") } else { LINES[line % LINES.len()] };
+        let (ink, dashes) = if curve.is_reference { (Ink::Muted, "1 4") } else { LINES[line % LINES.len()] };
         let points: Vec<[f64; 2]> =
             curve.points.iter().enumerate().map(|(place, point)| at(place, point.value)).collect();
         svg.group(&curve.name, |svg| {
-            band(svg, curve, ink, &at);
-            svg.polyline(&points, ink, if curve.beside { 1.2 } else { 2.0 }, dashes);
+            draw_band(svg, curve, ink, &at);
+            svg.polyline(&points, ink, if curve.is_reference { 1.2 } else { 2.0 }, dashes);
         });
-        line += usize::from(!curve.beside);
+        line += usize::from(!curve.is_reference);
     }
     for (place, curve) in main.iter().enumerate() {
         let (ink, dashes) = LINES[place % LINES.len()];
-        legend = entry(&mut svg, legend, ink, dashes, &curve.name);
+        legend = legend_entry(&mut svg, legend, ink, dashes, &curve.name);
     }
     if !beside.is_empty() {
         let names: Vec<&str> = beside.iter().map(|curve| curve.name.as_str()).collect();
         let name = if names.len() > 1 { "at random, each order".to_owned() } else { names.concat() };
-        entry(&mut svg, legend, Ink::Muted, "1 4", &name);
+        legend_entry(&mut svg, legend, Ink::Muted, "1 4", &name);
     }
     svg.text([LEFT, CURVES_TOP + CURVES_HEIGHT + 54.0 + 18.0], Anchor::Start, SMALL, Ink::Muted, upward);
-    svg.finish([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
+    svg.into_document([LEFT + WIDTH + 20.0, CURVES_TOP + CURVES_HEIGHT + 80.0], &figure.title, &figure.reading)
 }
 
 /// Draws the intervals of a curve as a band, from the first point that has one to the last.
-fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
+fn draw_band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64; 2]) {
     let known = || curve.points.iter().enumerate().filter_map(|(place, point)| Some((place, point.ci95?)));
-    if curve.beside || known().count() < 2 {
+    if curve.is_reference || known().count() < 2 {
         return;
     }
     let low = known().map(|(place, ci95)| at(place, ci95.low()));
@@ -259,11 +266,11 @@ fn band(svg: &mut Svg, curve: &Curve, ink: Ink, at: &impl Fn(usize, f64) -> [f64
 }
 
 /// Draws a legend entry at `x`; returns the x at which the next one begins.
-fn entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
+fn legend_entry(svg: &mut Svg, x: f64, ink: Ink, dashes: &str, name: &str) -> f64 {
     let y = CURVES_TOP + CURVES_HEIGHT + 50.0;
     svg.polyline(&[[x, y], [x + 26.0, y]], ink, 2.0, dashes);
     svg.text([x + 32.0, y + 4.0], Anchor::Start, SMALL, Ink::Text, name);
-    x + 32.0 + width_of(name, SMALL) + 18.0
+    x + 32.0 + text_width(name, SMALL) + 18.0
 }
 
 #[cfg(test)]
@@ -281,6 +288,6 @@ mod tests {
         assert_eq!(shown(&[f64::NAN]), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(shown(&[3.0, 3.0]).first().map(String::as_str), Some("2.4"));
         let scale = Scale::new([0.0, 1.0].into_iter(), [10.0, 20.0], 5);
-        assert_eq!([0.0, 0.5, 1.0].map(|number| scale.at(number)), [10.0, 15.0, 20.0]);
+        assert_eq!([0.0, 0.5, 1.0].map(|number| scale.position(number)), [10.0, 15.0, 20.0]);
     }
 }

@@ -11,19 +11,19 @@ use serde_json::{Map, Value};
 use crate::report;
 
 /// Largest absolute value of a number in a report; sums and products of such numbers are far from infinite.
-const LARGEST: f64 = 1e30;
+const MAX_NUMBER: f64 = 1e30;
 
 /// Largest count, as in a partial. Corpora have fewer tokens, and the sum of all counts in a report does not overflow.
-const LARGEST_COUNT: u64 = 1 << 46;
+const MAX_COUNT: u64 = 1 << 46;
 
 /// Maximum length of a text in bytes: 64 KiB. Names are shorter than a line of a terminal, and caveats than a page.
-const LONGEST_TEXT: usize = 1 << 16;
+const MAX_TEXT_BYTES: usize = 1 << 16;
 
 /// Maximum length of a text from a corpus: 16 MiB. A word has a megabyte at most, and the names of many files are one text.
-const LONGEST_OF_CORPUS: usize = 1 << 24;
+const MAX_CORPUS_TEXT_BYTES: usize = 1 << 24;
 
 /// Keys of a report that hold texts from a corpus.
-const OF_CORPUS: [&str; 2] = ["corpus", "examples"];
+const CORPUS_TEXT_KEYS: [&str; 2] = ["corpus", "examples"];
 
 /// Key of a report that holds the settings of the run, which include seeds of any size.
 const SETTINGS: &str = "settings";
@@ -31,15 +31,16 @@ const SETTINGS: &str = "settings";
 /// Fails if a number or a text of a report is out of bounds, or the report is no JSON; the error has the line.
 pub(super) fn ensure_bounded(json: &str) -> serde_json::Result<()> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    Bounds { longest: LONGEST_TEXT, counts: true, is_top: true, place: OF_REPORT.top() }.deserialize(&mut reader)?;
+    Bounds { max_text_bytes: MAX_TEXT_BYTES, limits_counts: true, is_top: true, place: REPORT_RANGES.root() }
+        .deserialize(&mut reader)?;
     reader.end()
 }
 
 #[derive(Clone, Copy)]
 struct Bounds<'a> {
-    longest: usize,
+    max_text_bytes: usize,
     /// Whether whole numbers are counts, which have a limit.
-    counts: bool,
+    limits_counts: bool,
     /// Whether the value is the report itself, and no part of it.
     is_top: bool,
     place: SchemaPlace<'a>,
@@ -47,21 +48,22 @@ struct Bounds<'a> {
 
 impl Bounds<'_> {
     /// Bounds of the value that an object has under a key.
-    fn under(self, key: &str) -> Self {
-        let longest = if self.is_top && OF_CORPUS.contains(&key) { LONGEST_OF_CORPUS } else { self.longest };
-        let counts = self.counts && !(self.is_top && key == SETTINGS);
-        Self { longest, counts, is_top: false, place: self.place.under(key) }
+    fn field(self, key: &str) -> Self {
+        let longest =
+            if self.is_top && CORPUS_TEXT_KEYS.contains(&key) { MAX_CORPUS_TEXT_BYTES } else { self.max_text_bytes };
+        let counts = self.limits_counts && !(self.is_top && key == SETTINGS);
+        Self { max_text_bytes: longest, limits_counts: counts, is_top: false, place: self.place.field(key) }
     }
 
-    fn within_range<E: Error>(self, number: f64) -> Result<(), E> {
-        self.place.fault(number).map_or(Ok(()), |fault| Err(E::custom(fault)))
+    fn ensure_in_range<E: Error>(self, number: f64) -> Result<(), E> {
+        self.place.range_error(number).map_or(Ok(()), |fault| Err(E::custom(fault)))
     }
 
-    fn text<E: Error>(self, text: &str) -> Result<(), E> {
-        if text.len() <= self.longest {
+    fn ensure_short<E: Error>(self, text: &str) -> Result<(), E> {
+        if text.len() <= self.max_text_bytes {
             return Ok(());
         }
-        Err(E::custom(format_args!("a text of {} bytes, and at most {} are read", text.len(), self.longest)))
+        Err(E::custom(format_args!("a text of {} bytes, and at most {} are read", text.len(), self.max_text_bytes)))
     }
 }
 
@@ -89,28 +91,28 @@ impl<'de> Visitor<'de> for Bounds<'_> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        if self.counts && number > LARGEST_COUNT {
-            return Err(E::custom(format_args!(
-                "the number {number}, and the largest that is read is {LARGEST_COUNT}"
-            )));
+        if self.limits_counts && number > MAX_COUNT {
+            return Err(E::custom(format_args!("the number {number}, and the largest that is read is {MAX_COUNT}")));
         }
-        self.within_range(number as f64)
+        self.ensure_in_range(number as f64)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        Self { place: self.place.anywhere(), ..self }.visit_u64(number.unsigned_abs())?;
-        self.within_range(number as f64)
+        Self { place: self.place.undescribed(), ..self }.visit_u64(number.unsigned_abs())?;
+        self.ensure_in_range(number as f64)
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        if number.abs() > LARGEST {
-            return Err(E::custom(format_args!("the number {number:e}, and the largest that is read is {LARGEST:e}")));
+        if number.abs() > MAX_NUMBER {
+            return Err(E::custom(format_args!(
+                "the number {number:e}, and the largest that is read is {MAX_NUMBER:e}"
+            )));
         }
-        self.within_range(number)
+        self.ensure_in_range(number)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.text(text)
+        self.ensure_short(text)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -147,8 +149,8 @@ impl<'a> Visitor<'_> for Key<'a> {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Bounds<'a>, E> {
-        self.0.text(key)?;
-        Ok(self.0.under(key))
+        self.0.ensure_short(key)?;
+        Ok(self.0.field(key))
     }
 }
 
@@ -156,7 +158,8 @@ impl<'a> Visitor<'_> for Key<'a> {
 ///
 /// The schema is the one place where a field has its range (`#[schemars(range(...))]`, and a metric's card).
 /// A report that somebody edited by hand has to keep to the ranges.
-pub(super) static OF_REPORT: LazyLock<Ranges> = LazyLock::new(|| Ranges::new(report::schema().as_value()));
+pub(super) static REPORT_RANGES: LazyLock<SchemaRanges> =
+    LazyLock::new(|| SchemaRanges::new(report::schema().as_value()));
 
 /// Tolerance beyond the end of a range, relative to the larger of that end and 1: ratios of sums are rounded.
 const ROUNDING: f64 = 1e-6;
@@ -173,26 +176,26 @@ struct SchemaPart {
 
 /// All nodes of a schema; the first one is the root.
 #[derive(Debug)]
-pub(super) struct Ranges(Vec<SchemaPart>);
+pub(super) struct SchemaRanges(Vec<SchemaPart>);
 
 /// Position in a report: the schema's node for it, and its key. Items of a list have the key of the list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SchemaPlace<'a> {
-    ranges: &'a Ranges,
+    ranges: &'a SchemaRanges,
     /// Index of the schema's node for this position; `None` where the schema says nothing.
     part: Option<usize>,
     name: &'a str,
 }
 
-impl Ranges {
+impl SchemaRanges {
     fn new(schema: &Value) -> Self {
         let definitions = schema.get("$defs").and_then(Value::as_object);
-        let mut compiler = Compiler { definitions, known: HashMap::new(), parts: Vec::new() };
+        let mut compiler = SchemaCompiler { definitions, known: HashMap::new(), parts: Vec::new() };
         compiler.part(schema);
         Self(compiler.parts)
     }
 
-    pub(super) fn top(&self) -> SchemaPlace<'_> {
+    pub(super) fn root(&self) -> SchemaPlace<'_> {
         SchemaPlace { ranges: self, part: Some(0), name: "" }
     }
 }
@@ -202,7 +205,7 @@ impl<'a> SchemaPlace<'a> {
         self.part.map(|part| &self.ranges.0[part])
     }
 
-    pub(super) fn under(self, key: &str) -> Self {
+    pub(super) fn field(self, key: &str) -> Self {
         let Some(part) = self.part() else { return Self { name: "", ..self } };
         match part.fields.get_key_value(key) {
             Some((name, &part)) => Self { part: Some(part), name, ..self },
@@ -211,7 +214,7 @@ impl<'a> SchemaPlace<'a> {
     }
 
     /// Returns a position that the schema does not describe.
-    pub(super) fn anywhere(self) -> Self {
+    pub(super) fn undescribed(self) -> Self {
         Self { part: None, ..self }
     }
 
@@ -220,7 +223,7 @@ impl<'a> SchemaPlace<'a> {
     }
 
     /// Error text for a number that is out of its range; `None` if it is within.
-    pub(super) fn fault(self, number: f64) -> Option<String> {
+    pub(super) fn range_error(self, number: f64) -> Option<String> {
         let SchemaPart { minimum, maximum, .. } = self.part()?;
         let slack = |end: f64| ROUNDING * end.abs().max(1.0);
         let named = || if self.name.is_empty() { "a number".to_owned() } else { format!("`{}`", self.name) };
@@ -232,14 +235,14 @@ impl<'a> SchemaPlace<'a> {
     }
 }
 
-struct Compiler<'a> {
+struct SchemaCompiler<'a> {
     definitions: Option<&'a Map<String, Value>>,
     /// Index of the part of each definition, by name.
     known: HashMap<&'a str, usize>,
     parts: Vec<SchemaPart>,
 }
 
-impl<'a> Compiler<'a> {
+impl<'a> SchemaCompiler<'a> {
     /// Index of the part for a schema; adds the part if it is new.
     fn part(&mut self, schema: &'a Value) -> usize {
         let referenced_definition = referenced_definition(schema);
@@ -312,7 +315,7 @@ mod tests {
     #[test]
     fn numbers_and_texts_have_bounds() {
         let refused = |json: &str| ensure_bounded(json).unwrap_err().to_string();
-        let long = format!("\"{}\"", "x".repeat(LONGEST_TEXT + 1));
+        let long = format!("\"{}\"", "x".repeat(MAX_TEXT_BYTES + 1));
         assert!(refused("{\"a\": [1e30,\n -1.5e30]}").starts_with("the number -1.5e30, "));
         assert!(refused("{\"a\": 70368744177665}").ends_with("is 70368744177664 at line 1 column 20"));
         assert!(refused(&format!("[{long}]")).starts_with("a text of 65537 bytes, and at most 65536 are read"));
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn ranges_are_found_through_references_and_alternatives() {
-        let ranges = Ranges::new(&json!({
+        let ranges = SchemaRanges::new(&json!({
             "properties": {
                 "a": { "anyOf": [{ "$ref": "#/$defs/Part" }, { "type": "null" }] },
                 "b": { "items": { "allOf": [{ "$ref": "#/$defs/Part" }] } },
@@ -342,11 +345,11 @@ mod tests {
             } } },
         }));
         let fault = |keys: &[&str], number| {
-            let mut place = ranges.top();
+            let mut place = ranges.root();
             for key in keys {
-                place = if *key == "*" { place.items() } else { place.under(key) };
+                place = if *key == "*" { place.items() } else { place.field(key) };
             }
-            place.fault(number)
+            place.range_error(number)
         };
         for keys in [&["a", "share"][..], &["b", "*", "share"], &["a", "within", "within", "share"]] {
             assert_eq!(fault(keys, -0.5).unwrap(), "`share` is -0.5, and the least that it can be is 0");
@@ -359,9 +362,13 @@ mod tests {
 
     #[test]
     fn the_report_has_the_ranges_of_what_distributions_are_made_of() {
-        let blocks = OF_REPORT.top().under("denominators").under("uuas").under("effective_blocks");
-        assert!(blocks.fault(-1.0).is_some() && blocks.fault(1e8).is_some() && blocks.fault(63.5).is_none());
-        let of_relation = OF_REPORT.top().under("relations").items().under("effective_blocks");
-        assert!(of_relation.fault(1e8).is_some() && of_relation.fault(64.0).is_none());
+        let blocks = REPORT_RANGES.root().field("denominators").field("uuas").field("effective_blocks");
+        assert!(
+            blocks.range_error(-1.0).is_some()
+                && blocks.range_error(1e8).is_some()
+                && blocks.range_error(63.5).is_none()
+        );
+        let of_relation = REPORT_RANGES.root().field("relations").items().field("effective_blocks");
+        assert!(of_relation.range_error(1e8).is_some() && of_relation.range_error(64.0).is_none());
     }
 }

@@ -17,14 +17,14 @@ pub(super) enum Layout {
 }
 
 /// Writes a value as JSON, with a newline at the end. Floats are the shortest that read back to the same value.
-pub(super) fn written(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
-    written_with(value, layout, Digits::ALL)
+pub(super) fn to_json_text(value: &impl Serialize, layout: Layout) -> serde_json::Result<String> {
+    to_json_text_with(value, layout, Digits::ALL)
 }
 
 /// As [`written`], with floats rounded to `digits`.
-pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
+pub(super) fn to_json_text_with(value: &impl Serialize, layout: Layout, digits: Digits) -> serde_json::Result<String> {
     let mut json = Vec::new();
-    let writer = JsonWriter { layout, digits, open: Vec::new(), depth: 0, is_empty: true };
+    let writer = JsonWriter { layout, digits, open_containers: Vec::new(), depth: 0, is_empty: true };
     value.serialize(&mut Serializer::with_formatter(&mut json, writer))?;
     json.push(b'\n');
     Ok(String::from_utf8(json).expect("JSON is written from strings"))
@@ -35,11 +35,11 @@ pub(super) fn written_with(value: &impl Serialize, layout: Layout, digits: Digit
 enum Container {
     /// An array before its first value.
     Undecided,
-    OneLine,
+    SingleLine,
     /// An array with a line for each value.
-    LineEach,
+    LinePerValue,
     /// An object with a line for each key.
-    Block,
+    LinePerKey,
     Row,
 }
 
@@ -47,7 +47,7 @@ struct JsonWriter {
     layout: Layout,
     digits: Digits,
     /// The containers that have begun, the innermost last.
-    open: Vec<Container>,
+    open_containers: Vec<Container>,
     depth: usize,
     /// Whether the innermost array or object is empty so far.
     is_empty: bool,
@@ -68,13 +68,13 @@ impl JsonWriter {
     }
 
     fn is_in_a_row(&self) -> bool {
-        self.open.contains(&Container::Row)
+        self.open_containers.contains(&Container::Row)
     }
 
     /// Chooses the layout of an array before its first value: a line for each value if the first one `stands_alone`.
     fn begin_value(&mut self, out: &mut (impl Write + ?Sized), stands_alone: bool) -> io::Result<()> {
-        let Some(values @ Container::Undecided) = self.open.last_mut() else { return Ok(()) };
-        *values = if stands_alone { Container::LineEach } else { Container::OneLine };
+        let Some(values @ Container::Undecided) = self.open_containers.last_mut() else { return Ok(()) };
+        *values = if stands_alone { Container::LinePerValue } else { Container::SingleLine };
         if !stands_alone {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Formatter for JsonWriter {
     }
 
     fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
-        CompactFormatter.write_f64(out, self.digits.rounded(value))
+        CompactFormatter.write_f64(out, self.digits.round(value))
     }
 
     fn begin_string<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
@@ -122,7 +122,7 @@ impl Formatter for JsonWriter {
 
     fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.begin_other(out)?;
-        self.open.push(Container::Undecided);
+        self.open_containers.push(Container::Undecided);
         self.is_empty = true;
         out.write_all(b"[")
     }
@@ -132,10 +132,10 @@ impl Formatter for JsonWriter {
             return Ok(());
         }
         out.write_all(b",")?;
-        match self.open.last_mut() {
-            Some(Container::LineEach) => self.new_line(out),
+        match self.open_containers.last_mut() {
+            Some(Container::LinePerValue) => self.new_line(out),
             Some(values) => {
-                *values = Container::OneLine;
+                *values = Container::SingleLine;
                 self.space(out)
             }
             None => Ok(()),
@@ -148,7 +148,7 @@ impl Formatter for JsonWriter {
     }
 
     fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        if self.open.pop() == Some(Container::LineEach) {
+        if self.open_containers.pop() == Some(Container::LinePerValue) {
             self.depth -= 1;
             self.new_line(out)?;
         }
@@ -157,10 +157,10 @@ impl Formatter for JsonWriter {
 
     fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.begin_value(out, true)?;
-        let is_element = self.open.last().is_some_and(|container| *container != Container::Block);
-        let object = if is_element { Container::Row } else { Container::Block };
-        self.depth += usize::from(object == Container::Block);
-        self.open.push(object);
+        let is_element = self.open_containers.last().is_some_and(|container| *container != Container::LinePerKey);
+        let object = if is_element { Container::Row } else { Container::LinePerKey };
+        self.depth += usize::from(object == Container::LinePerKey);
+        self.open_containers.push(object);
         self.is_empty = true;
         out.write_all(b"{")
     }
@@ -169,7 +169,7 @@ impl Formatter for JsonWriter {
         if !is_first {
             out.write_all(b",")?;
         }
-        match self.open.last() {
+        match self.open_containers.last() {
             Some(Container::Row) => Ok(()),
             _ => self.new_line(out),
         }
@@ -186,7 +186,7 @@ impl Formatter for JsonWriter {
     }
 
     fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
-        if self.open.pop() == Some(Container::Block) {
+        if self.open_containers.pop() == Some(Container::LinePerKey) {
             self.depth -= 1;
             if !self.is_empty {
                 self.new_line(out)?;
@@ -210,7 +210,7 @@ impl Digits {
     pub const RANGE: RangeInclusive<u64> = 3..=17;
 
     /// The nearest number with this many digits. Rounding twice gives the same result.
-    pub fn rounded(self, value: f64) -> f64 {
+    pub fn round(self, value: f64) -> f64 {
         if self == Self::ALL {
             return value;
         }
@@ -237,7 +237,7 @@ mod tests {
     fn what_a_terminal_obeys_is_escaped_and_reads_as_before() {
         let value = json!({ "\u{9b}31m": ["\u{1b}[31m\u{7f}\u{202e}\n\"é😀"] });
         for layout in [Layout::Indented, Layout::Compact] {
-            let text = written(&value, layout).unwrap();
+            let text = to_json_text(&value, layout).unwrap();
             assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'), "{text:?}");
             assert!(text.contains("é😀"));
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
@@ -266,8 +266,8 @@ mod tests {
   "e": 1
 }
 "#;
-        assert_eq!(written(&value, Layout::Indented).unwrap(), expected);
-        let compact = written(&value, Layout::Compact).unwrap();
+        assert_eq!(to_json_text(&value, Layout::Indented).unwrap(), expected);
+        let compact = to_json_text(&value, Layout::Compact).unwrap();
         assert_eq!(
             compact,
             "{\"a\":[-0.5,1e-300],\"b [\":[\"-1\",\"[\"],\"c\":[{\"d\":[2]},[],[[0.5,null]],{}],\"e\":1}\n"
@@ -287,7 +287,7 @@ mod tests {
   ]
 }
 "#;
-        assert_eq!(written(&json!({ "rows": [row, {}] }), Layout::Indented).unwrap(), expected);
+        assert_eq!(to_json_text(&json!({ "rows": [row, {}] }), Layout::Indented).unwrap(), expected);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -310,23 +310,23 @@ mod tests {
         #[test]
         fn all_json_reads_as_it_was(value in any_json()) {
             for layout in [Layout::Indented, Layout::Compact] {
-                let text = written(&value, layout).unwrap();
+                let text = to_json_text(&value, layout).unwrap();
                 prop_assert_eq!(&serde_json::from_str::<Value>(&text).unwrap(), &value);
                 prop_assert!(text.ends_with('\n'));
             }
-            prop_assert_eq!(written(&value, Layout::Compact).unwrap().lines().count(), 1);
+            prop_assert_eq!(to_json_text(&value, Layout::Compact).unwrap().lines().count(), 1);
         }
     }
 
     #[test]
     fn a_share_keeps_its_count() {
         let six = Digits::DEFAULT;
-        assert_eq!(six.rounded(2.0 / 3.0).to_string(), "0.666667");
-        assert_eq!(format!("{:e}", six.rounded(-1.234_567_8e-300)), "-1.23457e-300");
-        assert_eq!(six.rounded(0.0).to_string(), "0");
+        assert_eq!(six.round(2.0 / 3.0).to_string(), "0.666667");
+        assert_eq!(format!("{:e}", six.round(-1.234_567_8e-300)), "-1.23457e-300");
+        assert_eq!(six.round(0.0).to_string(), "0");
         for words in [3_u32, 2015, 499_999] {
             for hits in [0, 1, words / 3, words - 1, words] {
-                let share = six.rounded(f64::from(hits) / f64::from(words));
+                let share = six.round(f64::from(hits) / f64::from(words));
                 assert_eq!((share * f64::from(words)).round(), f64::from(hits), "{hits} of {words}");
             }
         }
@@ -336,8 +336,8 @@ mod tests {
         #[test]
         fn rounding_keeps_order_and_is_done_once(a in -1e300..1e300_f64, b in -1.0..1.0_f64, digits in Digits::RANGE) {
             let digits = Digits::try_from(digits).unwrap();
-            let (x, y) = (digits.rounded(a), digits.rounded(b));
-            prop_assert_eq!(digits.rounded(x), x);
+            let (x, y) = (digits.round(a), digits.round(b));
+            prop_assert_eq!(digits.round(x), x);
             prop_assert!(a > b || x <= y);
             prop_assert!((x - a).abs() <= a.abs() * 0.5 * 10_f64.powi(1 - i32::from(digits.0)) * (1.0 + 1e-9));
         }

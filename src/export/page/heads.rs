@@ -4,21 +4,22 @@ use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
-use crate::evaluation::askable::Askable;
+use crate::evaluation::askable::ModelTraits;
 use crate::export::card::WRITES_CONSTANT;
 use crate::export::figures;
 use crate::export::heads::{
-    HeadCell, LabelFamily, card_parts, chance_level, concise, families as label_families, metric_mark, number, shown,
+    HeadCell, LabelFamily, card_parts, chance_level, concise_with_uncertainty, grid_label, label_families, metric_mark,
+    number_with_interval,
 };
 use crate::export::palette::{Hue, Ink};
 use crate::export::svg::Medium;
 use crate::report::in_brief::strongest_relation;
-use crate::report::roles::{Roles, by_margin, lacking};
+use crate::report::roles::{RoleCounts, firm_heads_by_margin, shortage_lines};
 use crate::report::{Caveat, HeadReport, Report};
 use crate::stats::interval::Interval;
 use crate::studies::registry::{self, STUDIES};
 use crate::study::labels::evidence::{Direction, Reach};
-use crate::study::labels::{BORDERLINE, Label, Near, Verdict};
+use crate::study::labels::{BORDERLINE_MARK, Label, Near, Verdict};
 use crate::study::metrics::metric::{Column, Denominator, Keys, cell_names};
 use crate::study::section::{CardTable, HeadCard, Neighbour, Section, View};
 use crate::study::show::figure::{Bar, Bars, Chart, Figure, Forest, ForestRow, Mark};
@@ -37,40 +38,41 @@ struct LabelRow {
 }
 
 /// Name of a label's colour in the style sheet of the page.
-pub fn hue(hue: Hue) -> String {
+pub fn css_colour(hue: Hue) -> String {
     Ink::Label(hue).name()
 }
 
-pub fn grid(report: &Report) -> Value {
+pub fn head_grid(report: &Report) -> Value {
     let cell = |head: &HeadReport| {
-        let HeadCell { code, marks, hue: of, mut words } = HeadCell::of(report, head);
+        let HeadCell { code, marks, hue: of, tooltip: mut words } = HeadCell::new(report, head);
         let chooses = head.chooses.as_ref().map_or_else(String::new, |label| {
-            let mark = if label.borderline { BORDERLINE } else { "" };
+            let mark = if label.borderline { BORDERLINE_MARK } else { "" };
             words.extend(["; ", &label.label]);
-            format!("{}{mark}", shown(&label.label).code)
+            format!("{}{mark}", grid_label(&label.label).code)
         });
         let families: Vec<String> = if head.labels.is_empty() {
             vec![head.primary.clone()]
         } else {
-            head.labels.iter().map(|label| shown(&label.label).family).collect()
+            head.labels.iter().map(|label| grid_label(&label.label).family).collect()
         };
         let name = head.place.to_string();
-        context! { name, code, marks, hue => hue(of), words, families => families.join(" "), chooses }
+        context! { name, code, marks, hue => css_colour(of), words, families => families.join(" "), chooses }
     };
     report.heads.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>()).collect()
 }
 
-pub fn families(report: &Report) -> Value {
-    let row = |LabelFamily { name, code, hue: of, meaning, first, by_layer }: LabelFamily| {
-        context! { name, code, hue => hue(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
-    };
+pub fn family_rows(report: &Report) -> Value {
+    let row =
+        |LabelFamily { name, code, hue: of, meaning, primary_count: first, heads_by_layer: by_layer }: LabelFamily| {
+            context! { name, code, hue => css_colour(of), first, heads => by_layer.iter().sum::<usize>(), meaning }
+        };
     label_families(report).into_iter().map(row).collect()
 }
 
 /// Name of the head whose card stands first, and a sentence that says why.
-pub fn first(report: &Report) -> (String, String) {
+pub fn first_card(report: &Report) -> (String, String) {
     let of_relation = strongest_relation(report).filter(|(_, label)| label.reach() == Some(Reach::Tags));
-    let (place, why) = match (of_relation, by_margin(report).first()) {
+    let (place, why) = match (of_relation, firm_heads_by_margin(report).first()) {
         (Some((place, label)), _) => {
             (place, format!("of all relations, {} has the strongest evidence, and is beyond word classes", label.label))
         }
@@ -83,13 +85,13 @@ pub fn first(report: &Report) -> (String, String) {
 }
 
 /// Sentences on how many heads have a firm role, and how many labels are borderline.
-pub fn firm(report: &Report) -> String {
-    let roles = Roles::of(report);
-    [roles.to_string(), roles.borderline()].join(" ").trim_end().to_owned()
+pub fn firm_roles_sentence(report: &Report) -> String {
+    let roles = RoleCounts::new(report);
+    [roles.to_string(), roles.borderline_sentence()].join(" ").trim_end().to_owned()
 }
 
-pub fn cards(report: &Report) -> Value {
-    let (controls, shortages) = (report.controls_by_kind(), lacking(report));
+pub fn head_cards(report: &Report) -> Value {
+    let (controls, shortages) = (report.controls_by_kind(), shortage_lines(report));
     let card = |head: &HeadReport| {
         let kept = controls.iter().map(|(kind, runs)| {
             let kept: Vec<&str> = head.labels_kept(runs).collect();
@@ -105,7 +107,7 @@ pub fn cards(report: &Report) -> Value {
         };
         let parts: Vec<(&str, HeadCard)> = card_parts(report, head.place).collect();
         let neighbours = parts.iter().flat_map(|(_, part)| &part.neighbours);
-        let neighbour = |Neighbour { how, place, strength }: &Neighbour| {
+        let neighbour = |Neighbour { relation: how, place, strength }: &Neighbour| {
             context! { how => *how, name => place.to_string(), strength }
         };
         let neighbours: Value = neighbours.map(neighbour).collect();
@@ -118,14 +120,14 @@ pub fn cards(report: &Report) -> Value {
         let examples: Value =
             tables.map(|CardTable { columns, rows }| context! { columns => columns.to_vec(), rows }).collect();
         let figures =
-            drawn_metrics(report, head).into_iter().chain(parts.into_iter().flat_map(|(_, part)| part.figures));
+            metric_figures(report, head).into_iter().chain(parts.into_iter().flat_map(|(_, part)| part.figures));
         context! {
             name => head.place.to_string(),
             primary => &head.primary,
             description => &head.description,
-            labels => Serde(head.labels.iter().map(row).collect::<Vec<_>>()),
-            nearest => head.nearest.iter().map(near).collect::<Value>(),
-            chooses => head.chooses.as_ref().map(chooses),
+            labels => Serde(head.labels.iter().map(label_row).collect::<Vec<_>>()),
+            nearest => head.nearest.iter().map(near_label_line).collect::<Value>(),
+            chooses => head.chooses.as_ref().map(choice_line),
             lines,
             neighbours,
             studies,
@@ -145,7 +147,7 @@ fn drawing(report: &Report, figure: Figure) -> Value {
     context! { opens, title => figure.title, reading => figure.reading, svg }
 }
 
-fn row(label: &Label) -> LabelRow {
+fn label_row(label: &Label) -> LabelRow {
     let mut sure = vec![if label.borderline { "borderline" } else { "firm" }.to_owned()];
     sure.extend(label.tied.then(|| "near tie".to_owned()));
     sure.extend(label.rests_on.as_ref().map(|rests_on| format!("of {rests_on}")));
@@ -163,32 +165,32 @@ fn row(label: &Label) -> LabelRow {
     }
     LabelRow {
         label: label.label.clone(),
-        score: number(Mark { value: label.score, ci95: label.ci95 }, false),
+        score: number_with_interval(Mark { value: label.score, ci95: label.ci95 }, false),
         beside: label.baseline.map_or_else(|| "–".to_owned(), |baseline| decimal(baseline, 3)),
         threshold: format!("{:.3}", label.threshold),
         sure: sure.join(", "),
     }
 }
 
-fn chooses(label: &Label) -> String {
-    let LabelRow { label, score, sure, .. } = row(label);
+fn choice_line(label: &Label) -> String {
+    let LabelRow { label, score, sure, .. } = label_row(label);
     format!("{label} {score}, {sure}")
 }
 
-fn near(near: &Near) -> String {
-    let score = number(Mark { value: near.score, ci95: near.ci95 }, false);
+fn near_label_line(near: &Near) -> String {
+    let score = number_with_interval(Mark { value: near.score, ci95: near.ci95 }, false);
     format!("{}, {score} where {} is asked for", near.label, near.rule)
 }
 
 /// Figures of a head's metrics, in the order of the studies; a metric without a value has none.
-fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
+fn metric_figures(report: &Report, head: &HeadReport) -> Vec<Figure> {
     let drawn = report.sections.0.iter().flat_map(|(study, _)| {
         let columns = columns(*study);
-        study.card().drawn.iter().filter_map(move |(id, title)| {
+        study.card().drawn_metrics.iter().filter_map(move |(id, title)| {
             let column = *columns.iter().find(|column| column.id == *id)?;
             let chart = match column.keys {
-                Keys::Single => beside_largest(report, head, column)?,
-                Keys::Each(..) => by_key(report, head, column)?,
+                Keys::Single => forest_beside_largest(report, head, column)?,
+                Keys::Several(..) => bars_by_key(report, head, column)?,
             };
             let reading = format!("{title}, of {}, with 95 % intervals.", head.place);
             Some(Figure { name: id, title: (*title).to_owned(), reading, chart })
@@ -198,7 +200,7 @@ fn drawn_metrics(report: &Report, head: &HeadReport) -> Vec<Figure> {
 }
 
 /// Forest plot of a metric: the head's value, under it the largest value of any head, and a line at 0. `None` without a value.
-fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
+fn forest_beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column) -> Option<Chart> {
     let mark = |head: &HeadReport| metric_mark(head, id, None);
     let value = |head: &HeadReport| mark(head).map_or(f64::NEG_INFINITY, |mark| mark.value);
     let row = |head: &HeadReport, note: &str| ForestRow {
@@ -215,7 +217,7 @@ fn beside_largest(report: &Report, head: &HeadReport, Column { id, .. }: Column)
 }
 
 /// Bar chart of a head's values of a metric by key, each with its chance level; `None` without a value.
-fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
+fn bars_by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let bar = |name: String| {
         let (_, key) = name.split_once('.')?;
         let mark = Some(metric_mark(head, column.id, Some(key))?);
@@ -226,9 +228,9 @@ fn by_key(report: &Report, head: &HeadReport, column: Column) -> Option<Chart> {
     let has_levels = bars.iter().any(|bar| bar.level.is_some());
     (!bars.is_empty()).then(|| {
         Chart::Bars(Bars {
-            across: "offset".to_owned(),
+            x_label: "offset".to_owned(),
             level: if has_levels { "chance".to_owned() } else { String::new() },
-            shares: true,
+            is_in_percent: true,
             bars,
         })
     })
@@ -244,14 +246,14 @@ pub struct StudySection {
 }
 
 #[derive(Serialize)]
-pub struct StudyBeyond {
+pub struct InapplicableStudies {
     names: Vec<&'static str>,
     /// Why these studies do not apply to the model, as a predicate of the model.
     why: String,
 }
 
 /// The studies of a report that have something to show beside metrics and labels.
-pub fn sections(report: &Report) -> Vec<StudySection> {
+pub fn study_sections(report: &Report) -> Vec<StudySection> {
     let policy = &report.settings.policy;
     let verdicts: Vec<Verdict> = report
         .heads
@@ -267,18 +269,18 @@ pub fn sections(report: &Report) -> Vec<StudySection> {
         let ids: Vec<&str> = study.card().caveats_of(&labelling).iter().map(|caveat| caveat.id).collect();
         let caveats = report.caveats.iter().filter(|caveat| ids.contains(&caveat.id.as_str())).cloned().collect();
         let drawn = |figure: Figure| {
-            let (columns, rows) = figures::table(report, &figure);
+            let (columns, rows) = figures::figure_table(report, &figure);
             let svg = Value::from_safe_string(figures::draw(report, &figure, Medium::Page));
             let Figure { title, reading, .. } = figure;
             context! { numbers => context! { caption => &title, columns, rows }, title, reading, svg }
         };
-        let View { figures, summary, .. } = section.view(report.known());
+        let View { figures, summary, .. } = section.view(report.known_facts());
         StudySection {
             name: study.card().name,
             question: study.card().question,
             caveats,
             figures: figures.into_iter().map(drawn).collect(),
-            summary: summary.fit(Some(WIDTH)).trim_end().to_owned(),
+            summary: summary.fit(Some(SUMMARY_WIDTH)).trim_end().to_owned(),
         }
     };
     let mut found: Vec<StudySection> = report.sections.0.iter().map(section).collect();
@@ -287,20 +289,20 @@ pub fn sections(report: &Report) -> Vec<StudySection> {
 }
 
 /// Width in columns of the studies' summaries: room for every column of their tables.
-const WIDTH: usize = 160;
+const SUMMARY_WIDTH: usize = 160;
 
 /// Studies that the report lacks: (studies that apply to its model, other studies grouped by reason).
-pub fn missing(report: &Report) -> (Vec<Value>, Vec<StudyBeyond>) {
-    let askable = Askable::of(&report.model);
-    let (mut missing, mut beyond) = (Vec::new(), Vec::<StudyBeyond>::new());
+pub fn missing_studies(report: &Report) -> (Vec<Value>, Vec<InapplicableStudies>) {
+    let askable = ModelTraits::from_info(&report.model);
+    let (mut missing, mut beyond) = (Vec::new(), Vec::<InapplicableStudies>::new());
     let ran = |name: &str| report.sections.0.iter().any(|(study, _)| study.card().name == name);
     for study in STUDIES.iter().filter(|study| !ran(study.card().name)) {
         let card = study.card();
-        match askable.why_not_with_loss(*study) {
+        match askable.reason_against_with_loss(*study) {
             None => missing.push(context! { name => card.name, question => card.question }),
             Some(why) => match beyond.iter_mut().find(|other| other.why == why) {
                 Some(other) => other.names.push(card.name),
-                None => beyond.push(StudyBeyond { names: vec![card.name], why }),
+                None => beyond.push(InapplicableStudies { names: vec![card.name], why }),
             },
         }
     }
@@ -317,8 +319,8 @@ struct MetricTables {
 }
 
 /// Tables of all metrics that have a value for some head, study by study.
-pub fn by_study(report: &Report) -> Vec<Value> {
-    let mut tables = tables(report);
+pub fn metrics_by_study(report: &Report) -> Vec<Value> {
+    let mut tables = metric_tables(report);
     let group = |(study, _): &(&'static dyn AnyStudy, Box<dyn Section>)| {
         let own: Vec<&str> = columns(*study).into_iter().map(|column| column.id).collect();
         let metrics: Vec<MetricTables> = tables.extract_if(.., |metric| own.contains(&metric.name.as_str())).collect();
@@ -330,7 +332,7 @@ pub fn by_study(report: &Report) -> Vec<Value> {
 }
 
 /// Tables of all metrics that have a value for some head, in the order of the report.
-fn tables(report: &Report) -> Vec<MetricTables> {
+fn metric_tables(report: &Report) -> Vec<MetricTables> {
     let known: Vec<Vec<(Option<f64>, Option<Interval>)>> = report
         .heads
         .iter()
@@ -346,10 +348,10 @@ fn tables(report: &Report) -> Vec<MetricTables> {
         let id = name.split('.').next().unwrap_or(name);
         let cell = |head: &Vec<(Option<f64>, Option<Interval>)>| {
             let (value, ci95) = head.get(place).copied().unwrap_or_default();
-            value.map_or_else(|| "–".to_owned(), |value| concise(value, ci95))
+            value.map_or_else(|| "–".to_owned(), |value| concise_with_uncertainty(value, ci95))
         };
         let beside = chance.map_or_else(String::new, |chance| {
-            format!("chance {}", concise(chance, ci95.get(name).copied().copied().flatten()))
+            format!("chance {}", concise_with_uncertainty(chance, ci95.get(name).copied().copied().flatten()))
         });
         let rows = known.chunks(report.model.heads).map(|layer| layer.iter().map(cell).collect::<Value>());
         let table = context! { name, beside, rows => rows.collect::<Value>() };
@@ -359,14 +361,14 @@ fn tables(report: &Report) -> Vec<MetricTables> {
         }
         metrics.push(MetricTables {
             name: id.to_owned(),
-            measures: registry::find(name).map_or("", |entry| entry.explanation.measures),
-            rests_on: denominators.get(name).map_or_else(String::new, |on| rests_on(**on)),
+            measures: registry::find_entry(name).map_or("", |entry| entry.explanation.measures),
+            rests_on: denominators.get(name).map_or_else(String::new, |on| evidence_sentence(**on)),
             tables: vec![table],
         });
     }
     metrics
 }
 
-fn rests_on(Denominator { count, sentences, .. }: Denominator) -> String {
+fn evidence_sentence(Denominator { count, sentences, .. }: Denominator) -> String {
     format!("It rests on {} in {}.", counted(count, "case"), counted(sentences, "sentence"))
 }

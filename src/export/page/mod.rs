@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::palette::{Ink, STEPS};
+use super::palette::{HEAT_MAP_STEPS, Ink};
 use super::svg::{Medium, escaped};
 use super::{figures, summary};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -38,46 +38,46 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// Instructions for the interactive attention of a sentence.
-const PLAY: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
+const INTERACTION_HELP: &str = "Tokens attend on the left and are attended to on the right, the stronger the darker. A token under the pointer has its \
     lines alone, and a click keeps it; arrow keys move, and Escape lets go.";
 
 pub fn render(report: &Report) -> Result<Vec<u8>> {
-    let studies = heads::sections(report);
+    let studies = heads::study_sections(report);
     let of_studies = |caveat: &&Caveat| studies.iter().any(|study| study.caveats.iter().any(|one| one.id == caveat.id));
     // Caveats about the meaning of labels come before caveats about their certainty.
     let general = report.caveats.iter().filter(|caveat| !of_studies(caveat));
     let (certainty, meaning): (Vec<_>, Vec<_>) = general.partition(|caveat| is_about_certainty(&caveat.id));
-    let (missing, beyond) = heads::missing(report);
-    let (first, why_first) = heads::first(report);
-    let of_maps = |maps| ShownSentence::of_all(maps, report.model.grid());
+    let (missing, beyond) = heads::missing_studies(report);
+    let (first, why_first) = heads::first_card(report);
+    let of_maps = |maps| ShownSentence::with_thumbnails(maps, report.model.grid());
     let thumbnails: Vec<ShownSentence> = report.attention_maps.iter().map(of_maps).collect();
     let page = context! {
         title => format!("Attention heads of {}", report.model.id),
         facts => facts(report),
-        brief => if report.in_brief.is_empty() { vec![heads::firm(report)] } else { report.in_brief.clone() },
+        brief => if report.in_brief.is_empty() { vec![heads::firm_roles_sentence(report)] } else { report.in_brief.clone() },
         caveats => Serde([meaning, certainty].concat()),
         heads_across => (0..report.model.heads).collect::<Value>(),
-        grid => heads::grid(report),
-        families => heads::families(report),
+        grid => heads::head_grid(report),
+        families => heads::family_rows(report),
         chooses => report.heads.iter().any(|head| head.chooses.is_some()),
         first,
         why_first,
-        cards => heads::cards(report),
+        cards => heads::head_cards(report),
         thumbnails => Serde(thumbnails),
-        depth => Value::from_safe_string(figures::named(report, figures::LAYERS, Medium::Page)?),
+        depth => Value::from_safe_string(figures::draw_named(report, figures::LAYERS, Medium::Page)?),
         studies => Serde(studies),
-        controls => summary::of_controls(report),
-        metrics => heads::by_study(report),
+        controls => summary::controls_text(report),
+        metrics => heads::metrics_by_study(report),
         missing,
         beyond => Serde(beyond),
         footer => footer(report),
     };
-    filled("report", &page)
+    fill_template("report", &page)
 }
 
 /// Fills a template. Every value is escaped as text, unless it is marked as safe HTML.
 /// Fails if `content` lacks what the template shows.
-pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
+pub fn fill_template(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -85,10 +85,10 @@ pub fn filled(template: &str, content: &impl Serialize) -> Result<Vec<u8>> {
         let text = value.to_string();
         out.write_str(&if value.is_safe() { text } else { escaped(&text) }).map_err(minijinja::Error::from)
     });
-    templates.add_global("style", Value::from_safe_string(colours() + STYLE));
+    templates.add_global("style", Value::from_safe_string(colour_css() + STYLE));
     templates.add_global("script", Value::from_safe_string(SCRIPT.to_owned()));
     templates.add_global("script_hash", Value::from_safe_string(script_hash()));
-    templates.add_global("play", PLAY);
+    templates.add_global("play", INTERACTION_HELP);
     templates.add_filter("code", |text: String| Value::from_safe_string(with_code(&text)));
     for (name, text) in TEMPLATES {
         templates.add_template(name, text)?;
@@ -115,7 +115,7 @@ fn script_hash() -> String {
 }
 
 /// CSS with the colours of both themes as variables, and with a class for each step of a heat map.
-fn colours() -> String {
+fn colour_css() -> String {
     let theme = |side: usize| -> String {
         Ink::all().map(|ink| format!("--{}:{}", ink.name(), ink.colours()[side])).collect::<Vec<_>>().join(";")
     };
@@ -123,7 +123,7 @@ fn colours() -> String {
     let mut css = format!(
         ":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}@media print{{:root{{{light}}}}}"
     );
-    for step in 0..STEPS {
+    for step in 0..HEAT_MAP_STEPS {
         write!(css, ".c{step}{{background:var(--s{step});color:var(--t{step})}}")
             .expect("writing to a string does not fail");
     }
@@ -147,10 +147,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if let Some(task) = &report.settings.protocol.task {
         facts.push(("Task", format!("{}: {}", task.name, counted(task.items, "item"))));
     }
-    if !report.is_of_corpus() {
+    if !report.analyses_corpus() {
         return facts;
     }
-    let size = summary::sizes(model, corpus.sentences, corpus.words, corpus.tokens);
+    let size = summary::corpus_size(model, corpus.sentences, corpus.words, corpus.tokens);
     facts.push(("Corpus", format!("{}: {size}", corpus.name)));
     for (about, remarks) in ["Of the model", "Of the corpus"].into_iter().zip(report.remarks()) {
         if !remarks.is_empty() {
@@ -161,7 +161,7 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if skipped > 0 {
         facts.push(("Left out", counted(skipped, sentence)));
     }
-    facts.push(("Intervals", format!("95 %, sampling over {}", report.unit())));
+    facts.push(("Intervals", format!("95 %, sampling over {}", report.unit_in_words())));
     facts
 }
 
@@ -181,11 +181,11 @@ pub struct ShownSentence {
 
 impl ShownSentence {
     /// Shows the attention of all heads of a model over a sentence, with thumbnails.
-    pub fn of_all(maps: &AttentionMaps, grid: HeadGrid) -> Self {
+    pub fn with_thumbnails(maps: &AttentionMaps, grid: HeadGrid) -> Self {
         Self::new(maps, &format!("data-heads={}", grid.heads))
     }
 
-    pub fn of_chosen(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
+    pub fn for_heads(maps: &AttentionMaps, heads: &[HeadPlace]) -> Self {
         let names: Vec<String> = heads.iter().map(ToString::to_string).collect();
         Self { has_thumbnails: false, ..Self::new(maps, &format!("data-heads=0 data-names=\"{}\"", names.join(" "))) }
     }
@@ -202,11 +202,11 @@ impl ShownSentence {
         let data = format!(
             "{heads} data-tokens=\"{tokens}\" data-units=\"{units}\" data-arcs=\"{arcs}\" data-maps=\"{maps_of_heads}\""
         );
-        Self { has_thumbnails: true, about: about(maps), data: Value::from_safe_string(data) }
+        Self { has_thumbnails: true, about: sentence_heading(maps), data: Value::from_safe_string(data) }
     }
 }
 
-fn about(maps: &AttentionMaps) -> String {
+fn sentence_heading(maps: &AttentionMaps) -> String {
     let words: Vec<&str> = maps.units.iter().filter(|unit| unit.is_word).map(|unit| unit.text.as_str()).collect();
     let text = if words.is_empty() { maps.tokens.join(" ") } else { words.join(" ") };
     match (maps.sentence, maps.example_of) {
@@ -250,7 +250,7 @@ mod tests {
     fn tokens_of_others_stay_in_their_attribute() {
         let tokens = vec!["\"><script>".to_owned(), "\u{202e}\n".to_owned()];
         let maps = AttentionMaps::new(tokens, &[1.0, 0.0, 0.5, 0.5]);
-        let data = ShownSentence::of_all(&maps, HeadGrid { layers: 1, heads: 1 }).data.to_string();
+        let data = ShownSentence::with_thumbnails(&maps, HeadGrid { layers: 1, heads: 1 }).data.to_string();
         assert!(!data.contains(['<', '>', '\u{202e}', '\n']), "{data}");
         let json = data.split("data-tokens=\"").nth(1).unwrap().split('"').next().unwrap();
         let json = json.replace("&quot;", "\"").replace("&lt;", "<").replace("&gt;", ">");
@@ -259,7 +259,7 @@ mod tests {
         assert!(data.ends_with("data-maps=\"/Agg\""), "{data}");
         let unit = SentenceUnit { text: "\"><b>\n".to_owned(), tokens: [0, 1], is_word: true };
         let arcs = vec![SentenceArc { from: 0, to: 0, relation: "<i>".to_owned() }];
-        let chosen = ShownSentence::of_chosen(
+        let chosen = ShownSentence::for_heads(
             &AttentionMaps { units: vec![unit], arcs, ..maps },
             &[HeadPlace { layer: 0, head: 0 }],
         );

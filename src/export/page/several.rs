@@ -7,9 +7,9 @@ use minijinja::context;
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
-use super::heads::hue;
-use crate::export::heads::{HeadCell, families};
-use crate::report::roles::Roles;
+use super::heads::css_colour;
+use crate::export::heads::{HeadCell, label_families};
+use crate::report::roles::RoleCounts;
 use crate::report::{HeadReport, Report};
 use crate::study::labels::{ABSENT, Label, REMOVED, UNLABELLED};
 use crate::system::counted::{counted, plural};
@@ -49,7 +49,7 @@ const DECODERS_BESIDE_ENCODERS: &str = "Some of these models are decoders, whose
 
 /// Renders the page of several reports, as (name, report).
 pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
-    let heads = heads(reports);
+    let heads = head_rows(reports);
     let first = |head: &&Head| {
         let mut labels = head.cells.iter().map(|cell| cell.as_ref().map(|side| &side.primary));
         let one = labels.next().flatten();
@@ -71,51 +71,51 @@ pub fn render(reports: &[(String, Report)]) -> Result<Vec<u8>> {
     let page = context! {
         title => "Reports side by side",
         facts => [("Reports", reports.len().to_string())],
-        reports => reports.iter().map(described).collect::<Value>(),
+        reports => reports.iter().map(report_row).collect::<Value>(),
         // Note on the comparisons that hold.
         beside => mixed.then_some(DECODERS_BESIDE_ENCODERS),
-        families => Serde(by_family(reports)),
+        families => Serde(family_counts(reports)),
         kept,
         // Whether the models differ in family or in the number of layers and heads.
         apart,
         heads => Serde(heads),
         footer => "Layers and heads are counted from 0.",
     };
-    super::filled("several", &page)
+    super::fill_template("several", &page)
 }
 
 /// Row of the table of reports.
-fn described((name, report): &(String, Report)) -> Value {
+fn report_row((name, report): &(String, Report)) -> Value {
     context! {
         name,
         model => &report.model.id,
         grid => format!("{} × {}", report.model.layers, report.model.heads),
         corpus => report.subject(),
         sentences => report.corpus.sentences,
-        firm => Roles::of(report).firm,
+        firm => RoleCounts::new(report).firm,
     }
 }
 
 /// Label families of all reports, with their numbers of heads.
-fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
+fn family_counts(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
     let mut found: Vec<FamilyCounts> = Vec::new();
     let no_heads = |family: &str| {
-        let is_asked = |report: &Report| is_none(family) || report.label_counts.contains_key(family);
+        let is_asked = |report: &Report| is_pseudo_label(family) || report.label_counts.contains_key(family);
         reports.iter().map(|(_, report)| is_asked(report).then_some(0)).collect()
     };
     for (place, (_, report)) in reports.iter().enumerate() {
-        for family in families(report) {
+        for family in label_families(report) {
             let known = found.iter().position(|known| known.name == family.name);
             let at = known.unwrap_or_else(|| {
                 let counts = no_heads(&family.name);
-                found.push(FamilyCounts { name: family.name, hue: hue(family.hue), counts, change: None });
+                found.push(FamilyCounts { name: family.name, hue: css_colour(family.hue), counts, change: None });
                 found.len() - 1
             });
-            found[at].counts[place] = Some(family.by_layer.iter().sum());
+            found[at].counts[place] = Some(family.heads_by_layer.iter().sum());
         }
     }
     // Entries for heads without a label come last.
-    found.sort_by_key(|family| is_none(&family.name));
+    found.sort_by_key(|family| is_pseudo_label(&family.name));
     let change = |family: &FamilyCounts| match family.counts[..] {
         [.., Some(before), Some(after)] => Some(i64::try_from(after).ok()? - i64::try_from(before).ok()?),
         _ => None,
@@ -134,7 +134,7 @@ fn by_family(reports: &[(String, Report)]) -> Vec<FamilyCounts> {
 }
 
 /// Labels of a head that were lost and gained between two reports: `−det, +obj ?`, lost labels first.
-fn changed(before: &HeadReport, after: &HeadReport) -> String {
+fn label_changes(before: &HeadReport, after: &HeadReport) -> String {
     let only = |sign: &str, one: &HeadReport, other: &HeadReport| -> Vec<String> {
         let is_in = |label: &Label| other.labels.iter().any(|known| known.label == label.label);
         let named = |label: &Label| format!("{sign}{}{}", label.label, if label.borderline { " ?" } else { "" });
@@ -144,11 +144,11 @@ fn changed(before: &HeadReport, after: &HeadReport) -> String {
 }
 
 /// Whether a family's name stands for heads without a label.
-fn is_none(family: &str) -> bool {
+fn is_pseudo_label(family: &str) -> bool {
     [UNLABELLED, ABSENT, REMOVED].contains(&family)
 }
 
-fn heads(reports: &[(String, Report)]) -> Vec<Head> {
+fn head_rows(reports: &[(String, Report)]) -> Vec<Head> {
     let mut places: BTreeMap<[usize; 2], Vec<Option<&HeadReport>>> = BTreeMap::new();
     for (place, (_, report)) in reports.iter().enumerate() {
         for head in &report.heads {
@@ -157,8 +157,8 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
         }
     }
     let side = |(_, report): &(String, Report), head: &HeadReport| {
-        let HeadCell { marks, hue: of, .. } = HeadCell::of(report, head);
-        PrimaryLabel { primary: head.primary.clone(), marks, hue: hue(of) }
+        let HeadCell { marks, hue: of, .. } = HeadCell::new(report, head);
+        PrimaryLabel { primary: head.primary.clone(), marks, hue: css_colour(of) }
     };
     let head = |([layer, head], heads): ([usize; 2], Vec<Option<&HeadReport>>)| {
         let has = |head: &HeadReport, label: &str| head.labels.iter().any(|other| other.label == label);
@@ -169,7 +169,7 @@ fn heads(reports: &[(String, Report)]) -> Vec<Head> {
             name: format!("L{layer}H{head}"),
             kept: kept.join(", "),
             changed: match &heads[..] {
-                [.., Some(before), Some(after)] => changed(before, after),
+                [.., Some(before), Some(after)] => label_changes(before, after),
                 _ => String::new(),
             },
             cells: reports.iter().zip(&heads).map(|(of, head)| head.map(|head| side(of, head))).collect(),

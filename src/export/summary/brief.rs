@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::{grids, of_presets};
+use super::{grids, presets_text};
 use crate::evaluation::presets::Preset;
 use crate::export::heads::metric_mark;
 use crate::model::grid::HeadPlace;
 use crate::passes::control::ControlKind;
-use crate::report::in_brief::by_evidence;
+use crate::report::in_brief::compare_evidence;
 use crate::report::roles::is_role;
 use crate::report::{ControlReport, CorpusInfo, HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, Detector, Label};
+use crate::study::labels::{BORDERLINE_MARK, Detector, Label};
 use crate::study::metrics::metric::Keys;
 use crate::study::section::View;
 use crate::study::show::figure::Mark;
@@ -23,34 +23,39 @@ use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
 /// Maximum number of labels in the table of the strongest evidence.
-const NAMED: usize = 5;
+const MAX_LABELS: usize = 5;
 
 /// Labels that a decoder's heads are known for, shown before relations: copying in context, and the sink
 /// (Olsson et al. 2022, Xiao et al. 2024).
-const OF_DECODERS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
+const DECODER_LABELS: [&str; 4] = ["induction", "duplicate-token", "previous-token", "first-token"];
 
 /// Writes the brief sentences of a report, its grid, the labels with the strongest evidence, and what to type next.
-pub(super) fn write(out: &mut Summary, report: &Report, presets: &[&Preset], width: Option<usize>) -> fmt::Result {
-    super::in_brief(out, report)?;
+pub(super) fn write_brief(
+    out: &mut Summary,
+    report: &Report,
+    presets: &[&Preset],
+    width: Option<usize>,
+) -> fmt::Result {
+    super::write_in_brief(out, report)?;
     out.blank();
-    grids::labels_alone(out, report, width)?;
-    let labels = of_labels(report);
-    strongest(out, &labels)?;
-    controls(out, report)?;
-    super::blocks(out, of_presets(presets, &report.heads).into())?;
+    grids::write_brief_label_grid(out, report, width)?;
+    let labels = strongest_labels(report);
+    write_strongest_labels(out, &labels)?;
+    write_controls(out, report)?;
+    super::append_block(out, presets_text(presets, &report.heads).into())?;
     if !is_read_whole(&report.corpus) {
         out.blank();
-        super::skipped(out, report)?;
+        super::write_left_out(out, report)?;
     }
-    remarks(out, report)?;
-    next(out, labels.first().map(|(_, label)| *label))
+    write_remarks(out, report)?;
+    write_next_commands(out, labels.first().map(|(_, label)| *label))
 }
 
 /// Writes the summary of a run on a task alone, which has no labels.
-pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
-    super::in_brief(out, report)?;
-    report.views().try_for_each(|(_, view)| super::blocks(out, view.summary))?;
-    remarks(out, report)?;
+pub(super) fn write_task_summary(out: &mut Summary, report: &Report) -> fmt::Result {
+    super::write_in_brief(out, report)?;
+    report.views().try_for_each(|(_, view)| super::append_block(out, view.summary))?;
+    write_remarks(out, report)?;
     writeln!(
         out,
         "More: -c FILE labels the heads over a corpus of yours, -o report.html makes a page, `headscope explain task` tells what is \
@@ -59,7 +64,7 @@ pub(super) fn of_task(out: &mut Summary, report: &Report) -> fmt::Result {
 }
 
 /// Writes remarks on the model and on the corpus, a line each: unknown tokens, copies, families of sentences.
-fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
+fn write_remarks(out: &mut Summary, report: &Report) -> fmt::Result {
     let of_both = ["model", "corpus"].into_iter().zip(report.remarks()).filter(|(_, remarks)| !remarks.is_empty());
     out.blank();
     for (of, remarks) in of_both {
@@ -71,12 +76,12 @@ fn remarks(out: &mut Summary, report: &Report) -> fmt::Result {
 /// Whether nothing in a corpus was skipped, left out, cut or repeated.
 fn is_read_whole(corpus: &CorpusInfo) -> bool {
     let left_out = corpus.skipped.values().chain(corpus.words_left_out.values());
-    let changed = [corpus.truncated, corpus.partly_annotated().unwrap_or(0), corpus.passed_over];
+    let changed = [corpus.truncated, corpus.partly_annotated_sentences().unwrap_or(0), corpus.passed_over];
     left_out.chain(&changed).all(|count| *count == 0) && corpus.repeated.is_empty()
 }
 
 /// Writes a table of the labels with the strongest evidence, each at its clearest head.
-fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
+fn write_strongest_labels(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     if labels.is_empty() {
         return Ok(());
     }
@@ -87,7 +92,7 @@ fn strongest(out: &mut Summary, labels: &[(HeadPlace, &Label)]) -> fmt::Result {
     table.set_header(["label", "head", "score", "baselines"]);
     for (place, label) in labels {
         let spread = plus_minus(label.ci95, 3);
-        let mark = if label.borderline { BORDERLINE } else { "" };
+        let mark = if label.borderline { BORDERLINE_MARK } else { "" };
         table.add_row([
             format!("{}{mark}", one_line(&label.label)),
             place.to_string(),
@@ -109,23 +114,25 @@ fn baselines(label: &Label) -> String {
 }
 
 /// At most [`NAMED`] labels, each once with its clearest head: for a decoder [`OF_DECODERS`] first, then relations, then others.
-fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
+fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {
-        let known = OF_DECODERS.iter().position(|name| is_decoder && label.label == *name);
-        known.unwrap_or(OF_DECODERS.len() + usize::from(label.versus_offset.is_none()))
+        let known = DECODER_LABELS.iter().position(|name| is_decoder && label.label == *name);
+        known.unwrap_or(DECODER_LABELS.len() + usize::from(label.versus_offset.is_none()))
     };
     let of_head = |head: &'a HeadReport| head.labels.iter().map(|label| (head.place, label));
-    let mut labels: Vec<_> = report.at_work().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
-    labels
-        .sort_by(|(_, a), (_, b)| a.borderline.cmp(&b.borderline).then(rank(a).cmp(&rank(b))).then(by_evidence(b, a)));
+    let mut labels: Vec<_> =
+        report.non_constant_heads().flat_map(of_head).filter(|(_, label)| is_role(label)).collect();
+    labels.sort_by(|(_, a), (_, b)| {
+        a.borderline.cmp(&b.borderline).then(rank(a).cmp(&rank(b))).then(compare_evidence(b, a))
+    });
     // The clearest head of a relation has the smallest q, as in the sentence above; for other labels it has the largest margin.
     let is_clearer = |label: &Label, than: &Label| {
         label.versus_offset.is_none() && label.borderline == than.borderline && label.margin > than.margin
     };
     let mut named: Vec<(HeadPlace, &Label)> = Vec::new();
     for (place, label) in labels {
-        let has_room = named.len() < NAMED;
+        let has_room = named.len() < MAX_LABELS;
         match named.iter_mut().find(|(_, other)| other.label == label.label) {
             Some(known) if is_clearer(label, known.1) => *known = (place, label),
             None if has_room => named.push((place, label)),
@@ -136,7 +143,7 @@ fn of_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
 }
 
 /// Writes which commands show more; `first` is the label with the strongest evidence.
-fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
+fn write_next_commands(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
     let explained =
         first.map_or("broad", |label| label.label.split_once(':').map_or(&*label.label, |(family, _)| family));
     writeln!(
@@ -148,10 +155,10 @@ fn next(out: &mut Summary, first: Option<&Label>) -> fmt::Result {
 }
 
 /// Maximum number of heads listed with the labels that they keep; the report has all.
-const SHOWN: usize = 12;
+const MAX_KEPT_HEADS: usize = 12;
 
 /// Writes a paragraph for each kind of control run.
-pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
+pub(super) fn write_controls(out: &mut Summary, report: &Report) -> fmt::Result {
     for (kind, runs) in report.controls_by_kind() {
         write!(out, "\nControl {kind}, mean of {}: ", counted(runs.len(), "seed"))?;
         let (meaning, is_trained) = match kind {
@@ -166,24 +173,25 @@ pub(super) fn controls(out: &mut Summary, report: &Report) -> fmt::Result {
         };
         writeln!(out, "{meaning}")?;
         if is_trained {
-            writeln!(out, "  kept: {}", families(report, &runs, |run| &run.kept_counts).join(", "))?;
-            kept_by_heads(out, report, &runs)?;
+            writeln!(out, "  kept: {}", family_counts(report, &runs, |run| &run.kept_counts).join(", "))?;
+            write_kept_labels(out, report, &runs)?;
         } else {
-            writeln!(out, "  found: {}", families(report, &runs, |run| &run.label_counts).join(", "))?;
+            writeln!(out, "  found: {}", family_counts(report, &runs, |run| &run.label_counts).join(", "))?;
         }
     }
     Ok(())
 }
 
 /// Label families with counts in words: the mean over the seeds of a control, and the number in the analysis itself.
-fn families(
+fn family_counts(
     report: &Report,
     runs: &[&ControlReport],
     counts: fn(&ControlReport) -> &BTreeMap<String, u64>,
 ) -> Vec<String> {
     // Label families that the control is run to test are named even if no head has such a label.
-    let is_tested =
-        |family: &str| registry::detectors().any(|known| known.explanation.name == family && known.shown.in_controls);
+    let is_tested = |family: &str| {
+        registry::detectors().any(|known| known.explanation.name == family && known.style.is_named_in_controls)
+    };
     let shown = report.label_counts.iter().filter_map(|(family, here)| {
         let there: Vec<u64> = runs.iter().map(|run| counts(run).get(family).copied()).collect::<Option<_>>()?;
         let total: u64 = there.iter().sum();
@@ -194,11 +202,11 @@ fn families(
 }
 
 /// Writes the heads that keep a label in a control with every seed. Only labels that the control is run to test count.
-fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
+fn write_kept_labels(out: &mut Summary, report: &Report, runs: &[&ControlReport]) -> fmt::Result {
     let kept = |head: &HeadReport| {
         let labels = head.labels_kept(runs).filter_map(|label| {
-            let detector = registry::detector_of(label)?;
-            detector.shown.in_controls.then(|| one_line(&detector.code(label)))
+            let detector = registry::detector_of_label(label)?;
+            detector.style.is_named_in_controls.then(|| one_line(&detector.code(label)))
         });
         let labels: Vec<String> = labels.collect();
         (!labels.is_empty()).then(|| format!("{} {}", head.place, labels.join(", ")))
@@ -207,23 +215,23 @@ fn kept_by_heads(out: &mut Summary, report: &Report, runs: &[&ControlReport]) ->
     if heads.is_empty() {
         return Ok(());
     }
-    write!(out, "  with every seed: {}", heads[..heads.len().min(SHOWN)].join("; "))?;
-    match heads.len().saturating_sub(SHOWN) {
+    write!(out, "  with every seed: {}", heads[..heads.len().min(MAX_KEPT_HEADS)].join("; "))?;
+    match heads.len().saturating_sub(MAX_KEPT_HEADS) {
         0 => writeln!(out),
         more => writeln!(out, "; and {}", counted(more, "more head")),
     }
 }
 
 /// Maximum number of heads named for each label in the line of a study.
-const HEADS_NAMED: usize = 6;
+const MAX_NAMED_HEADS: usize = 6;
 
 /// One line per study: the heads with its labels. For a study without labels and text, the head with its largest first metric.
-pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
+pub(super) fn study_lines(report: &Report, views: &[(&'static dyn AnyStudy, View<'_>)]) -> String {
     let policy = &report.settings.policy;
     let line = |(study, view): &(&'static dyn AnyStudy, View<'_>)| {
         let labels = study.card().labels;
         let says = if labels.iter().any(|detector| detector.is_on(policy)) {
-            Some(labelled(report, labels))
+            Some(labelled_heads(report, labels))
         } else if study.card().all_labels().next().is_none() && view.summary.is_empty() {
             largest_metric(report, *study)
         } else {
@@ -236,18 +244,19 @@ pub(super) fn of_studies(report: &Report, views: &[(&'static dyn AnyStudy, View<
 }
 
 /// Heads with each of the labels of a study.
-fn labelled(report: &Report, labels: &[Detector]) -> String {
+fn labelled_heads(report: &Report, labels: &[Detector]) -> String {
     let with = |detector: &Detector| {
-        let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives(&label.label));
+        let has = |head: &&HeadReport| head.labels.iter().any(|label| detector.gives_label(&label.label));
         let heads: Vec<&HeadReport> = report.heads.iter().filter(has).collect();
         let name = detector.explanation.name;
-        let is_firm = |head: &HeadReport| head.labels.iter().any(|one| detector.gives(&one.label) && !one.borderline);
-        let named = heads.iter().take(HEADS_NAMED).map(|head| {
-            let mark = if is_firm(head) { "" } else { BORDERLINE };
+        let is_firm =
+            |head: &HeadReport| head.labels.iter().any(|one| detector.gives_label(&one.label) && !one.borderline);
+        let named = heads.iter().take(MAX_NAMED_HEADS).map(|head| {
+            let mark = if is_firm(head) { "" } else { BORDERLINE_MARK };
             format!("{}{mark}", head.place)
         });
         let named: Vec<String> = named.collect();
-        let more = heads.len().saturating_sub(HEADS_NAMED);
+        let more = heads.len().saturating_sub(MAX_NAMED_HEADS);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         (!heads.is_empty()).then(|| format!("{name} {}{more}", named.join(" ")))
     };

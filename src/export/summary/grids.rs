@@ -10,30 +10,30 @@ use comfy_table::Table;
 
 use crate::report::{HeadReport, Report};
 use crate::studies::registry;
-use crate::study::labels::{BORDERLINE, CONSTANT, TIED, UNLABELLED_SHOWN};
-use crate::study::show::summary::{Summary, width_of};
+use crate::study::labels::{BORDERLINE_MARK, CONSTANT_MARK, TIED_MARK, UNLABELLED_LEGEND_ENTRY};
+use crate::study::show::summary::{Summary, table_width};
 use crate::study::show::wording::plain_table;
 use crate::study::{AnyStudy, columns};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
-pub(super) fn labels(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
+pub(super) fn write_label_grid(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     writeln!(out, "\nPrimary label of each head (layers down, heads across):\n")?;
-    grids(out, report, width, |head| label_cell(report, head));
-    legend(out, &report.heads, first)
+    write_grids(out, report, width, |head| label_cell(report, head));
+    write_legend(out, &report.heads, first_label_code)
 }
 
-pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
-    grids(out, report, width, |head| label_cell(report, head));
+pub(super) fn write_brief_label_grid(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
+    write_grids(out, report, width, |head| label_cell(report, head));
     let labels = || report.heads.iter().flat_map(|head| &head.labels);
     let marks = [
-        (labels().any(|label| label.borderline), format!("label{BORDERLINE}: borderline")),
-        (labels().any(|label| label.tied), format!("label{TIED}: nearly tied with another label")),
-        (report.heads.iter().any(|head| report.is_constant(head)), format!("{CONSTANT}: writes a constant")),
+        (labels().any(|label| label.borderline), format!("label{BORDERLINE_MARK}: borderline")),
+        (labels().any(|label| label.tied), format!("label{TIED_MARK}: nearly tied with another label")),
+        (report.heads.iter().any(|head| report.is_constant(head)), format!("{CONSTANT_MARK}: writes a constant")),
         (report.heads.iter().any(|head| head.labels.len() > 1), "label+n: n more labels".to_owned()),
     ];
     let marks = marks.into_iter().filter(|(is_there, _)| *is_there).map(|(_, meaning)| meaning);
-    let mut codes = meanings(&report.heads, first);
+    let mut codes = meanings(&report.heads, first_label_code);
     codes.retain(|(_, (_, codes, _))| !codes.is_empty());
     // Signs come after words.
     codes.sort_by_key(|(_, (_, codes, _))| !codes.iter().any(|code| code.starts_with(char::is_alphabetic)));
@@ -49,51 +49,51 @@ pub(super) fn labels_alone(out: &mut Summary, report: &Report, width: Option<usi
 }
 
 /// A label as the grid of a summary shows it, with its colour and its meaning for the legend.
-struct Code {
+struct GridCode {
     text: String,
     style: Style,
     meaning: String,
 }
 
-fn code(label: &str) -> Code {
-    let Some(detector) = registry::detector_of(label) else { return plain([label; 2]) };
-    let style = Style::new().fg_color(Some(detector.shown.colour.into()));
-    Code { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
+fn label_code(label: &str) -> GridCode {
+    let Some(detector) = registry::detector_of_label(label) else { return sign_code([label; 2]) };
+    let style = Style::new().fg_color(Some(detector.style.colour.into()));
+    GridCode { text: one_line(&detector.code(label)), style, meaning: detector.explanation.name.to_owned() }
 }
 
 /// Grid entry of a sign without a colour, from `[sign, meaning]`.
-fn plain([text, meaning]: [&str; 2]) -> Code {
-    Code { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
+fn sign_code([text, meaning]: [&str; 2]) -> GridCode {
+    GridCode { text: one_line(text), style: Style::new(), meaning: meaning.to_owned() }
 }
 
-fn first(head: &HeadReport) -> Code {
-    head.without_label().map_or_else(|| code(&head.primary), plain)
+fn first_label_code(head: &HeadReport) -> GridCode {
+    head.unlabelled_mark().map_or_else(|| label_code(&head.primary), sign_code)
 }
 
-fn choice(head: &HeadReport) -> Code {
-    head.chooses.as_ref().map_or_else(|| plain(NO_CHOICE), |chooses| code(&chooses.label))
+fn choice_code(head: &HeadReport) -> GridCode {
+    head.chooses.as_ref().map_or_else(|| sign_code(NO_CHOICE), |chooses| label_code(&chooses.label))
 }
 
 /// Sign and meaning, in the grid of choices, for a head without a label of how it chooses.
-const NO_CHOICE: [&str; 2] = [UNLABELLED_SHOWN[0], "none of these"];
+const NO_CHOICE: [&str; 2] = [UNLABELLED_LEGEND_ENTRY[0], "none of these"];
 
 /// Writes a grid of heads, in parts with as many columns of heads as fit the width.
-fn grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
+fn write_grids(out: &mut Summary, report: &Report, width: Option<usize>, cell: impl Fn(&HeadReport) -> String) {
     let heads = report.model.heads;
     let fits = |shown: &usize| {
-        let parts = (0..heads).step_by(*shown).map(|first| grid(report, first..heads.min(first + shown), &cell));
-        width.is_none_or(|width| parts.map(|part| width_of(&part)).max().is_none_or(|widest| widest <= width))
+        let parts = (0..heads).step_by(*shown).map(|first| grid_table(report, first..heads.min(first + shown), &cell));
+        width.is_none_or(|width| parts.map(|part| table_width(&part)).max().is_none_or(|widest| widest <= width))
     };
     let shown = (1..=heads).rev().find(fits).unwrap_or(1);
     for first in (0..heads).step_by(shown) {
         if first > 0 {
             out.blank();
         }
-        out.table(grid(report, first..heads.min(first + shown), &cell));
+        out.table(grid_table(report, first..heads.min(first + shown), &cell));
     }
 }
 
-fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> String) -> Table {
+fn grid_table(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> String) -> Table {
     let mut table = plain_table();
     let names = shown.clone().map(|head| format!("H{head}"));
     table.set_header(iter::once(String::new()).chain(names));
@@ -107,12 +107,12 @@ fn grid(report: &Report, shown: Range<usize>, cell: impl Fn(&HeadReport) -> Stri
 
 /// Grid entry of a head: code and marks of its first label, in colour.
 fn label_cell(report: &Report, head: &HeadReport) -> String {
-    let Code { text, style, .. } = first(head);
+    let GridCode { text, style, .. } = first_label_code(head);
     format!("{style}{text}{}{style:#}", report.marks(head))
 }
 
 /// Writes the grid of how each head chooses where to attend; nothing if no study measured that.
-pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
+pub(super) fn write_choice_grid(out: &mut Summary, report: &Report, width: Option<usize>) -> fmt::Result {
     let asks = |study: &dyn AnyStudy| study.card().choices.iter().any(|one| one.is_on(&report.settings.policy));
     let measured = |study: &dyn AnyStudy| {
         let ids: Vec<&str> = columns(study).into_iter().map(|column| column.id).collect();
@@ -128,23 +128,23 @@ pub(super) fn choices(out: &mut Summary, report: &Report, width: Option<usize>) 
         out,
         "\nHow each head chooses, with the share of its distance from even attention that follows from that, in per cent:\n"
     )?;
-    grids(out, report, width, |head| {
-        let Code { text, style, .. } = choice(head);
+    write_grids(out, report, width, |head| {
+        let GridCode { text, style, .. } = choice_code(head);
         let Some(chooses) = &head.chooses else { return text };
-        let mark = if chooses.borderline { BORDERLINE } else { "" };
+        let mark = if chooses.borderline { BORDERLINE_MARK } else { "" };
         format!("{style}{text} {:.0}{mark}{style:#}", 100.0 * chooses.score)
     });
-    legend(out, &report.heads, choice)
+    write_legend(out, &report.heads, choice_code)
 }
 
 /// Heads whose grid entries have one meaning: (number of heads, codes, colour).
-type Coded = (usize, BTreeSet<String>, Style);
+type CodeLegend = (usize, BTreeSet<String>, Style);
 
 /// The meanings of the codes of a grid, the most frequent first.
-fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<(String, Coded)> {
-    let mut counts: BTreeMap<String, Coded> = BTreeMap::new();
+fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> Vec<(String, CodeLegend)> {
+    let mut counts: BTreeMap<String, CodeLegend> = BTreeMap::new();
     for head in heads {
-        let Code { text, style, meaning } = of_head(head);
+        let GridCode { text, style, meaning } = of_head(head);
         // Families with a placeholder in the name have a word as code, which needs no legend.
         let shown = Some(text).filter(|text| !meaning.contains('<') && *text != meaning);
         let (count, codes, _) = counts.entry(meaning).or_insert((0, BTreeSet::new(), style));
@@ -156,7 +156,7 @@ fn meanings(heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> Vec<
     entries
 }
 
-fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> Code) -> fmt::Result {
+fn write_legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport) -> GridCode) -> fmt::Result {
     writeln!(out)?;
     for (meaning, (count, codes, style)) in meanings(heads, of_head) {
         let codes = codes.into_iter().collect::<Vec<_>>().join(", ");
@@ -167,7 +167,7 @@ fn legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadReport)
 }
 
 /// Writes the legend of the mark [`TIED`] for near ties, if some head has it.
-pub(super) fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
+pub(super) fn write_tie_legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
     let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();
     if open == 0 {
@@ -175,7 +175,7 @@ pub(super) fn tied(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     }
     writeln!(
         out,
-        "\n{TIED} near tie for the first label: {open} of {} with several labels (the intervals of the margins overlap).",
+        "\n{TIED_MARK} near tie for the first label: {open} of {} with several labels (the intervals of the margins overlap).",
         counted(several().count(), "head"),
     )
 }

@@ -8,11 +8,11 @@ use std::fmt::{self, Write};
 use crate::evaluation::presets::{self, Preset};
 use crate::passes::observation::Observation;
 use crate::passes::observation::identity::ModelInfo;
-use crate::report::roles::{Roles, lacking};
+use crate::report::roles::{RoleCounts, shortage_lines};
 use crate::report::{CorpusFileInfo, CorpusInfo, HeadReport, Report};
 use crate::sequences::reading::Spacing;
 use crate::sequences::shard::Shard;
-use crate::study::labels::{BORDERLINE, Label};
+use crate::study::labels::{BORDERLINE_MARK, Label};
 use crate::study::metrics::metric::Values;
 use crate::study::show::summary::Summary;
 use crate::system::counted::counted;
@@ -38,21 +38,21 @@ const FIRST_OF_TWO: &str = "this is the first of two stages: `headscope merge` a
     shard runs again with `--after` that file\n";
 
 /// Line on a finished shard: its number, and what it read.
-pub fn of_shard(shard: Shard, observation: &Observation) -> String {
+pub fn shard_summary(shard: Shard, observation: &Observation) -> String {
     let tally = &observation.tally;
-    if observation.stage.is_after() {
+    if observation.stage.is_second_stage() {
         return format!(
             "shard {shard} of {}: the second stage is done; its sentences are counted in the first\n",
             one_line(&observation.identity.corpus.name)
         );
     }
     let skipped: u64 = tally.skipped.values().sum();
-    let stage = if observation.stage.is_whole() { "" } else { FIRST_OF_TWO };
+    let stage = if observation.stage.is_complete() { "" } else { FIRST_OF_TWO };
     format!(
         "shard {shard} of {}: {}, {}, {} skipped\n{stage}",
         one_line(&observation.identity.corpus.name),
         counted(tally.sentences, "sentence"),
-        counted(tally.read().0, "token"),
+        counted(tally.token_totals().0, "token"),
         counted(skipped, "sentence"),
     )
 }
@@ -64,7 +64,7 @@ fn write_summary(
     (detail, width): (Detail, Option<usize>),
 ) -> fmt::Result {
     let (model, corpus) = (&report.model, &report.corpus);
-    opening(report).map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
+    unread_warning(report).map_or(Ok(()), |unread| writeln!(out, "{}\n", one_line(&unread)))?;
     writeln!(
         out,
         "model   {}: {}, {} x {}",
@@ -76,65 +76,65 @@ fn write_summary(
     if let Some(task) = &report.settings.protocol.task {
         writeln!(out, "task    {}: {}", one_line(&task.name), counted(task.items, "item"))?;
     }
-    if report.is_of_corpus() {
-        let size = sizes(model, corpus.sentences, corpus.words, corpus.tokens);
+    if report.analyses_corpus() {
+        let size = corpus_size(model, corpus.sentences, corpus.words, corpus.tokens);
         let not_named = if report.uses_builtin_corpus_for_task() { " (none was named: -c takes yours)" } else { "" };
         writeln!(out, "corpus  {}: {size}{not_named}", one_line(&corpus.name))?;
     }
     out.blank();
-    if !report.is_of_corpus() {
-        return brief::of_task(out, report);
+    if !report.analyses_corpus() {
+        return brief::write_task_summary(out, report);
     }
     if detail == Detail::Brief {
-        return brief::write(out, report, presets, width);
+        return brief::write_brief(out, report, presets, width);
     }
-    in_brief(out, report)?;
-    grids::labels(out, report, width)?;
-    roles(out, report)?;
-    grids::choices(out, report, width)?;
-    grids::tied(out, &report.heads)?;
-    blocks(out, lacking(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
-    brief::controls(out, report)?;
-    blocks(out, of_presets(presets, &report.heads).into())?;
+    write_in_brief(out, report)?;
+    grids::write_label_grid(out, report, width)?;
+    write_roles(out, report)?;
+    grids::write_choice_grid(out, report, width)?;
+    grids::write_tie_legend(out, &report.heads)?;
+    append_block(out, shortage_lines(report).into_iter().map(|line| line + "\n").collect::<String>().into())?;
+    brief::write_controls(out, report)?;
+    append_block(out, presets_text(presets, &report.heads).into())?;
     let views: Vec<_> = report.views().collect();
-    blocks(out, brief::of_studies(report, &views).into())?;
+    append_block(out, brief::study_lines(report, &views).into())?;
     for (_, view) in views {
-        blocks(out, view.summary)?;
+        append_block(out, view.summary)?;
     }
-    about(out, report)?;
+    write_run_facts(out, report)?;
     out.blank();
-    skipped(out, report)
+    write_left_out(out, report)
 }
 
 /// Why the model could not read the corpus, as the first line of a summary; `None` if it could.
 /// `None` also if the built-in corpus merely accompanies a task.
-fn opening(report: &Report) -> Option<String> {
-    report.unread().filter(|_| !report.uses_builtin_corpus_for_task())
+fn unread_warning(report: &Report) -> Option<String> {
+    report.unread_warning().filter(|_| !report.uses_builtin_corpus_for_task())
 }
 
 /// Writes the brief sentences of a report, without the warning that [`opening`] gives.
-fn in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
-    let unread = opening(report);
+fn write_in_brief(out: &mut Summary, report: &Report) -> fmt::Result {
+    let unread = unread_warning(report);
     let lines = report.in_brief.iter().filter(|line| Some(*line) != unread.as_ref());
     lines.into_iter().try_for_each(|line| writeln!(out, "- {}", one_line(line)))
 }
 
 /// Writes facts on the run that are needed to read its labels: unit of the intervals, files, remarks.
-fn about(out: &mut Summary, report: &Report) -> fmt::Result {
+fn write_run_facts(out: &mut Summary, report: &Report) -> fmt::Result {
     let [of_model, of_corpus] = report.remarks();
-    writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit())?;
-    files(out, report)?;
-    remarks(out, "model", &of_model)?;
-    remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
+    writeln!(out, "\nq: false-discovery rate.\nIntervals and tests: sampling over {}.", report.unit_in_words())?;
+    write_files(out, report)?;
+    write_remarks(out, "model", &of_model)?;
+    write_remarks(out, "corpus", &[generators(&report.corpus), of_corpus].concat())
 }
 
 /// Numbers of sentences, words and tokens, in the words for the model's units.
-pub(super) fn sizes(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
+pub(super) fn corpus_size(model: &ModelInfo, sentences: u64, words: u64, tokens: u64) -> String {
     let [sentence, word] = model.text_units();
     [(sentences, sentence), (words, word), (tokens, "token")].map(|(number, what)| counted(number, what)).join(", ")
 }
 
-fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
+fn write_files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Result {
     const SHOWN: usize = 12;
     if corpus.files.len() < 2 {
         return Ok(());
@@ -143,7 +143,7 @@ fn files(out: &mut Summary, Report { model, corpus, .. }: &Report) -> fmt::Resul
     for file in corpus.files.iter().take(SHOWN) {
         let CorpusFileInfo { name, format, sentences, words, tokens, skipped, .. } = file;
         let name = one_line(name);
-        write!(out, "  {name} ({format}): {}", sizes(model, *sentences, *words, *tokens))?;
+        write!(out, "  {name} ({format}): {}", corpus_size(model, *sentences, *words, *tokens))?;
         writeln!(out, "{}", if *skipped > 0 { format!(", {skipped} skipped") } else { String::new() })?;
     }
     match corpus.files.len().saturating_sub(SHOWN) {
@@ -159,7 +159,7 @@ fn generators(corpus: &CorpusInfo) -> Vec<String> {
     generators.iter().map(|by| format!("it is generated, by {}", one_line(by))).collect()
 }
 
-fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
+fn write_remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
     if !remarks.is_empty() {
         writeln!(out, "The {of}:")?;
     }
@@ -167,7 +167,7 @@ fn remarks(out: &mut Summary, of: &str, remarks: &[String]) -> fmt::Result {
 }
 
 /// Appends a paragraph after a blank line, unless it is empty.
-fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
+fn append_block(out: &mut Summary, said: Summary) -> fmt::Result {
     if !said.is_empty() {
         writeln!(out)?;
         out.append(said);
@@ -176,30 +176,30 @@ fn blocks(out: &mut Summary, said: Summary) -> fmt::Result {
 }
 
 /// Paragraphs of the summary on control runs; empty without them.
-pub fn of_controls(report: &Report) -> String {
+pub fn controls_text(report: &Report) -> String {
     let mut summary = Summary::default();
-    brief::controls(&mut summary, report).expect("writing to a string does not fail");
+    brief::write_controls(&mut summary, report).expect("writing to a string does not fail");
     summary.to_string().trim().to_owned()
 }
 
-pub fn of_presets(presets: &[&Preset], heads: &[HeadReport]) -> String {
+pub fn presets_text(presets: &[&Preset], heads: &[HeadReport]) -> String {
     let present = heads.iter().filter(|head| !head.is_absent());
     let heads: Vec<(&[Label], &Values)> = present.map(|head| (&head.labels[..], &head.metrics)).collect();
     presets::summary(presets, &heads)
 }
 
-fn roles(out: &mut Summary, report: &Report) -> fmt::Result {
-    let roles = Roles::of(report);
+fn write_roles(out: &mut Summary, report: &Report) -> fmt::Result {
+    let roles = RoleCounts::new(report);
     writeln!(out, "\n{roles}")?;
-    match roles.borderline().as_str() {
+    match roles.borderline_sentence().as_str() {
         // If the corpus was not read, labels are borderline for another reason than significance.
         _ if !report.corpus.health.is_read() => Ok(()),
         "" => Ok(()),
-        borderline => writeln!(out, "\n({BORDERLINE} after a label) {borderline}"),
+        borderline => writeln!(out, "\n({BORDERLINE_MARK} after a label) {borderline}"),
     }
 }
 
-fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
+fn write_words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, settings, .. } = report;
     let left_out = corpus.words_left_out.iter().filter(|(_, count)| **count > 0);
     let left_out: Vec<String> = left_out.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
@@ -214,19 +214,19 @@ fn words_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
 }
 
 /// Writes which parts of the corpus were skipped, left out, cut or repeated.
-fn skipped(out: &mut Summary, report: &Report) -> fmt::Result {
+fn write_left_out(out: &mut Summary, report: &Report) -> fmt::Result {
     let Report { corpus, .. } = report;
     let reasons = corpus.skipped.iter().filter(|(_, count)| **count > 0);
     let reasons: Vec<String> = reasons.map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
     let [sentence, _] = report.model.text_units();
     writeln!(out, "Skipped {sentence}s: {reasons}.")?;
-    words_left_out(out, report)?;
+    write_words_left_out(out, report)?;
     if report.corpus.truncated > 0 {
         let cut = counted(report.corpus.truncated, sentence);
         writeln!(out, "Cut to {} tokens: {cut}.", report.settings.protocol.max_tokens)?;
     }
-    if let Some(sentences) = report.corpus.partly_annotated() {
+    if let Some(sentences) = report.corpus.partly_annotated_sentences() {
         writeln!(out, "Sentences with words whose head is not annotated: {sentences}.")?;
     }
     for [first, again] in &report.corpus.repeated {

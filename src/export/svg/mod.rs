@@ -30,17 +30,17 @@ pub struct Svg {
     medium: Medium,
     body: String,
     /// Bounding box of all texts in the figure.
-    texts: Extent,
+    texts: TextExtent,
 }
 
 impl Svg {
     pub fn new(medium: Medium) -> Self {
-        Self { medium, body: String::new(), texts: Extent::NONE }
+        Self { medium, body: String::new(), texts: TextExtent::NONE }
     }
 
     /// Returns the SVG document, `size` pixels or larger if a text reaches beyond. `title` and `text` describe it to screen readers.
-    pub fn finish(self, size: [f64; 2], title: &str, text: &str) -> String {
-        let [left, top, width, height] = self.texts.within(size).map(number);
+    pub fn into_document(self, size: [f64; 2], title: &str, text: &str) -> String {
+        let [left, top, width, height] = self.texts.view_box(size).map(format_length);
         let (title, text) = (escaped(title), escaped(text));
         let head = match self.medium {
             Medium::Alone => format!(
@@ -70,38 +70,39 @@ impl Svg {
 
     pub fn rect(&mut self, [x, y]: [f64; 2], [width, height]: [f64; 2], fill: Ink) {
         let fill = self.colour(fill);
-        let [x, y, width, height] = [x, y, width, height].map(number);
+        let [x, y, width, height] = [x, y, width, height].map(format_length);
         self.add(format_args!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"));
     }
 
     pub fn line(&mut self, from: [f64; 2], to: [f64; 2], stroke: Ink, width: f64) {
         let stroke = self.colour(stroke);
-        let ([x1, y1], [x2, y2], width) = (from.map(number), to.map(number), number(width));
+        let ([x1, y1], [x2, y2], width) = (from.map(format_length), to.map(format_length), format_length(width));
         self.add(format_args!(
             "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"{stroke}\" stroke-width=\"{width}\"/>"
         ));
     }
 
     pub fn polyline(&mut self, points: &[[f64; 2]], stroke: Ink, width: f64, dashes: &str) {
-        self.stroke(format_args!("polyline points=\"{}\"", joined(points)), stroke, width, dashes);
+        self.stroke(format_args!("polyline points=\"{}\"", point_list(points)), stroke, width, dashes);
     }
 
     fn stroke(&mut self, shape: std::fmt::Arguments<'_>, stroke: Ink, width: f64, dashes: &str) {
-        let (stroke, width) = (self.colour(stroke), number(width));
+        let (stroke, width) = (self.colour(stroke), format_length(width));
         let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         self.add(format_args!("<{shape} fill=\"none\" stroke=\"{stroke}\" stroke-width=\"{width}\"{dashes}/>"));
     }
 
     /// Adds a filled polygon with this opacity, 0 to 1.
     pub fn polygon(&mut self, points: &[[f64; 2]], fill: Ink, opacity: f64) {
-        let (fill, points) = (self.colour(fill), joined(points));
-        let opacity = if opacity < 1.0 { format!(" fill-opacity=\"{}\"", number(opacity)) } else { String::new() };
+        let (fill, points) = (self.colour(fill), point_list(points));
+        let opacity =
+            if opacity < 1.0 { format!(" fill-opacity=\"{}\"", format_length(opacity)) } else { String::new() };
         self.add(format_args!("<polygon points=\"{points}\" fill=\"{fill}\"{opacity}/>"));
     }
 
     /// Adds a curve from one point to another, bent towards `bend`. It is solid if `dashes` is empty.
     pub fn curve(&mut self, [from, bend, to]: [[f64; 2]; 3], stroke: Ink, width: f64, dashes: &str) {
-        let ([x1, y1], [xb, yb], [x2, y2]) = (from.map(number), bend.map(number), to.map(number));
+        let ([x1, y1], [xb, yb], [x2, y2]) = (from.map(format_length), bend.map(format_length), to.map(format_length));
         self.path(&format!("M{x1} {y1}Q{xb} {yb} {x2} {y2}"), stroke, width, dashes);
     }
 
@@ -113,15 +114,15 @@ impl Svg {
     }
 
     /// Adds texts on one line, each as (x of its middle, text); `y` is their base line.
-    pub fn words(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
+    pub fn centred_texts(&mut self, words: &[(f64, String)], y: f64, size: f64, ink: Ink) {
         let fill = self.colour(ink);
         for (x, text) in words {
-            let width = width_of(&printable(text), size);
+            let width = text_width(&printable(text), size);
             self.texts.add([x - width / 2.0, y], width, size);
         }
-        let word = |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", number(*x), escaped(text));
+        let word = |(x, text): &(f64, String)| format!("<tspan x=\"{}\">{}</tspan>", format_length(*x), escaped(text));
         let words: String = words.iter().map(word).collect();
-        let [y, size] = [y, size].map(number);
+        let [y, size] = [y, size].map(format_length);
         self.add(format_args!(
             "<text y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\" text-anchor=\"middle\">{words}</text>"
         ));
@@ -129,7 +130,7 @@ impl Svg {
 
     pub fn circle(&mut self, [x, y]: [f64; 2], radius: f64, fill: Ink, stroke: Ink) {
         let (fill, stroke) = (self.colour(fill), self.colour(stroke));
-        let [x, y, radius] = [x, y, radius].map(number);
+        let [x, y, radius] = [x, y, radius].map(format_length);
         self.add(format_args!(
             "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{stroke}\" stroke-width=\"1.5\"/>"
         ));
@@ -137,7 +138,7 @@ impl Svg {
 
     /// Adds a text on one line; `y` is its base line.
     pub fn text(&mut self, [x, y]: [f64; 2], anchor: Anchor, size: f64, ink: Ink, text: &str) {
-        let width = width_of(&printable(text), size);
+        let width = text_width(&printable(text), size);
         let (share_before, anchor) = match anchor {
             Anchor::Start => (0.0, ""),
             Anchor::Middle => (0.5, " text-anchor=\"middle\""),
@@ -145,7 +146,7 @@ impl Svg {
         };
         self.texts.add([x - share_before * width, y], width, size);
         let (fill, text) = (self.colour(ink), escaped(text));
-        let [x, y, size] = [x, y, size].map(number);
+        let [x, y, size] = [x, y, size].map(format_length);
         self.add(format_args!("<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" fill=\"{fill}\"{anchor}>{text}</text>"));
     }
 
@@ -159,12 +160,12 @@ impl Svg {
 }
 
 /// Points as the attribute `points` has them: `x,y x,y`.
-fn joined(points: &[[f64; 2]]) -> String {
-    points.iter().map(|point| point.map(number).join(",")).collect::<Vec<_>>().join(" ")
+fn point_list(points: &[[f64; 2]]) -> String {
+    points.iter().map(|point| point.map(format_length).join(",")).collect::<Vec<_>>().join(" ")
 }
 
 /// Formats a length with at most two decimals. An infinite one, which no figure has, is 0.
-fn number(value: f64) -> String {
+fn format_length(value: f64) -> String {
     let rounded = (value * 100.0).round() / 100.0;
     // Minus zero is zero.
     if rounded.is_finite() { format!("{}", rounded + 0.0) } else { "0".to_owned() }
@@ -187,7 +188,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Returns a text, cut to its beginning and an ellipsis if it has more than `most` characters.
-pub fn clipped(text: &str, most: usize) -> String {
+pub fn truncated(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -213,7 +214,7 @@ const ASCENT: f64 = 0.928;
 const DESCENT: f64 = 0.236;
 
 /// Estimates the width of a text on one line, in pixels.
-pub fn width_of(text: &str, size: f64) -> f64 {
+pub fn text_width(text: &str, size: f64) -> f64 {
     let of_letter = |c: char| match u32::from(c) {
         code @ 0x20..=0x7e => f64::from(ADVANCES[code as usize - 0x20]) / 1000.0,
         // Dashes, ellipses, arrows; the widest letters of Latin, Greek and Cyrillic.
@@ -231,9 +232,9 @@ const TEXT_MARGIN: f64 = 4.0;
 
 /// The smallest box around texts: its left, top, right and bottom.
 #[derive(Clone, Copy)]
-pub(super) struct Extent([f64; 4]);
+pub(super) struct TextExtent([f64; 4]);
 
-impl Extent {
+impl TextExtent {
     pub(super) const NONE: Self = Self([f64::INFINITY, f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY]);
 
     /// Extends the box by a text of this width whose base line begins at `[left, base]`.
@@ -247,7 +248,7 @@ impl Extent {
     }
 
     /// `[left, top, width, height]` of a figure with at least this size that contains all its texts.
-    pub(super) fn within(self, [width, height]: [f64; 2]) -> [f64; 4] {
+    pub(super) fn view_box(self, [width, height]: [f64; 2]) -> [f64; 4] {
         let Self([x1, y1, x2, y2]) = self;
         let [left, top] = [x1 - TEXT_MARGIN, y1].map(|end| end.floor().min(0.0));
         [left, top, (x2 + TEXT_MARGIN).ceil().max(width) - left, y2.ceil().max(height) - top]
@@ -260,7 +261,7 @@ mod tests {
 
     #[test]
     fn lengths_are_short_and_finite() {
-        let shown = [0.0, -0.001, 1.0, 1.234, 1.236, 1e3, f64::NAN, f64::INFINITY].map(number);
+        let shown = [0.0, -0.001, 1.0, 1.234, 1.236, 1e3, f64::NAN, f64::INFINITY].map(format_length);
         assert_eq!(shown, ["0", "0", "1", "1.23", "1.24", "1000", "0", "0"]);
     }
 
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(escaped("<b a=\"'&\u{202e}\n\u{1b}"), "&lt;b a=&quot;&#39;&amp;\\u{202e}\n\\u{1b}");
         let mut svg = Svg::new(Medium::Alone);
         svg.group("</title><script>", |svg| svg.text([1.0, 2.5], Anchor::End, TEXT, Ink::Text, "]]>&"));
-        let text = svg.finish([10.0, 20.0], "a<b", "c");
+        let text = svg.into_document([10.0, 20.0], "a<b", "c");
         assert!(text.contains("<title>&lt;/title&gt;&lt;script&gt;</title>"), "{text}");
         assert!(text.contains(r#"text-anchor="end">]]&gt;&amp;</text>"#), "{text}");
         assert!(!text.contains("var("), "a figure alone has its colours in it");
@@ -277,25 +278,25 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut() {
-        assert_eq!((clipped("abc", 3), clipped("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
+        assert_eq!((truncated("abc", 3), truncated("abcd", 3)), ("abc".to_owned(), "ab…".to_owned()));
     }
 
     #[test]
     fn widths_are_those_of_the_letters() {
         // L .557, 0 .636 twice, H .752.
-        assert!((width_of("L0H0", 10.0) - 25.81).abs() < 1e-9);
-        assert_eq!((width_of("", 12.0), width_of("…", 12.0)), (0.0, 12.0));
-        assert!(width_of("猫", 10.0) >= 10.0 && width_of("\u{1f408}", 10.0) > 10.0);
+        assert!((text_width("L0H0", 10.0) - 25.81).abs() < 1e-9);
+        assert_eq!((text_width("", 12.0), text_width("…", 12.0)), (0.0, 12.0));
+        assert!(text_width("猫", 10.0) >= 10.0 && text_width("\u{1f408}", 10.0) > 10.0);
     }
 
     #[test]
     fn a_figure_has_room_for_its_texts() {
-        assert_eq!(Extent::NONE.within([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0]);
-        let mut extent = Extent::NONE;
+        assert_eq!(TextExtent::NONE.view_box([10.0, 20.0]), [0.0, 0.0, 10.0, 20.0]);
+        let mut extent = TextExtent::NONE;
         extent.add([4.0, 12.0], 5.0, 10.0);
-        assert_eq!(extent.within([13.0, 20.0]), [0.0, 0.0, 13.0, 20.0], "what fits changes nothing");
+        assert_eq!(extent.view_box([13.0, 20.0]), [0.0, 0.0, 13.0, 20.0], "what fits changes nothing");
         // From -7.2 to 20.8, and from 2 - 9.28 to 12 + 2.36.
         extent.add([-3.2, 2.0], 20.0, 10.0);
-        assert_eq!(extent.within([10.0, 12.0]), [-8.0, -8.0, 29.0, 23.0]);
+        assert_eq!(extent.view_box([10.0, 12.0]), [-8.0, -8.0, 29.0, 23.0]);
     }
 }

@@ -17,7 +17,7 @@ use crate::system::printable::printable;
 /// `kept.<control>` (labels that the head keeps in that control with every seed); metrics by their keys in the JSON report
 /// (`offset_mass.-1`, `uas.dep->head`), each followed by the ends of its interval (`uuas_ci95_low`, `uuas_ci95_high`); and
 /// `score.<label>` for each label that some head has.
-pub fn render(report: &Report) -> Result<Vec<u8>> {
+pub fn report_csv(report: &Report) -> Result<Vec<u8>> {
     let scored: BTreeSet<&str> =
         report.heads.iter().flat_map(|head| &head.labels).map(|label| label.label.as_str()).collect();
     let mut header = ["layer", "head", "name", "primary", "labels", "borderline"].map(str::to_owned).to_vec();
@@ -38,18 +38,18 @@ pub fn render(report: &Report) -> Result<Vec<u8>> {
             label_names(head, |label| label.borderline),
         ];
         row.extend(controls.iter().map(|(_, runs)| head.labels_kept(runs).collect::<Vec<_>>().join(" ")));
-        row.extend(metrics(head));
+        row.extend(metric_cells(head));
         row.extend(scored.iter().map(|name| {
             let label = head.labels.iter().find(|label| label.label == *name);
             label.map_or_else(String::new, |label| label.score.to_string())
         }));
         rows.push(row);
     }
-    lines(&rows)
+    rows_csv(&rows)
 }
 
 /// Renders a flat table as CSV; the cell of a value that could not be computed is empty.
-pub fn table(table: &Table) -> Result<Vec<u8>> {
+pub fn table_csv(table: &Table) -> Result<Vec<u8>> {
     let cell = |cell: &Cell| match cell {
         Cell::Empty => String::new(),
         Cell::Flag(flag) => flag.to_string(),
@@ -59,21 +59,21 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     };
     let mut rows = vec![table.columns.clone()];
     rows.extend(table.rows.iter().map(|row| row.iter().map(cell).collect()));
-    lines(&rows)
+    rows_csv(&rows)
 }
 
 /// Renders rows of cells as CSV, the header first, made safe for terminals and spreadsheets.
 /// Fails if rows differ in their number of cells.
-pub fn lines(rows: &[Vec<String>]) -> Result<Vec<u8>> {
+pub fn rows_csv(rows: &[Vec<String>]) -> Result<Vec<u8>> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row.iter().map(|cell| safe(cell)))?;
+        writer.write_record(row.iter().map(|cell| escape_cell(cell)))?;
     }
     Ok(writer.into_inner().map_err(::csv::IntoInnerError::into_error)?)
 }
 
 /// The metrics of a head as columns, each with its interval; null is an empty cell.
-fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
+fn metric_cells(head: &HeadReport) -> impl Iterator<Item = String> {
     let cell = |value: Option<f64>| value.map_or_else(String::new, |value| json!(value).to_string());
     let values = head.metrics.cells().zip(head.ci95.cells());
     values
@@ -84,7 +84,7 @@ fn metrics(head: &HeadReport) -> impl Iterator<Item = String> {
 ///
 /// Spreadsheets take a cell that begins with `=`, `+`, `-`, `@`, a tab or CR for a formula, unless an apostrophe comes first.
 /// Numbers may begin with a sign and stay unchanged.
-fn safe(cell: &str) -> String {
+fn escape_cell(cell: &str) -> String {
     let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
     format!("{}{}", if is_formula { "'" } else { "" }, printable(cell))
 }
@@ -107,7 +107,7 @@ mod tests {
             ("", ""),
             ("a\u{1b}[31m\u{9b}\u{202e}", "a\\u{1b}[31m\\u{9b}\\u{202e}"),
         ] {
-            assert_eq!(safe(cell), expected);
+            assert_eq!(escape_cell(cell), expected);
         }
     }
 }

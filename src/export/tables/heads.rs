@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::model::grid::HeadPlace;
 use crate::report::{HeadReport, Report};
 use crate::stats::interval::Interval;
-use crate::study::labels::{BORDERLINE, Label};
+use crate::study::labels::{BORDERLINE_MARK, Label};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::{decimal, plain_table, plus_minus};
@@ -20,14 +20,14 @@ const EFFECT: &str = "loss_effect";
 /// `baseline`, `threshold` and `q` of this label; all `labels` and the `borderline` ones; `chooses` with its score
 /// `chooses_share`, its interval and the flag `chooses_borderline`; `loss_effect` in nats with its interval; and `description`,
 /// the sentence.
-pub fn heads(report: &Report) -> Table {
+pub fn head_table(report: &Report) -> Table {
     let with_choice = report.sections.0.iter().any(|(study, _)| !study.card().choices.is_empty());
     let row = |head: &HeadReport| {
-        let mut row = of_labels(head);
+        let mut row = label_columns(head);
         if with_choice {
-            row.extend(of_choice(head.chooses.as_ref()));
+            row.extend(choice_columns(head.chooses.as_ref()));
         }
-        row.extend(of_effect(head));
+        row.extend(effect_columns(head));
         row.push(("description", Cell::Text(head.description.clone())));
         row.into_iter().map(|(column, cell)| (column.to_owned(), cell)).collect()
     };
@@ -52,14 +52,14 @@ pub(super) fn label_names(head: &HeadReport, is_wanted: fn(&Label) -> bool) -> S
     labels.map(|label| label.label.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
+fn label_columns(head: &HeadReport) -> Vec<NamedCell> {
     let first = head.labels.first();
     let group = head.key_value_group.map(|group| ("key_value_group", integer(group)));
     let label = [
         ("primary", Cell::Text(head.primary.clone())),
         ("score", Cell::from(first.map(|label| label.score))),
-        ("ci95_low", end(first.and_then(|label| label.ci95), Interval::low)),
-        ("ci95_high", end(first.and_then(|label| label.ci95), Interval::high)),
+        ("ci95_low", interval_end(first.and_then(|label| label.ci95), Interval::low)),
+        ("ci95_high", interval_end(first.and_then(|label| label.ci95), Interval::high)),
         ("baseline", Cell::from(first.and_then(|label| label.baseline))),
         ("threshold", Cell::from(first.map(|label| label.threshold))),
         ("q", Cell::from(first.and_then(|label| label.test.q))),
@@ -69,29 +69,29 @@ fn of_labels(head: &HeadReport) -> Vec<NamedCell> {
     place_cells(head.place).into_iter().chain(group).chain(label).collect()
 }
 
-fn of_choice(chooses: Option<&Label>) -> [NamedCell; 5] {
+fn choice_columns(chooses: Option<&Label>) -> [NamedCell; 5] {
     let ci95 = chooses.and_then(|label| label.ci95);
     [
         ("chooses", chooses.map_or(Cell::Empty, |label| Cell::Text(label.label.clone()))),
         ("chooses_share", Cell::from(chooses.map(|label| label.score))),
-        ("chooses_ci95_low", end(ci95, Interval::low)),
-        ("chooses_ci95_high", end(ci95, Interval::high)),
+        ("chooses_ci95_low", interval_end(ci95, Interval::low)),
+        ("chooses_ci95_high", interval_end(ci95, Interval::high)),
         ("chooses_borderline", chooses.map_or(Cell::Empty, |label| Cell::Flag(label.borderline))),
     ]
 }
 
 /// Columns of the effect on the loss of removing a head; empty if effects were not measured.
-fn of_effect(head: &HeadReport) -> Vec<NamedCell> {
+fn effect_columns(head: &HeadReport) -> Vec<NamedCell> {
     let Some(effect) = head.metrics.by_name().get(EFFECT).map(|effect| **effect) else { return Vec::new() };
     let ci95 = head.ci95.by_name().get(EFFECT).and_then(|ci95| **ci95);
     vec![
         ("loss_effect", Cell::from(effect)),
-        ("loss_effect_ci95_low", end(ci95, Interval::low)),
-        ("loss_effect_ci95_high", end(ci95, Interval::high)),
+        ("loss_effect_ci95_low", interval_end(ci95, Interval::low)),
+        ("loss_effect_ci95_high", interval_end(ci95, Interval::high)),
     ]
 }
 
-fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
+fn interval_end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
     Cell::from(ci95.map(of))
 }
 
@@ -99,20 +99,20 @@ fn end(ci95: Option<Interval>, of: fn(Interval) -> f64) -> Cell {
 type TerminalColumn = (&'static str, CellAlignment, Vec<String>);
 
 /// The table of heads for the terminal: one row per head, rounded. On a narrow terminal, the sentence is dropped first.
-pub fn of_heads(report: &Report) -> Summary {
-    let table = heads(report);
+pub fn terminal_head_table(report: &Report) -> Summary {
+    let table = head_table(report);
     let has = |name: &str| table.columns.iter().any(|known| known == name);
     let text_column = |title: &'static str, cell: &dyn Fn(&HeadReport) -> String| -> TerminalColumn {
         (title, CellAlignment::Left, report.heads.iter().map(cell).collect())
     };
     // The column `name`, with the ends of its interval in the columns `ends`.
     let number_column = |title: &'static str, name: &str, ends: Option<[&str; 2]>| -> Option<TerminalColumn> {
-        let cells = table.rows.iter().map(|row| number(&|name| cell(&table, row, name), name, ends));
+        let cells = table.rows.iter().map(|row| number(&|name| cell_in_column(&table, row, name), name, ends));
         has(name).then(|| (title, CellAlignment::Right, cells.collect()))
     };
     let choice = |head: &HeadReport| {
         let name = |label: &Label| one_line(label.label.strip_prefix("chooses:").unwrap_or(&label.label));
-        let mark = |label: &Label| if label.borderline { BORDERLINE } else { "" };
+        let mark = |label: &Label| if label.borderline { BORDERLINE_MARK } else { "" };
         head.chooses.as_ref().map_or_else(String::new, |label| name(label) + mark(label))
     };
     let columns = [
@@ -138,12 +138,12 @@ pub fn of_heads(report: &Report) -> Summary {
     let may_go: Vec<usize> = ["in a sentence", "baseline", "share"].into_iter().filter_map(place).collect();
     shown.set_header(columns.iter().map(|(title, ..)| *title));
     let mut out = Summary::default();
-    out.table_without(shown, &may_go);
+    out.table_with_optional_columns(shown, &may_go);
     out
 }
 
 /// The cell of a row in a named column; [`Cell::Empty`] if there is no such column.
-pub(super) fn cell<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
+pub(super) fn cell_in_column<'a>(table: &Table, row: &'a [Cell], column: &str) -> &'a Cell {
     table.columns.iter().position(|known| known == column).map_or(&Cell::Empty, |place| &row[place])
 }
 
@@ -156,8 +156,8 @@ fn number<'a>(cell: &impl Fn(&str) -> &'a Cell, name: &str, ends: Option<[&str; 
 }
 
 /// The table of heads as data: an object for each head, with the columns as keys.
-pub fn heads_data(report: &Report) -> Vec<Map<String, Value>> {
-    let Table { columns, rows, .. } = heads(report);
+pub fn head_objects(report: &Report) -> Vec<Map<String, Value>> {
+    let Table { columns, rows, .. } = head_table(report);
     let value = |cell: Cell| match cell {
         Cell::Empty => Value::Null,
         Cell::Flag(flag) => flag.into(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::export::written;
+use crate::export::write_to_string;
 use crate::study::show::table::{Cell, Table};
 use crate::study::show::wording::decimal;
 use crate::system::printable::printable;
@@ -10,26 +10,26 @@ use crate::system::printable::printable;
 const DIGITS: usize = 3;
 
 /// Positive numbers below this would be rounded to 0, and are written as an upper bound instead.
-const SMALLEST: f64 = 0.0005;
+const SMALLEST_SHOWN: f64 = 0.0005;
 
 /// Maximum number of characters of a text on one line; a column with a longer text is a paragraph.
-const LONGEST_ON_ONE_LINE: usize = 40;
+const MAX_LINE_CHARACTERS: usize = 40;
 
 /// A column of a `tabular`: its heading, its alignment (`form`) and its cells.
 struct LatexColumn {
     title: String,
-    form: &'static str,
+    alignment: &'static str,
     cells: Vec<String>,
 }
 
 /// Renders a flat table as LaTeX, without columns that have no value, and without `layer` and `head` if there is a `name`.
-pub fn table(table: &Table, caption: &str) -> String {
+pub fn latex_table(table: &Table, caption: &str) -> String {
     let columns = columns(table);
-    written(|out| {
+    write_to_string(|out| {
         let row = |cells: Vec<&str>| format!("{} \\\\", cells.join(" & "));
         writeln!(out, "% Table `{}` of headscope; needs \\usepackage{{booktabs}}.", table.name)?;
         writeln!(out, "\\begin{{table}}\n\\centering\n\\caption{{{}}}", escaped(caption))?;
-        writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.form).collect::<String>())?;
+        writeln!(out, "\\begin{{tabular}}{{{}}}", columns.iter().map(|column| column.alignment).collect::<String>())?;
         writeln!(out, "\\toprule\n{}\n\\midrule", row(columns.iter().map(|column| &*column.title).collect()))?;
         for place in 0..table.rows.len() {
             writeln!(out, "{}", row(columns.iter().map(|column| &*column.cells[place]).collect()))?;
@@ -46,7 +46,7 @@ const FIRM: &str = ".firm";
 const STAR: &str = "$^{*}$";
 
 /// Index of the `firm` column that belongs to a column of accuracies and decides their stars; `None` if there is none.
-pub fn starred(table: &Table, column: &str) -> Option<usize> {
+pub fn firm_column(table: &Table, column: &str) -> Option<usize> {
     let firm = format!("{}{FIRM}", column.strip_suffix(ACCURACY)?);
     table.columns.iter().position(|other| *other == firm)
 }
@@ -70,20 +70,20 @@ fn columns(table: &Table) -> Vec<LatexColumn> {
                 (Cell::Empty, _) | (_, Cell::Empty) => String::new(),
                 ends => format!("[{}, {}]", cell(ends.0), cell(ends.1)),
             });
-            return Some(LatexColumn { title: title(stem), form: "l", cells: both.collect() });
+            return Some(LatexColumn { title: title(stem), alignment: "l", cells: both.collect() });
         }
         let longest =
             values(place).map(|cell| if let Cell::Text(text) = cell { text.chars().count() } else { 0 }).max();
         let is_text = values(place).any(|cell| matches!(cell, Cell::Text(_)));
         let form = match longest {
-            Some(longest) if longest > LONGEST_ON_ONE_LINE => "p{0.4\\linewidth}",
+            Some(longest) if longest > MAX_LINE_CHARACTERS => "p{0.4\\linewidth}",
             _ if is_text => "l",
             _ => "r",
         };
-        let firm = starred(table, name);
+        let firm = firm_column(table, name);
         let star = |row: &[Cell]| if firm.is_some_and(|firm| row[firm] == Cell::Flag(true)) { STAR } else { "" };
         let cells = table.rows.iter().map(|row| cell(&row[place]) + star(row)).collect();
-        Some(LatexColumn { title: title(name), form, cells })
+        Some(LatexColumn { title: title(name), alignment: form, cells })
     };
     table.columns.iter().enumerate().filter_map(column).collect()
 }
@@ -116,7 +116,9 @@ fn cell(cell: &Cell) -> String {
         Cell::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Cell::Integer(integer) => number(integer.to_string()),
         // A q-value that is not 0 is not shown as 0.
-        Cell::Number(value) if *value > 0.0 && *value < SMALLEST => format!("$<${}", decimal(2.0 * SMALLEST, DIGITS)),
+        Cell::Number(value) if *value > 0.0 && *value < SMALLEST_SHOWN => {
+            format!("$<${}", decimal(2.0 * SMALLEST_SHOWN, DIGITS))
+        }
         Cell::Number(value) => number(decimal(*value, DIGITS)),
         Cell::Text(text) => escaped(text),
     }
@@ -186,6 +188,6 @@ L0H2 & x\\textbackslash{}input\\{y\\} &  &  \\\\
 \\end{tabular}
 \\end{table}
 ";
-        assert_eq!(table(&Table { name: "t", columns, rows }, "5% of a_b"), expected);
+        assert_eq!(latex_table(&Table { name: "t", columns, rows }, "5% of a_b"), expected);
     }
 }

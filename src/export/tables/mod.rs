@@ -21,18 +21,18 @@ use crate::study::labels::evidence::LABEL_Q;
 use crate::study::show::table::{Cell, Table, TableRows};
 use crate::system::counted::counted;
 use crate::system::errors::{Facts, similar};
-use heads::{cell, place_cells};
-pub use heads::{heads, heads_data, of_heads};
+use heads::{cell_in_column, place_cells};
+pub use heads::{head_objects, head_table, terminal_head_table};
 
 /// Makes the table of this name. Fails if the report lacks it.
-pub fn named(report: &Report, name: &str) -> Result<Table> {
+pub fn named_table(report: &Report, name: &str) -> Result<Table> {
     type MakeTable = fn(&Report) -> Table;
     const OF_EVERY_REPORT: [(&str, MakeTable); 5] = [
-        ("heads", heads),
+        ("heads", head_table),
         ("labels", labels),
         ("metrics", metrics),
         ("controls", controls),
-        ("files", |report| Table::of("files", &report.corpus.files)),
+        ("files", |report| Table::from_rows("files", &report.corpus.files)),
     ];
     if let Some((_, make)) = OF_EVERY_REPORT.iter().find(|(known, _)| *known == name) {
         return Ok(make(report));
@@ -42,19 +42,19 @@ pub fn named(report: &Report, name: &str) -> Result<Table> {
         OF_EVERY_REPORT.iter().map(|(name, _)| *name).chain(of_studies.iter().map(|table| table.name)).collect();
     let table = of_studies.into_iter().find(|table| table.name == name);
     table.map(TableRows::table).ok_or_else(|| {
-        let none = anyhow!("the report has no table `{name}`: it has {}", names.join(", ")).of_value(name);
-        match with_table(name) {
+        let none = anyhow!("the report has no table `{name}`: it has {}", names.join(", ")).with_value(name);
+        match study_with_table(name) {
             Some(study) => none.hint(format!("the study `{study}` makes it: `headscope analyze --with {study}`")),
-            None => none.did_you_mean(similar::closest(name, names)),
+            None => none.did_you_mean(similar::closest_name(name, names)),
         }
     })
 }
 
 /// Joins the table of this name from several named reports. Fails if a report lacks it.
-pub fn of_several(reports: &[(String, Report)], name: &str) -> Result<Table> {
-    let table = |(report, found): &'_ (String, Report)| named(found, name).cannot("read", report);
+pub fn joined_table(reports: &[(String, Report)], name: &str) -> Result<Table> {
+    let table = |(report, found): &'_ (String, Report)| named_table(found, name).cannot("read", report);
     let tables = reports.iter().map(|one| Ok((one.0.as_str(), table(one)?))).collect::<Result<Vec<_>>>()?;
-    Ok(together(&tables))
+    Ok(join_tables(&tables))
 }
 
 /// The caption of a table: models, corpora and numbers of sentences, and a note on the table's intervals and tests.
@@ -71,14 +71,17 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
         let [sentence, _] = report.model.text_units();
         format!("{} over {} ({})", report.model.id, report.corpus.name, counted(report.corpus.sentences, sentence))
     });
-    let unit = of_each(&|report| report.unit());
+    let unit = of_each(&|report| report.unit_in_words());
     let firm = of_each(&|report| match report.settings.policy.rule(&LABEL_Q) {
         Some(most) => format!("q of at most {most} (Benjamini-Hochberg)"),
         None => "a one-sided p of at most 0.025".to_owned(),
     });
     let has = |name: &str| table.columns.iter().any(|column| column == name || column.ends_with(&format!(".{name}")));
-    let is_firm =
-        if table.columns.iter().any(|column| latex::starred(table, column).is_some()) { "* is firm" } else { "Firm" };
+    let is_firm = if table.columns.iter().any(|column| latex::firm_column(table, column).is_some()) {
+        "* is firm"
+    } else {
+        "Firm"
+    };
     // In the table `paper`, an accuracy is a text with its interval.
     let is_bracketed = |column: &str| column == "accuracy" || column.ends_with(".accuracy");
     let has_brackets =
@@ -97,9 +100,9 @@ pub fn caption(reports: &[(String, Report)], table: &Table) -> String {
 }
 
 /// Error for a table of the report without rows: why it has none, and what would fill it.
-pub fn without_rows(report: &Report, name: &str) -> Error {
+pub fn no_rows_error(report: &Report, name: &str) -> Error {
     let view = |study: &str| report.views().find(|(known, _)| known.card().name == study);
-    let (why, filled) = match (name, with_table(name)) {
+    let (why, filled) = match (name, study_with_table(name)) {
         ("controls", _) if report.controls.is_empty() => {
             ("no control was run".to_owned(), Some("`headscope analyze --control random-init`".to_owned()))
         }
@@ -116,7 +119,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
         }
         _ => ("there is nothing to list".to_owned(), None),
     };
-    let error = anyhow!("the table `{name}` has no rows: {why}").of_value(name);
+    let error = anyhow!("the table `{name}` has no rows: {why}").with_value(name);
     match filled {
         Some(way_out) => error.hint(format!("{way_out} fills it")),
         None => error,
@@ -124,7 +127,7 @@ pub fn without_rows(report: &Report, name: &str) -> Error {
 }
 
 /// Name of the study that makes the table `name`.
-fn with_table(name: &str) -> Option<&'static str> {
+fn study_with_table(name: &str) -> Option<&'static str> {
     STUDIES.iter().map(|study| study.card()).find(|card| card.tables.contains(&name)).map(|card| card.name)
 }
 
@@ -140,7 +143,7 @@ fn labels(report: &Report) -> Table {
         .heads
         .iter()
         .flat_map(|HeadReport { place, labels, .. }| labels.iter().map(|label| LabelRow { place: *place, label }));
-    Table::of("labels", rows)
+    Table::from_rows("labels", rows)
 }
 
 /// A row for each metric of each head, with its interval, standard error and chance level.
@@ -189,28 +192,28 @@ fn controls(report: &Report) -> Table {
             })
         })
     });
-    Table::of("controls", rows)
+    Table::from_rows("controls", rows)
 }
 
 /// Name of the table in which several reports stand side by side.
 const PAPER: &str = "paper";
 
 /// The column of [`PAPER`] that identifies its rows.
-const KEY: &str = "relation";
+const KEY_COLUMN: &str = "relation";
 
 /// The columns of [`PAPER`] that each report has when several stand side by side.
-const OF_EACH: [&str; 3] = ["head", "accuracy", "firm"];
+const REPORT_COLUMNS: [&str; 3] = ["head", "accuracy", "firm"];
 
 /// The columns of [`PAPER`] that do not depend on the head, and that reports over one corpus share.
-const BASELINES: [&str; 2] = ["offset", "word_classes"];
+const BASELINE_COLUMNS: [&str; 2] = ["offset", "word_classes"];
 
 /// Joins tables of one name, each as (report name, table); there is at least one.
-fn together(tables: &[(&str, Table)]) -> Table {
-    if tables[0].1.name == PAPER { side_by_side(tables) } else { stacked(tables) }
+fn join_tables(tables: &[(&str, Table)]) -> Table {
+    if tables[0].1.name == PAPER { join_side_by_side(tables) } else { stack_tables(tables) }
 }
 
 /// Joins tables by putting all rows one below the other, with the report's name in the first column.
-fn stacked(tables: &[(&str, Table)]) -> Table {
+fn stack_tables(tables: &[(&str, Table)]) -> Table {
     let name = tables[0].1.name;
     let rows = tables.iter().flat_map(|(report, table)| {
         table.rows.iter().map(|row| {
@@ -224,29 +227,31 @@ fn stacked(tables: &[(&str, Table)]) -> Table {
 
 /// Joins tables side by side: a row for each relation of any report, with the columns [`OF_EACH`] per report.
 /// The columns [`BASELINES`] are there once or, if they differ, per report.
-fn side_by_side(tables: &[(&str, Table)]) -> Table {
+fn join_side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();
-    for relation in tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell(table, row, KEY))) {
+    for relation in
+        tables.iter().flat_map(|(_, table)| table.rows.iter().map(|row| cell_in_column(table, row, KEY_COLUMN)))
+    {
         if !relations.contains(&relation) {
             relations.push(relation);
         }
     }
     let get = |table: &Table, relation: &Cell, column: &str| {
-        let found = table.rows.iter().find(|row| cell(table, row, KEY) == relation);
-        found.map_or(Cell::Empty, |row| cell(table, row, column).clone())
+        let found = table.rows.iter().find(|row| cell_in_column(table, row, KEY_COLUMN) == relation);
+        found.map_or(Cell::Empty, |row| cell_in_column(table, row, column).clone())
     };
     let is_shared = |relation: &&Cell| {
-        let baselines = |table| BASELINES.map(|column| get(table, relation, column));
+        let baselines = |table| BASELINE_COLUMNS.map(|column| get(table, relation, column));
         tables.iter().all(|(_, table)| baselines(table) == baselines(&tables[0].1))
     };
-    let shared: &[&str] = if relations.iter().all(is_shared) { &BASELINES } else { &[] };
+    let shared: &[&str] = if relations.iter().all(is_shared) { &BASELINE_COLUMNS } else { &[] };
     let row = |relation: &&Cell| {
         let of_report = |(report, table): &'_ (&str, Table)| -> Vec<(String, Cell)> {
-            let own = OF_EACH.iter().chain(if shared.is_empty() { &BASELINES[..] } else { &[] });
+            let own = REPORT_COLUMNS.iter().chain(if shared.is_empty() { &BASELINE_COLUMNS[..] } else { &[] });
             own.map(|column| (format!("{report}.{column}"), get(table, relation, column))).collect()
         };
         let once = shared.iter().map(|column| ((*column).to_owned(), get(&tables[0].1, relation, column)));
-        let key = [(KEY.to_owned(), (*relation).clone())];
+        let key = [(KEY_COLUMN.to_owned(), (*relation).clone())];
         key.into_iter().chain(once).chain(tables.iter().flat_map(of_report)).collect()
     };
     Table::new(PAPER, relations.iter().map(row).collect())
@@ -276,7 +281,7 @@ mod tests {
     fn relations_of_two_reports_share_a_row() {
         let english = paper(&[("obj", "L0H1", "0.750 [0.625, 0.875]", 0.25, 0.5), ("det", "L2H0", "0.5", 0.5, 0.25)]);
         let german = paper(&[("det", "L1H1", "0.25", 0.125, 0.0)]);
-        let table = side_by_side(&[("en", english), ("de", german)]);
+        let table = join_side_by_side(&[("en", english), ("de", german)]);
         let of_each = ["head", "accuracy", "firm", "offset", "word_classes"];
         let of_each = ["en", "de"].iter().flat_map(|report| of_each.map(|column| format!("{report}.{column}")));
         assert_eq!(table.columns, ["relation".to_owned()].into_iter().chain(of_each).collect::<Vec<_>>());
@@ -287,7 +292,7 @@ mod tests {
         assert_eq!(table.rows[1][5..8], [Cell::Number(0.25), text("L1H1"), text("0.25")]);
         // Two models over one corpus have the baselines once.
         let [a, b] = ["L0H1", "L2H2"].map(|head| paper(&[("obj", head, "0.75", 0.25, 0.5)]));
-        let table = side_by_side(&[("a", a), ("b", b)]);
+        let table = join_side_by_side(&[("a", a), ("b", b)]);
         let columns =
             ["relation", "offset", "word_classes", "a.head", "a.accuracy", "a.firm", "b.head", "b.accuracy", "b.firm"];
         assert_eq!(table.columns, columns);
@@ -297,7 +302,7 @@ mod tests {
     #[test]
     fn other_tables_are_stacked() {
         let one = |value: i64| Table::new("t", vec![vec![("a".to_owned(), Cell::Integer(value))]]);
-        let table = stacked(&[("x", one(1)), ("y", one(2))]);
+        let table = stack_tables(&[("x", one(1)), ("y", one(2))]);
         assert_eq!(table.columns, ["report", "a"]);
         assert_eq!(table.rows[1], [Cell::Text("y".to_owned()), Cell::Integer(2)]);
     }

@@ -12,9 +12,9 @@ use anyhow::Result;
 
 use crate::study::show::table::{Cell, Table};
 
-pub fn table(table: &Table) -> Result<Vec<u8>> {
+pub fn parquet_table(table: &Table) -> Result<Vec<u8>> {
     let columns = || (0..table.columns.len()).map(|place| table.rows.iter().map(move |row| &row[place]));
-    let kinds: Vec<Physical> = columns().map(kind).collect();
+    let kinds: Vec<Physical> = columns().map(column_type).collect();
     let field = |(name, kind): (&String, &Physical)| {
         let text = (*kind == Physical::BYTE_ARRAY).then_some(LogicalType::String);
         let field =
@@ -27,20 +27,20 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
     let mut group = writer.next_row_group()?;
     for (kind, cells) in kinds.into_iter().zip(columns()) {
         match kind {
-            Physical::BOOLEAN => column::<BoolType>(&mut group, cells, |cell| match cell {
+            Physical::BOOLEAN => write_column::<BoolType>(&mut group, cells, |cell| match cell {
                 Cell::Flag(flag) => Some(*flag),
                 _ => None,
             }),
-            Physical::INT64 => column::<Int64Type>(&mut group, cells, |cell| match cell {
+            Physical::INT64 => write_column::<Int64Type>(&mut group, cells, |cell| match cell {
                 Cell::Integer(number) => Some(*number),
                 _ => None,
             }),
-            Physical::DOUBLE => column::<DoubleType>(&mut group, cells, |cell| match cell {
+            Physical::DOUBLE => write_column::<DoubleType>(&mut group, cells, |cell| match cell {
                 Cell::Number(number) => Some(*number),
                 Cell::Integer(number) => Some(*number as f64),
                 _ => None,
             }),
-            _ => column::<ByteArrayType>(&mut group, cells, |cell| {
+            _ => write_column::<ByteArrayType>(&mut group, cells, |cell| {
                 let text = match cell {
                     Cell::Empty => return None,
                     Cell::Flag(flag) => flag.to_string(),
@@ -57,7 +57,7 @@ pub fn table(table: &Table) -> Result<Vec<u8>> {
 }
 
 /// Parquet type that all cells of a column fit in; `DOUBLE` for an empty column.
-fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
+fn column_type<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
     let of = |cell: &Cell| match cell {
         Cell::Empty => None,
         Cell::Flag(_) => Some(Physical::BOOLEAN),
@@ -74,7 +74,7 @@ fn kind<'a>(cells: impl Iterator<Item = &'a Cell>) -> Physical {
 }
 
 /// Writes the next column of a row group: its values, and which rows have one.
-fn column<'a, T: DataType>(
+fn write_column<'a, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
     cells: impl Iterator<Item = &'a Cell>,
     value: impl Fn(&Cell) -> Option<T::T>,
@@ -101,7 +101,7 @@ mod tests {
             vec![text("é"), Cell::Integer(3), Cell::Number(0.5), Cell::Empty, Cell::Empty],
         ];
         let columns = ["text", "whole", "number", "flag", "nothing"].map(str::to_owned).to_vec();
-        let bytes = table(&Table { name: "t", columns, rows }).unwrap();
+        let bytes = parquet_table(&Table { name: "t", columns, rows }).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &bytes).unwrap();
         let read = SerializedFileReader::new(file).unwrap();

@@ -8,7 +8,7 @@ use headscope::model::forward::batch::Batch;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::gradient::GateGradient;
 use headscope::model::forward::visitor::{Needs, Visitor};
-use headscope::model::forward::{Pass, Start, check_input};
+use headscope::model::forward::{ForwardPass, Start, check_input};
 
 impl TensorEncoder {
     /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.
@@ -17,7 +17,7 @@ impl TensorEncoder {
     /// of `-ln p`, in nats.
     /// Fails as [`TensorEncoder::gate_gradient`], and if there is no prediction head, or not one target for each position.
     pub fn prediction_gradient(&self, batch: &Batch<'_>, gates: &Gates, targets: &[u32]) -> Result<GateGradient> {
-        let (positions, classes) = (batch.predicted().count(), self.classes()?);
+        let (positions, classes) = (batch.predicted_places().count(), self.classes()?);
         ensure!(positions == targets.len(), "{positions} positions are predicted, and {} classes given", targets.len());
         if let Some(id) = targets.iter().find(|&&id| id as usize >= classes) {
             anyhow::bail!("class {id} cannot be predicted: the model has {classes}");
@@ -44,11 +44,11 @@ impl TensorEncoder {
     ) -> Result<GateGradient> {
         check_input(&self.config, Start::Embeddings, batch, gates)?;
         let (layers, heads) = (self.order.len(), self.config.num_attention_heads);
-        let keep = |(layer, head)| gates.of(layer, head).map_or(1.0, |gate| gate.keep);
+        let keep = |(layer, head)| gates.get(layer, head).map_or(1.0, |gate| gate.keep);
         let grid = (0..layers).flat_map(|layer| (0..heads).map(move |head| (layer, head)));
         let keeps = Tensor::from_vec(grid.map(keep).collect::<Vec<f32>>(), (layers, heads), &self.device)?;
         let keeps = Var::from_tensor(&keeps.to_dtype(self.precision)?)?;
-        let mut pass = Pass { batch, gates, needs: Needs::default(), visitor: &mut NoVisitor };
+        let mut pass = ForwardPass { batch, gates, needs: Needs::default(), visitor: &mut NoVisitor };
         let states = self.run(Start::Embeddings, &mut pass, Some(keeps.as_tensor()))?;
         let loss = loss(&states)?;
         let gradients = loss.backward()?;

@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 use candle_core::{IndexOp, Module, Tensor};
 
 use super::parts::{Disentangled, Layer, Norm};
-use super::{Pass, TensorEncoder, check_finite, flat, softmax};
+use super::{ForwardPass, TensorEncoder, check_finite, flat, softmax};
 use headscope::model::config::PositionEmbedding;
 use headscope::model::forward::attention::AttentionView;
-use headscope::model::forward::batch::Input;
+use headscope::model::forward::batch::BatchInput;
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::rows::Rows;
-use headscope::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use headscope::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorms};
 
 impl TensorEncoder {
     /// Self-attention of all sequences of the batch, before the output projection, `[tokens, heads * head_dim]`: from the
@@ -19,7 +19,7 @@ impl TensorEncoder {
         &self,
         number: usize,
         (states, input): (&Tensor, &Tensor),
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         keeps: Option<&Tensor>,
     ) -> Result<Tensor> {
         let tokens = states.dim(0)?;
@@ -43,13 +43,13 @@ impl TensorEncoder {
             let norms = layer.query_key_norms.as_ref();
             let query = self.prepared(layer, norms.map(|[of_queries, _]| of_queries), query)?;
             let key = self.prepared(layer, norms.map(|[_, of_keys]| of_keys), key)?;
-            let in_sentence = || format!("sentence {}", input.number);
+            let in_sentence = || format!("sentence {}", input.sentence_number);
             let own = softmax(&self.visible(number, self.scores(layer, &query, &key)?)?)?;
             let attention = self.patched(number, sequence, own, pass.gates)?;
             let context = self.gate(number, &attention.matmul(&value)?, pass.gates, input, keeps)?;
             let weights = flat(&attention)?;
             check_finite(&weights, number).with_context(in_sentence)?;
-            if pass.needs.heads() {
+            if pass.needs.includes_heads() {
                 let input_norms = &input_norms[span.clone()];
                 let attention = attention.clone();
                 let heads = Heads { weights: &weights, attention, value: &value, context: &context, input_norms };
@@ -65,12 +65,12 @@ impl TensorEncoder {
     }
 
     /// The contexts of a layer, `[tokens, heads * head_dim]`, with those of exchanged heads in each other's place.
-    fn exchanged(&self, number: usize, contexts: Tensor, pass: &Pass<'_>) -> Result<Tensor> {
+    fn exchanged(&self, number: usize, contexts: Tensor, pass: &ForwardPass<'_>) -> Result<Tensor> {
         let head_dim = self.config.head_dim();
         let (tokens, width) = contexts.dims2()?;
         let mut order: Vec<usize> = (0..tokens * width).collect();
         for head in pass.gates.exchanged_in(number) {
-            for (here, there) in pass.batch.exchanged().flat_map(|[here, there]| here.zip(there)) {
+            for (here, there) in pass.batch.exchanged_rows().flat_map(|[here, there]| here.zip(there)) {
                 for column in head * head_dim..(head + 1) * head_dim {
                     order.swap(here * width + column, there * width + column);
                 }
@@ -97,7 +97,7 @@ impl TensorEncoder {
         };
         let Some(rotary) = &layer.rotary else { return Ok(rows) };
         let pairs = rotary.frequencies.len();
-        let angles = (0..n).flat_map(|position| rotary.at(position));
+        let angles = (0..n).flat_map(|position| rotary.cosines_and_sines(position));
         let (cosines, sines): (Vec<f32>, Vec<f32>) = angles.unzip();
         let table = |values: Vec<f32>| Tensor::from_vec(values, (1, n, pairs), &self.device)?.to_dtype(self.precision);
         let (cosines, sines) = (table(cosines)?, table(sines)?);
@@ -126,7 +126,7 @@ impl TensorEncoder {
             }
         }
         if let Some(Disentangled { keys, queries, places }) = &layer.disentangled {
-            let place = |(query, key): (usize, usize)| places.of(query.cast_signed() - key.cast_signed());
+            let place = |(query, key): (usize, usize)| places.row(query.cast_signed() - key.cast_signed());
             let index: Vec<u32> = pairs(n).map(|pair| Ok(u32::try_from(place(pair))?)).collect::<Result<_>>()?;
             let index = Tensor::from_vec(index, (1, n, n), &self.device)?.broadcast_as((heads, n, n))?.contiguous()?;
             if let Some(keys) = keys {
@@ -141,7 +141,8 @@ impl TensorEncoder {
         scores = (scores * self.config.score_scale())?;
         if let Some(bias) = &layer.position_bias {
             let of_head = |head| {
-                pairs(n).map(move |(query, key)| bias.at((head, heads), key.cast_signed() - query.cast_signed()))
+                pairs(n)
+                    .map(move |(query, key)| bias.score_term((head, heads), key.cast_signed() - query.cast_signed()))
             };
             let bias: Vec<f32> = (0..heads).flat_map(of_head).collect();
             scores = (scores + Tensor::from_vec(bias, (heads, n, n), &self.device)?.to_dtype(self.precision)?)?;
@@ -155,8 +156,8 @@ impl TensorEncoder {
     /// The scores of a layer, `[heads, n, n]`, minus infinity where the query does not see the key.
     fn visible(&self, number: usize, scores: Tensor) -> Result<Tensor> {
         let (_, n, _) = scores.dims3()?;
-        let visibility = self.config.visibility.of_layer(number);
-        if visibility.is_whole(n) {
+        let visibility = self.config.visibility.in_layer(number);
+        if visibility.is_full(n) {
             return Ok(scores);
         }
         let hidden = |(query, key)| if visibility.sees(query, key) { 0.0 } else { f32::NEG_INFINITY };
@@ -167,7 +168,7 @@ impl TensorEncoder {
     /// The attention of a layer over a sequence, `[heads, n, n]`, with the rows that stand in place of the heads' own.
     fn patched(&self, layer: usize, sequence: usize, own: Tensor, gates: &Gates) -> Result<Tensor> {
         let (heads, n, _) = own.dims3()?;
-        let rows_of = |head| gates.rows_of((layer, head, sequence));
+        let rows_of = |head| gates.patched_rows((layer, head, sequence));
         if (0..heads).all(|head| rows_of(head).next().is_none()) {
             return Ok(own);
         }
@@ -188,16 +189,16 @@ impl TensorEncoder {
         layer: usize,
         context: &Tensor,
         gates: &Gates,
-        input: Input<'_>,
+        input: BatchInput<'_>,
         keeps: Option<&Tensor>,
     ) -> Result<Tensor> {
         let (heads, n, head_dim) = context.dims3()?;
-        if keeps.is_none() && gates.of_layer(layer).next().is_none() {
+        if keeps.is_none() && gates.gates_in(layer).next().is_none() {
             return Ok(context.clone());
         }
         let mut own = vec![1.0_f32; heads];
         let mut replacement = vec![0.0_f32; heads * n * head_dim];
-        for (head, gate) in gates.of_layer(layer) {
+        for (head, gate) in gates.gates_in(layer) {
             own[head] = gate.keep;
             let rows = replacement[head * n * head_dim..][..n * head_dim].chunks_exact_mut(head_dim);
             for (token, row) in rows.enumerate() {
@@ -216,7 +217,13 @@ impl TensorEncoder {
     }
 
     /// Lends each head of a layer over one sequence.
-    fn show_heads(&self, number: usize, sequence: usize, pass: &mut Pass<'_>, at_work: &Heads<'_>) -> Result<()> {
+    fn show_heads(
+        &self,
+        number: usize,
+        sequence: usize,
+        pass: &mut ForwardPass<'_>,
+        at_work: &Heads<'_>,
+    ) -> Result<()> {
         let Heads { weights, attention, value, context, input_norms } = at_work;
         let (heads, n, head_dim) = value.dims3()?;
         let width = heads * head_dim;
@@ -237,7 +244,7 @@ impl TensorEncoder {
             let (rows, bias) = (flat(&bare.i(head)?)?, flat(&bias.i(head)?)?);
             let gram = flat(&gram)?;
             let needs = pass.needs;
-            let output = Output {
+            let output = HeadOutput {
                 contexts: Rows::new(&written, head_dim),
                 products: Rows::new(&products, head_dim),
                 gram: &gram,
@@ -247,7 +254,7 @@ impl TensorEncoder {
                 layer: number,
                 head,
                 attention: AttentionView::new(number, head, n, &weights[head * n * n..][..n * n]),
-                values: needs.values.then(|| Values { rows: Rows::new(&rows, head_dim), bias: &bias }),
+                values: needs.values.then(|| HeadValues { rows: Rows::new(&rows, head_dim), bias: &bias }),
                 value_norms: needs.value_norms.then(|| ValueNorms {
                     norms: &norms,
                     products: Rows::new(&value_products, head_dim),

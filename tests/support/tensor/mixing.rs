@@ -3,7 +3,7 @@
 use anyhow::Result;
 use candle_core::{Module, Tensor};
 
-use super::{Pass, TensorEncoder, flat};
+use super::{ForwardPass, TensorEncoder, flat};
 use headscope::model::forward::visitor::Mixing;
 
 impl TensorEncoder {
@@ -12,14 +12,14 @@ impl TensorEncoder {
     pub(super) fn show_mixing(
         &self,
         (number, sequence): (usize, usize),
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         residual: &Tensor,
         [attention, value, context]: [&Tensor; 3],
     ) -> Result<()> {
         let (heads, n, head_dim) = value.dims3()?;
         let output = &self.layers[self.order[number]].attention_output;
         let together = |rows: &Tensor| rows.transpose(0, 1)?.reshape((n, heads * head_dim));
-        let keeps = (0..heads).map(|head| pass.gates.of(number, head).map_or(1.0, |gate| gate.keep)).collect();
+        let keeps = (0..heads).map(|head| pass.gates.get(number, head).map_or(1.0, |gate| gate.keep)).collect();
         let keeps = Tensor::from_vec(keeps, (heads, 1, 1), &self.device)?.to_dtype(self.precision)?;
         let value = value.broadcast_mul(&keeps)?;
         let itself = Tensor::eye(n, self.precision, &self.device)?;
@@ -31,16 +31,16 @@ impl TensorEncoder {
         };
         let taken = parts(attention)?;
         let constant = ((output.forward(&together(context)?)? - &taken[0])? - &taken[1])?;
-        let visibility = self.config.visibility.of_layer(number);
+        let visibility = self.config.visibility.in_layer(number);
         let weight = |query: usize, key: usize| {
-            if visibility.sees(query, key) { 1.0 / visibility.count(query, n) as f32 } else { 0.0 }
+            if visibility.sees(query, key) { 1.0 / visibility.visible_count(query, n) as f32 } else { 0.0 }
         };
         let even = (0..n).flat_map(|query| (0..n).map(move |key| weight(query, key))).collect();
         let even = Tensor::from_vec(even, (1, n, n), &self.device)?.to_dtype(self.precision)?;
         let even = parts(&even.broadcast_as((heads, n, n))?.contiguous()?)?;
         let ratios = self.ratios(number, residual, &taken, &constant)?;
         let even = self.ratios(number, residual, &even, &constant)?;
-        pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios, even: &even });
+        pass.visitor.mixing(sequence, number, Mixing { ratios: &ratios, uniform_ratios: &even });
         Ok(())
     }
 

@@ -13,11 +13,12 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{D, DType, Device, Module, Tensor};
 
 use headscope::model::config::{Activation, BlockPlan, Config};
-use headscope::model::forward::batch::{Batch, Input};
+use headscope::model::forward::batch::{Batch, BatchInput};
 use headscope::model::forward::gates::Gates;
 use headscope::model::forward::visitor::{BlockOutput, Needs, Visitor};
 use headscope::model::forward::{
-    Encoder, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Pass, Scratch, Start, check_finite, check_input, kernels,
+    Encoder, ForwardPass, HELD_SHOWS_ATTENTION, NO_DIRECT, NO_PREDICTION, Scratch, Start, check_finite, check_input,
+    kernels,
 };
 use headscope::model::parameters::{self, Parameters};
 use linear::LinearLayer;
@@ -88,8 +89,8 @@ impl TensorEncoder {
             }
             segments.extend_from_slice(input.segments);
         }
-        let scale = |input: &Input<'_>| -> Vec<f32> {
-            let factor = self.config.embedding_scale.of(input.ids);
+        let scale = |input: &BatchInput<'_>| -> Vec<f32> {
+            let factor = self.config.embedding_scale.factor_by_id(input.ids);
             input.ids.iter().map(|&id| factor(id)).collect()
         };
         let factors: Vec<f32> = batch.inputs.iter().flat_map(scale).collect();
@@ -112,7 +113,7 @@ impl TensorEncoder {
     /// Runs the layers; the hidden states at the end, `[tokens, hidden]`.
     ///
     /// `keeps`, `[layers, heads]`, are the shares of the heads that are kept; without them, the gates have their own.
-    pub(super) fn run(&self, start: Start<'_>, pass: &mut Pass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
+    pub(super) fn run(&self, start: Start<'_>, pass: &mut ForwardPass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
         let hidden = self.config.hidden_size;
         let mut states = match start {
             Start::Embeddings => self.embed(pass.batch)?,
@@ -155,7 +156,7 @@ impl TensorEncoder {
             if held.is_some() && number + 1 == self.order.len() {
                 break;
             }
-            let held = held.map(|writes| writes.of_layer(number));
+            let held = held.map(|writes| writes.get(number));
             let writes = layer.write_norms.as_ref().map_or([None; 2], |[first, second]| [Some(first), Some(second)]);
             let written = match held.filter(|_| !is_source) {
                 Some(held) => kept(&held.attention)?,
@@ -192,8 +193,8 @@ impl TensorEncoder {
         Ok(layer.output.forward(&active)?)
     }
 
-    fn show_states(&self, pass: &mut Pass<'_>, layer: usize, states: &Tensor) -> Result<()> {
-        if pass.needs.states_of(layer, self.order.len()) {
+    fn show_states(&self, pass: &mut ForwardPass<'_>, layer: usize, states: &Tensor) -> Result<()> {
+        if pass.needs.includes_states_of(layer, self.order.len()) {
             pass.show_states(layer, &flat(states)?, self.config.hidden_size);
         }
         Ok(())
@@ -207,7 +208,7 @@ impl TensorEncoder {
     /// The logits at the predicted positions, `[positions, classes]`, of hidden states `[tokens, hidden]`.
     pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
         let head = self.prediction.as_ref().context(NO_PREDICTION)?;
-        let rows = batch.predicted().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
+        let rows = batch.predicted_places().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
         ensure!(!rows.is_empty(), "logits are needed, but the batch names no position");
         let mut rows = self.rows(states, rows)?;
         if let Some(Transform { dense, activation, norm }) = &head.transform {
@@ -243,12 +244,12 @@ impl Encoder for TensorEncoder {
         if matches!(start, Start::Held { .. }) {
             ensure!(needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         }
-        let mut pass = Pass { batch, gates, needs, visitor };
+        let mut pass = ForwardPass { batch, gates, needs, visitor };
         let states = self.run(start, &mut pass, None)?;
-        if needs.logits && batch.predicted().next().is_some() {
+        if needs.logits && batch.predicted_places().next().is_some() {
             let logits = self.logits(&states, batch)?;
             let classes = logits.dim(1)?;
-            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(classes).zip(batch.predicted()) {
+            for (row, (sequence, position, _)) in flat(&logits)?.chunks_exact(classes).zip(batch.predicted_places()) {
                 pass.visitor.logits(sequence, position, row);
             }
         }
@@ -257,7 +258,7 @@ impl Encoder for TensorEncoder {
     }
 }
 
-fn show_block_output(pass: &mut Pass<'_>, layer: usize, part: BlockOutput, values: &Tensor) -> Result<()> {
+fn show_block_output(pass: &mut ForwardPass<'_>, layer: usize, part: BlockOutput, values: &Tensor) -> Result<()> {
     if pass.needs.writes {
         pass.show_block_output(layer, part, &flat(values)?);
     }

@@ -6,12 +6,12 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use crate::model::config::MOST_HEADS;
 use crate::passes::control::Control;
-use crate::passes::kept::Keep;
+use crate::passes::kept::KeepRequest;
 use crate::passes::observation::identity::{Identity, Protocol};
 use crate::passes::observation::partial::PassBytes;
 use crate::passes::observation::{PassSums, Stage};
 use crate::passes::observer::Observer;
-use crate::passes::pass::{Pass, shared};
+use crate::passes::pass::{Pass, group_equal_passes};
 use crate::studies::registry::{self, STUDIES};
 use crate::study::{AnyStudy, Observed, ObservedPass, PassSpec, Subject};
 use crate::system::errors::Facts;
@@ -33,17 +33,17 @@ pub struct Plan {
 }
 
 /// The names of `studies` as a protocol stores them, in the order of the registry.
-pub fn names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
+pub fn study_names(studies: &[&'static dyn AnyStudy]) -> Vec<String> {
     let ran = |name: &&str| studies.iter().any(|study| study.card().name == *name);
     STUDIES.iter().map(|study| study.card().name).filter(ran).map(str::to_owned).collect()
 }
 
 /// The studies with these names, in the order of the registry. Fails if there is no study of a name.
 pub fn studies(names: &[String]) -> Result<Vec<&'static dyn AnyStudy>> {
-    if let Some(unknown) = names.iter().find(|name| registry::named(name).is_none()) {
+    if let Some(unknown) = names.iter().find(|name| registry::find_study(name).is_none()) {
         let known: Vec<&str> = STUDIES.iter().map(|study| study.card().name).collect();
         let error = anyhow!("there is no study `{}`: there are {}", unknown.escape_debug(), known.join(", "));
-        return Err(error.of_value(unknown));
+        return Err(error.with_value(unknown));
     }
     Ok(STUDIES.iter().copied().filter(|study| names.iter().any(|name| name == study.card().name)).collect())
 }
@@ -56,13 +56,13 @@ impl Plan {
         let requests = |study: &'static dyn AnyStudy, control: Option<Control>| {
             let request = |(place, spec): (usize, PassSpec)| {
                 let pass = match control {
-                    Some(control) => spec.pass.clone().under(control)?,
+                    Some(control) => spec.pass.clone().under_control(control)?,
                     None => spec.pass.clone(),
                 };
-                Some((pass.without(removed), Some(PassRequest { study, spec, place, control })))
+                Some((pass.with_removed(removed), Some(PassRequest { study, spec, place, control })))
             };
             // A control that takes nothing away from one of a study's passes says nothing about the study.
-            let specs = study.passes_of(has_task).into_iter().enumerate();
+            let specs = study.passes_for(has_task).into_iter().enumerate();
             specs.map(request).collect::<Option<Vec<_>>>().unwrap_or_default()
         };
         let analysis = studies.iter().flat_map(|study| requests(*study, None));
@@ -70,11 +70,12 @@ impl Plan {
             let controlled = studies.iter().filter(|study| study.card().controls.contains(&control.kind));
             controlled.flat_map(|study| requests(*study, Some(*control)))
         });
-        let follows =
-            |(_, request): &(Pass, Option<PassRequest>)| request.as_ref().is_some_and(|request| request.spec.follows);
-        let all = [(Pass::PLAIN.without(removed), None)].into_iter().chain(analysis).chain(controls);
+        let follows = |(_, request): &(Pass, Option<PassRequest>)| {
+            request.as_ref().is_some_and(|request| request.spec.is_second_stage)
+        };
+        let all = [(Pass::PLAIN.with_removed(removed), None)].into_iter().chain(analysis).chain(controls);
         let (later, first): (Vec<_>, Vec<_>) = all.partition(follows);
-        let (first, later) = (shared(first), shared(later));
+        let (first, later) = (group_equal_passes(first), group_equal_passes(later));
         let followers = first.len();
         let all = first.into_iter().chain(later);
         let passes = all.map(|(pass, each)| (pass, each.into_iter().flatten().collect())).collect();
@@ -82,28 +83,32 @@ impl Plan {
     }
 
     /// Each pass of the first stage, with empty sums of the studies that request it.
-    pub fn observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+    pub fn first_stage_observers(&self, subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |request: &PassRequest| request.spec.observer(subject);
         Self::for_each(self.of_stage(&Stage::First), observer)
     }
 
     /// Each pass of the second stage, with empty sums of the studies that request it. `passes` are the sums of the first stage
     /// over the whole corpus.
-    pub fn followers(&self, passes: &[PassSums], subject: &Subject<'_>) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
+    pub fn second_stage_observers(
+        &self,
+        passes: &[PassSums],
+        subject: &Subject<'_>,
+    ) -> Vec<(Pass, Vec<Box<dyn Observer>>)> {
         let observer = |request: &PassRequest| {
             let own = self.of_studies(passes, request.control).remove(request.study.card().name).unwrap_or_default();
-            request.spec.observer(&Subject { own: Observed(&own), ..*subject })
+            request.spec.observer(&Subject { first_stage_sums: Observed(&own), ..*subject })
         };
         Self::for_each(&self.passes[self.followers..], observer)
     }
 
     /// The passes of the second stage.
-    pub fn later(&self) -> Vec<Pass> {
+    pub fn second_stage_passes(&self) -> Vec<Pass> {
         self.passes[self.followers..].iter().map(|(pass, _)| pass.clone()).collect()
     }
 
     /// Passes of the second stage that can be replayed from kept activations, each with the activations to keep.
-    pub fn keeps(&self) -> Vec<(Pass, Vec<Keep>)> {
+    pub fn kept_activations(&self) -> Vec<(Pass, Vec<KeepRequest>)> {
         let of_pass = |(pass, requests): &(Pass, Vec<PassRequest>)| {
             Some((pass.clone(), requests.iter().map(|request| request.spec.keep).collect::<Option<Vec<_>>>()?))
         };
@@ -157,7 +162,7 @@ impl Plan {
                 Ok(sums)
             };
             let sums = requests.iter().zip(sums).map(restore).collect::<Result<_>>()?;
-            Ok(PassSums { pass: pass.clone(), left_out, sums })
+            Ok(PassSums { pass: pass.clone(), left_out_sentences: left_out, sums })
         });
         restored.collect()
     }
@@ -172,7 +177,7 @@ impl Plan {
         let mut sums_of_studies = self.of_studies(passes, control);
         let of_study = |study: &&'static dyn AnyStudy| {
             let observed = sums_of_studies.remove(study.card().name)?;
-            (observed.len() == study.passes_of(self.has_task).len()).then_some((*study, observed))
+            (observed.len() == study.passes_for(self.has_task).len()).then_some((*study, observed))
         };
         STUDIES.iter().filter_map(of_study).collect()
     }
@@ -186,7 +191,7 @@ impl Plan {
         let mut sums_of_studies: BTreeMap<&'static str, BTreeMap<usize, ObservedPass<'a>>> = BTreeMap::new();
         for ((_, requests), pass) in self.passes.iter().zip(passes) {
             for (request, sums) in requests.iter().zip(&pass.sums).filter(|(request, _)| request.control == control) {
-                let observed = ObservedPass { sums: &**sums, left_out: pass.left_out };
+                let observed = ObservedPass { sums: &**sums, left_out: pass.left_out_sentences };
                 sums_of_studies.entry(request.study.card().name).or_default().insert(request.place, observed);
             }
         }

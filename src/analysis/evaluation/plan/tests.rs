@@ -6,7 +6,7 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gates::Gates;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Mixing, Output, ValueNorms, Values, Visitor};
+use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, Mixing, ValueNorms, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start, WordEmbeddings};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -14,9 +14,9 @@ use crate::passes::control::ControlKind;
 use crate::passes::observation::partial::FORMAT_VERSION;
 use crate::passes::observer::Event;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::pass::{Phases, Portion, Sequences, Shown, Weights};
+use crate::passes::pass::{CorruptedVariants, Portion, Sequences, ShownEvents, Weights};
 use crate::passes::setup::PassSetup;
-use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::derived::repeats::RepeatVariant;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Spacing;
 use crate::sequences::sequence::Sequence;
@@ -51,7 +51,7 @@ fn protocol(studies: &[&'static dyn AnyStudy], controls: Vec<Control>) -> Protoc
         links: LinkSources::default(),
         classes: None,
         left_out: Vec::new(),
-        studies: names(studies),
+        studies: study_names(studies),
     }
 }
 
@@ -93,14 +93,17 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings), ..PassSetup::default() });
     for sentence in sentences {
         let tokens = sentence.ids.len();
-        panel.begin([sentence].into_iter());
+        panel.begin_pack([sentence].into_iter());
         let states: Vec<f32> = weights[..2 * tokens].iter().map(|weight| weight - 0.5).collect();
         let states = Rows::new(&states, 2);
         panel.observe(0, Event::HiddenStates { layer: 0, states });
         panel.observe(0, Event::AttentionInputs { layer: 0, inputs: states, encoder: &Silent });
         panel.observe(
             0,
-            Event::Mixing { layer: 0, mixing: Mixing { ratios: &weights[..tokens], even: &weights[1..=tokens] } },
+            Event::Mixing {
+                layer: 0,
+                mixing: Mixing { ratios: &weights[..tokens], uniform_ratios: &weights[1..=tokens] },
+            },
         );
         // Head 1 sees the transpose: another matrix of the same size.
         let transposed: Vec<f32> = (0..tokens * tokens).map(|i| weights[i % tokens * tokens + i / tokens]).collect();
@@ -115,10 +118,10 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
                 .collect();
             let (gram, rows) = (&[1.0], |values| Rows::new(values, 1));
             let view = HeadView {
-                values: Some(Values { rows: rows(&values), bias: &[0.0] }),
+                values: Some(HeadValues { rows: rows(&values), bias: &[0.0] }),
                 context: Some(rows(&contexts)),
                 value_norms: Some(ValueNorms { norms: &norms, products: rows(&values), bias_product: &[0.0], gram }),
-                output: Some(Output {
+                output: Some(HeadOutput {
                     contexts: rows(&contexts),
                     products: rows(&contexts),
                     gram,
@@ -126,7 +129,7 @@ fn summed(observers: Vec<Box<dyn Observer>>, sentences: &[Sequence], weights: &[
                 }),
                 ..attention.into()
             };
-            panel.head(0, sentence, view);
+            panel.show_head(0, sentence, view);
         }
         panel.end_pack();
     }
@@ -139,7 +142,12 @@ fn linked(mut sequence: Sequence) -> Sequence {
         let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
         let other = |word: usize| if is_undirected { word ^ 1 } else { word.saturating_sub(1) };
         let words = (0..sequence.words.len()).filter(|&word| other(word) != word && other(word) < sequence.words.len());
-        LinkSet { kind, targets: words.map(|word| (word, [other(word)].into())).collect(), candidates: None, lost: 0 }
+        LinkSet {
+            link_type: kind,
+            targets: words.map(|word| (word, [other(word)].into())).collect(),
+            candidates: None,
+            dropped_links: 0,
+        }
     };
     sequence.links = vec![links("before", false), links("contact", true)];
     sequence.annotations.resize(sequence.words.len(), Annotation::default());
@@ -156,7 +164,7 @@ fn bytes(panel: ObserverSet) -> Vec<Vec<u8>> {
 /// All sums of all studies, whatever their passes.
 fn everybody() -> Vec<Box<dyn Observer>> {
     let plan = Plan::new(&protocol(STUDIES, Vec::new())).unwrap();
-    plan.observers(&subject()).into_iter().flat_map(|(_, observers)| observers).collect()
+    plan.first_stage_observers(&subject()).into_iter().flat_map(|(_, observers)| observers).collect()
 }
 
 proptest! {
@@ -263,17 +271,18 @@ fn a_pass_runs_once_for_all_who_want_it() {
     };
     let pairs = Pass { sequences: Sequences::Pairs { max_tokens: 128 }, ..Pass::PLAIN };
     let repeats = |made, pass: &Pass| Pass { sequences: Sequences::Repeats(made), ..pass.clone() };
-    let [plain, masked] = [Repeats::Plain, Repeats::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
+    let [plain, masked] = [RepeatVariant::Plain, RepeatVariant::Masked].map(|made| (repeats(made, &Pass::PLAIN), 1));
     let windows = |pass: &Pass| (Pass { sequences: Sequences::Windows, ..pass.clone() }, 1);
     let sentence_pairs = |pass: &Pass| (Pass { sequences: Sequences::SentencePairs, ..pass.clone() }, 1);
     // Twelve studies look at the sentences, and the preset's syntax is the thirteenth.
-    let sampled = Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN };
-    let predicted = (repeats(Repeats::Predicted, &Pass::PLAIN), 2);
-    let copies = (Pass { portion: Portion::Sample, ..repeats(Repeats::Predicted, &Pass::PLAIN) }, 1);
+    let sampled =
+        Pass { sequences: Sequences::Corrupted(CorruptedVariants::Requested), portion: Portion::Sample, ..Pass::PLAIN };
+    let predicted = (repeats(RepeatVariant::Predicted, &Pass::PLAIN), 2);
+    let copies = (Pass { portion: Portion::Sample, ..repeats(RepeatVariant::Predicted, &Pass::PLAIN) }, 1);
     // Passes that follow others come last, whichever study they belong to.
     let last = [
         (Pass::PLAIN, 3),
-        (Pass { sequences: Sequences::Corrupted(Phases::All), ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Corrupted(CorruptedVariants::All), ..sampled.clone() }, 1),
         (Pass { portion: Portion::OddSample, ..sampled.clone() }, 1),
         (sampled.clone(), 2),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 1),
@@ -289,22 +298,22 @@ fn a_pass_runs_once_for_all_who_want_it() {
         copies,
         (Pass { sequences: Sequences::Task, ..sampled.clone() }, 2),
         (Pass { sequences: Sequences::Interchange, ..sampled.clone() }, 1),
-        (Pass { shown: Shown::Derivatives, ..sampled.clone() }, 1),
-        (Pass { shown: Shown::Fits, portion: Portion::EvenSample, ..sampled.clone() }, 1),
-        (Pass { shown: Shown::Fits, portion: Portion::OddSample, ..sampled.clone() }, 1),
+        (Pass { shown: ShownEvents::Derivatives, ..sampled.clone() }, 1),
+        (Pass { shown: ShownEvents::Fits, portion: Portion::EvenSample, ..sampled.clone() }, 1),
+        (Pass { shown: ShownEvents::Fits, portion: Portion::OddSample, ..sampled.clone() }, 1),
         (Pass { sequences: Sequences::Sentences, ..sampled.clone() }, 5),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::Sharp { seed: 0 }, ..sampled.clone() }, 1),
-        (Pass { sequences: Sequences::Sentences, weights: Weights::Fresh { seed: 0 }, ..sampled }, 2),
+        (Pass { sequences: Sequences::Sentences, weights: Weights::UntrainedSharp { seed: 0 }, ..sampled.clone() }, 1),
+        (Pass { sequences: Sequences::Sentences, weights: Weights::Untrained { seed: 0 }, ..sampled }, 2),
         (pairs.clone(), 2),
     ];
     assert_eq!(passes(&protocol(STUDIES, Vec::new())), [&all[..], &last].concat());
     // A control is for the studies that have labels, or need it; without studies the sentences are read all the same.
     let control = Control { kind: ControlKind::RandomInit, seed: 1 };
-    let fresh = Pass { weights: Weights::Fresh { seed: 1 }, ..Pass::PLAIN };
+    let fresh = Pass { weights: Weights::Untrained { seed: 1 }, ..Pass::PLAIN };
     let controlled = [
         (fresh.clone(), 9),
-        (repeats(Repeats::Plain, &fresh), 1),
-        (repeats(Repeats::Masked, &fresh), 1),
+        (repeats(RepeatVariant::Plain, &fresh), 1),
+        (repeats(RepeatVariant::Masked, &fresh), 1),
         windows(&fresh),
         sentence_pairs(&fresh),
     ];
@@ -313,7 +322,7 @@ fn a_pass_runs_once_for_all_who_want_it() {
         [&all[..], &controlled, &last, &[(fresh.clone(), 2)]].concat()
     );
     // `choice`, `probes` and `examples` keep activations of the sentences, the first two also under a control.
-    let kept = Plan::new(&protocol(STUDIES, vec![control])).unwrap().keeps();
+    let kept = Plan::new(&protocol(STUDIES, vec![control])).unwrap().kept_activations();
     let kept: Vec<_> = kept.into_iter().map(|(pass, keeps)| (pass, keeps.len())).collect();
     assert_eq!(kept, [(Pass::PLAIN, 3), (fresh, 2)]);
     assert_eq!(passes(&protocol(&STUDIES[STUDIES.len() - 1..], vec![control])), [(Pass::PLAIN, 1), (pairs, 2)]);
@@ -324,7 +333,7 @@ fn studies_of_a_report_are_those_that_it_lists() {
     let found = |studies: &[String]| -> Vec<&str> {
         self::studies(studies).unwrap().iter().map(|study| study.card().name).collect()
     };
-    assert_eq!(found(&names(&STUDIES[2..3])), ["trees"]);
+    assert_eq!(found(&study_names(&STUDIES[2..3])), ["trees"]);
     let refusal = self::studies(&["cats".to_owned()]).err().unwrap().to_string();
     assert_eq!(
         refusal,

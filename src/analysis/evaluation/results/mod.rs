@@ -8,11 +8,11 @@ use crate::stats::blocks::BLOCKS;
 use crate::studies::registry;
 use crate::study::labels::evidence::EvidenceGap;
 use crate::study::labels::policy::Policy;
-use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, Measured, REMOVED, Verdict};
+use crate::study::labels::{self, ABSENT, Assessment, Detector, Evidence, Label, MeasuredScore, REMOVED, Verdict};
 use crate::study::metrics::estimates::{Estimates, EstimationContext, scales};
 use crate::study::metrics::metric::{Column, Metrics};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, Known, LabelUse, Section};
+use crate::study::section::{Completion, LabelUse, Section, ViewContext};
 use crate::study::upstream::{HeadAim, UpstreamResults};
 use crate::study::{AnyStudy, Card, Caveat, Labelling, Observed, ObservedPass, columns};
 
@@ -21,10 +21,10 @@ pub struct Results {
     /// Each study with its section of the report, in the order of the registry.
     pub sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)>,
     /// Whether the model could read the text; if not, no label is firm.
-    pub is_read: bool,
-    pub absent: Vec<usize>,
+    pub could_read_text: bool,
+    pub absent_heads: Vec<usize>,
     /// Indices of the heads that the run removed, layer by layer; these heads have metrics and no labels.
-    pub removed: Vec<usize>,
+    pub removed_heads: Vec<usize>,
 }
 
 impl Results {
@@ -35,49 +35,55 @@ impl Results {
         policy: &Policy,
     ) -> Self {
         let places = |heads: &[HeadPlace]| heads.iter().map(|at| context.grid.index(at.layer, at.head)).collect();
-        let (absent, removed) = (places(&context.absent), places(&context.removed));
-        let estimates = Estimates::none(context.grid.count());
-        let mut results = Self { estimates, sections: Vec::new(), is_read: true, absent, removed };
+        let (absent, removed) = (places(&context.absent_heads), places(&context.removed_heads));
+        let estimates = Estimates::without_metrics(context.grid.count());
+        let mut results = Self {
+            estimates,
+            sections: Vec::new(),
+            could_read_text: true,
+            absent_heads: absent,
+            removed_heads: removed,
+        };
         for (study, observed) in observed {
             let (estimates, section) = study.measure(&Observed(observed), context);
             results.estimates.extend(estimates);
             results.sections.push((*study, section));
         }
-        let Self { estimates, sections, absent, .. } = &mut results;
-        absent.iter().for_each(|&place| estimates.forget(place));
+        let Self { estimates, sections, absent_heads: absent, .. } = &mut results;
+        absent.iter().for_each(|&place| estimates.clear_head(place));
         sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Estimates(estimates)));
-        results.correct(policy);
+        results.apply_policy(policy);
         results
     }
 
     /// Recomputes the parts of the sections that depend on the label policy.
-    pub fn correct(&mut self, policy: &Policy) {
+    pub fn apply_policy(&mut self, policy: &Policy) {
         self.sections.iter_mut().for_each(|(_, section)| section.complete(&Completion::Policy(policy)));
     }
 
     /// The verdict on every head, its labels or the nearest ones; `[layers * heads]`.
     pub fn verdicts(&self, policy: &Policy) -> Vec<Verdict> {
         let assessments = self.assessments(policy);
-        let asks_corpus = self.studies().into_iter().filter(|study| registry::is_of_corpus(*study, false));
+        let asks_corpus = self.studies().into_iter().filter(|study| registry::reads_corpus(*study, false));
         let mut of_corpus = asks_corpus.flat_map(|study| study.card().labels).filter(|detector| detector.is_on(policy));
         let has_rules = of_corpus.next().is_some();
         let verdict = |assessed: Vec<Assessment>| {
             // Where no rule about the corpus could be tested, what random tokens show is not the last word.
-            let is_untested = has_rules && assessed.iter().all(|one| registry::is_of_random_tokens(&one.label.label));
+            let is_untested = has_rules && assessed.iter().all(|one| registry::is_random_token_label(&one.label.label));
             let mut verdict = Verdict::new(assessed);
             verdict.nearest.retain(|_| !is_untested);
             verdict
         };
         let mut verdicts: Vec<Verdict> = assessments.into_iter().map(verdict).collect();
-        self.removed.iter().for_each(|&place| REMOVED.clone_into(&mut verdicts[place].primary));
-        self.absent.iter().for_each(|&place| ABSENT.clone_into(&mut verdicts[place].primary));
+        self.removed_heads.iter().for_each(|&place| REMOVED.clone_into(&mut verdicts[place].primary));
+        self.absent_heads.iter().for_each(|&place| ABSENT.clone_into(&mut verdicts[place].primary));
         verdicts
     }
 
     /// Adds the tests of whether the model uses the arcs of a label to the labels of `verdicts`.
     pub fn with_knockout_tests(&self, mut verdicts: Vec<Verdict>, grid: HeadGrid, policy: &Policy) -> Vec<Verdict> {
         for LabelUse { place: head, label, direction, test } in
-            self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).tests_of_use)
+            self.sections.iter().flat_map(|(_, section)| section.view(ViewContext::new(policy)).use_tests)
         {
             let labels = &mut verdicts[grid.index(head.layer, head.head)].labels;
             if let Some(tested) = labels.iter_mut().find(|one| (&one.label, one.direction) == (&label, Some(direction)))
@@ -98,7 +104,7 @@ impl Results {
         let mut upstream = UpstreamResults { aims: self.aims(&verdicts), ..UpstreamResults::default() };
         for ((study, section), (_, observed)) in self.sections.iter().zip(observed) {
             let labels = Labelling { verdicts: &verdicts, policy, section: &**section };
-            upstream = upstream.and(study.upstream(&Observed(observed), &labels));
+            upstream = upstream.merged_with(study.upstream(&Observed(observed), &labels));
         }
         upstream
     }
@@ -118,7 +124,7 @@ impl Results {
     }
 
     /// Gives each section the sections of its study from the control runs.
-    pub fn control(&mut self, controls: &[(Control, Self)]) {
+    pub fn add_controls(&mut self, controls: &[(Control, Self)]) {
         for kind in ControlKind::ALL {
             for (study, section) in &mut self.sections {
                 let index_of_study = |results: &'_ Self| {
@@ -139,7 +145,7 @@ impl Results {
     /// The assessments of every head for every label: the score, its test, and whether the rule fires. `[layers * heads]`, labels
     /// in the order of the registry.
     pub fn assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.labels, labels::one_of_each)
+        self.assessed(policy, |card| card.labels, labels::best_of_each_label)
     }
 
     /// As [`Results::assessments`], with both directions of each syntactic relation and not only the better-supported one.
@@ -148,14 +154,14 @@ impl Results {
     }
 
     /// The label for how each head chooses its keys (by position, token or context), `[layers * heads]`; `None` without one.
-    pub fn choices(&self, policy: &Policy) -> Vec<Option<Label>> {
+    pub fn choice_labels(&self, policy: &Policy) -> Vec<Option<Label>> {
         let chosen = |assessed: Vec<Assessment>| assessed.into_iter().find(|one| one.fires).map(|one| one.label);
-        self.assessments_of_choices(policy).into_iter().map(chosen).collect()
+        self.choice_assessments(policy).into_iter().map(chosen).collect()
     }
 
     /// The assessments of every head for the labels that say how it chooses its keys; `[layers * heads]`.
-    pub fn assessments_of_choices(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
-        self.assessed(policy, |card| card.choices, labels::one_of_each)
+    pub fn choice_assessments(&self, policy: &Policy) -> Vec<Vec<Assessment>> {
+        self.assessed(policy, |card| card.choices, labels::best_of_each_label)
     }
 
     /// The assessments of every head by the detectors that `detectors` returns for each study's card. `select` chooses among the
@@ -174,30 +180,33 @@ impl Results {
             heads[place].map(|id, key, &score| {
                 // Reports of 0.1 do not have the amount of evidence.
                 let denominator = denominators.get(id, key);
-                if denominator.is_some_and(|denominator| EvidenceGap::of(denominator, policy).is_some()) {
+                if denominator.is_some_and(|denominator| EvidenceGap::find(denominator, policy).is_some()) {
                     // A score with too little evidence gives no label.
-                    return Measured::default();
+                    return MeasuredScore::default();
                 }
                 let scale = scales.get(id, key).copied().unwrap_or_default();
                 let estimate = || denominator?.estimate(score?, standard_errors[place].value(id, key)?, scale);
                 let baseline = own_chance[place].value(id, key).or_else(|| chance.value(id, key));
-                Measured { score, ci95: ci95[place].value(id, key), baseline, estimate: estimate() }
+                MeasuredScore { score, ci95: ci95[place].value(id, key), baseline, estimate: estimate() }
             })
         };
-        let measured: Vec<Metrics<Measured>> = (0..heads.len()).map(measured).collect();
+        let measured: Vec<Metrics<MeasuredScore>> = (0..heads.len()).map(measured).collect();
         let mut assessed: Vec<Vec<Assessment>> = heads.iter().map(|_| Vec::new()).collect();
         for (study, section) in &self.sections {
             for detector in detectors(study.card()) {
                 let of_head = |(place, metrics)| {
-                    if self.absent.contains(&place) || self.removed.contains(&place) {
+                    if self.absent_heads.contains(&place) || self.removed_heads.contains(&place) {
                         return Vec::new();
                     }
                     let given = &assessed[place];
-                    (detector.assess)(&Evidence { place, metrics, section: &**section, given }, policy)
+                    (detector.assess)(
+                        &Evidence { place, metrics, section: &**section, earlier_assessments: given },
+                        policy,
+                    )
                 };
                 let mut of_heads: Vec<Vec<Assessment>> = measured.iter().enumerate().map(of_head).collect();
-                labels::correct(of_heads.iter_mut().flatten(), policy);
-                if !self.is_read {
+                labels::correct_for_multiple_tests(of_heads.iter_mut().flatten(), policy);
+                if !self.could_read_text {
                     of_heads.iter_mut().flatten().for_each(|assessment| assessment.label.borderline = true);
                 }
                 assessed.iter_mut().zip(of_heads).for_each(|(all, more)| all.extend(select(more)));
@@ -228,28 +237,30 @@ impl Results {
             let number = |(name, value): (String, &Option<f64>)| {
                 let (metric, key) = name.split_once('.').map_or((&*name, None), |(metric, key)| (metric, Some(key)));
                 let denominator = denominators.get(metric, key).copied().unwrap_or_default();
-                let card = cards.get(metric).copied().unwrap_or(&Card::NEW);
+                let card = cards.get(metric).copied().unwrap_or(&Card::EMPTY);
                 let at_key = |metric: &str| key.map_or_else(|| metric.to_owned(), |key| format!("{metric}.{key}"));
                 Number {
                     part: Part::Metrics,
                     head: place,
-                    of: metric.to_owned(),
+                    subject: metric.to_owned(),
                     unit: (card.unit)(metric),
-                    made_of: (card.made_of)(metric).map(at_key),
+                    base_number: (card.base_metric)(metric).map(at_key),
                     value: *value,
                     ci95: ci95[place].value(metric, key),
                     blocks: usize::try_from(denominator.blocks).unwrap_or(BLOCKS),
                     effective_blocks: denominator.effective_blocks,
                     trials: None,
-                    enough: true,
-                    left_out: without_blocks.get(place).and_then(|without| without.get(metric, key)?.as_ref()),
+                    has_enough_evidence: true,
+                    jackknife: without_blocks.get(place).and_then(|without| without.get(metric, key)?.as_ref()),
                     name,
                 }
             };
             heads[place].cells().map(number).collect::<Vec<_>>()
         };
         let metrics = (0..heads.len()).flat_map(numbers_of_head);
-        metrics.chain(self.sections.iter().flat_map(|(_, section)| section.view(Known::new(policy)).numbers)).collect()
+        metrics
+            .chain(self.sections.iter().flat_map(|(_, section)| section.view(ViewContext::new(policy)).numbers))
+            .collect()
     }
 }
 

@@ -2,13 +2,13 @@ use super::*;
 use crate::evaluation::presets;
 use crate::model::grid::HeadPlace;
 use crate::stats::interval::Interval;
-use crate::stats::significance::mcnemar;
+use crate::stats::significance::mcnemar_p;
 use crate::studies::patterns::dependency::section::{Relations, Tests};
 use crate::studies::patterns::dependency::tags::{Side, TagRule};
 use crate::studies::patterns::dependency::{
     HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule, TagBaseline,
 };
-use crate::studies::registry::{default_policy, find, named};
+use crate::studies::registry::{default_policy, find_entry, find_study};
 use crate::study::AnyStudy;
 use crate::study::columns;
 use crate::study::labels::evidence::{ByDirection, Comparison, Direction, Reach, Specificity, TagComparison};
@@ -32,7 +32,7 @@ type HeadMetrics<'a> = &'a [(&'a str, f64)];
 /// intervals comes to: the 97.5th percentile of Student's distribution with 29 degrees of freedom is 2.045. All others are
 /// null.
 fn estimates(metrics: HeadMetrics<'_>, intervals: &[(&str, Interval)]) -> Estimates {
-    let columns = columns(named("attention").unwrap());
+    let columns = columns(find_study("attention").unwrap());
     let names: Vec<String> = Values::new(&columns, std::iter::repeat(None)).cells().map(|(name, _)| name).collect();
     metrics.iter().for_each(|(name, _)| assert!(names.iter().any(|known| known == name), "{name}"));
     let value = |name: &String| metrics.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
@@ -67,22 +67,24 @@ fn verdict_by(
     relations: Vec<RelationMetrics>,
 ) -> Verdict {
     let relations = Relations { relations, tests: Tests::default() };
-    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-        vec![(named("attention").unwrap(), Box::new(NoSection)), (named("dependency").unwrap(), Box::new(relations))];
+    let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> = vec![
+        (find_study("attention").unwrap(), Box::new(NoSection)),
+        (find_study("dependency").unwrap(), Box::new(relations)),
+    ];
     let mut results = Results {
         estimates: estimates(metrics, ci95),
         sections,
-        is_read: true,
-        absent: Vec::new(),
-        removed: Vec::new(),
+        could_read_text: true,
+        absent_heads: Vec::new(),
+        removed_heads: Vec::new(),
     };
-    results.correct(policy);
+    results.apply_policy(policy);
     results.verdicts(policy).remove(0)
 }
 
 /// The verdict by the definitions of Voita et al. 2019.
 fn by_voita2019(metrics: HeadMetrics<'_>, relations: Vec<RelationMetrics>) -> Verdict {
-    verdict_by(&presets::policy(&[presets::named("voita2019").unwrap()]), metrics, &[], relations)
+    verdict_by(&presets::policy(&[presets::find("voita2019").unwrap()]), metrics, &[], relations)
 }
 
 fn labels(metrics: HeadMetrics<'_>) -> Vec<String> {
@@ -97,9 +99,9 @@ fn relation(count: u64, baseline: u64, hits: [u64; 2], both: [u64; 2]) -> Relati
         let difference = share(hits[direction]) - share(baseline);
         let (head_only, offset_only) = (hits[direction] - both[direction], baseline - both[direction]);
         let ci95 = Some(Interval(difference - 0.05, difference + 0.05));
-        let mcnemar_p = Some(mcnemar(head_only, offset_only));
+        let mcnemar_p = Some(mcnemar_p(head_only, offset_only));
         let [head_only, offset_only] = [head_only, offset_only].map(Some);
-        Comparison { head_only, offset_only, mcnemar_p, ..Comparison::of_difference(difference, ci95) }
+        Comparison { head_only, offset_only, mcnemar_p, ..Comparison::from_difference(difference, ci95) }
     };
     let accuracy = ByDirection::new(|direction| Some(share(hits[direction])));
     let versus_offset = ByDirection::new(|direction| Some(comparison(direction)));
@@ -172,10 +174,10 @@ fn every_detector_fires_at_its_threshold_and_not_below() {
         assert_eq!(labels(does_not), [""; 0], "{name} just below");
     }
     covered.push("syntactic:obj");
-    for detector in ["attention", "dependency"].into_iter().flat_map(|study| named(study).unwrap().card().labels) {
+    for detector in ["attention", "dependency"].into_iter().flat_map(|study| find_study(study).unwrap().card().labels) {
         let name = detector.explanation.name;
-        assert!(covered.iter().any(|case| detector.gives(case)), "{name} has no case here");
-        assert_eq!(find(name).unwrap().name(), name);
+        assert!(covered.iter().any(|case| detector.gives_label(case)), "{name} has no case here");
+        assert_eq!(find_entry(name).unwrap().name(), name);
     }
 }
 
@@ -241,7 +243,7 @@ fn a_rule_that_is_off_gives_neither_a_label_nor_a_near_one() {
     let near = by_voita2019(&[(ARGMAX_PREVIOUS, 0.89), (MASS_PREVIOUS, 0.99)], Vec::new()).nearest;
     assert_eq!(near.iter().map(|near| near.rule.as_str()).collect::<Vec<_>>(), ["offset_argmax[-1] >= 0.9"]);
     // The other rule alone gives the opposite.
-    let policy = default_policy().with([("offset_argmax", Value::Off)]);
+    let policy = default_policy().with_values([("offset_argmax", Value::Off)]);
     let by_mass = |mass| verdict_by(&policy, &[(ARGMAX_NEXT, 1.0), (MASS_NEXT, mass)], &[], Vec::new());
     assert_eq!(by_mass(0.5).primary, UNLABELLED);
     assert_eq!(rule(by_mass(0.51)), "offset_mass[1] > 0.5");
@@ -257,10 +259,11 @@ fn a_rule_that_no_score_can_meet_is_not_near() {
     // 0.95 and 0.1 come to more than any accuracy; 0.9 and 0.1 do not.
     assert_eq!(near(&default_policy(), &[], 95), [""; 0]);
     assert_eq!(near(&default_policy(), &[], 90), ["accuracy(obj, dep->head) >= 1"]);
-    let kovaleva2019 = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
+    let kovaleva2019 = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
     assert_eq!(near(&kovaleva2019, &[], 30), [""; 0]);
     // No mass is above 1, so of the two rules of the label the one that is farther off is the nearest.
-    let policy = default_policy().with([("offset_mass", Value::Share(1.0)), ("syntactic_margin", Value::Share(1.0))]);
+    let policy =
+        default_policy().with_values([("offset_mass", Value::Share(1.0)), ("syntactic_margin", Value::Share(1.0))]);
     let metrics = [(ARGMAX_PREVIOUS, 0.1), (MASS_PREVIOUS, 0.99)];
     assert_eq!(near(&policy, &metrics, 30), ["offset_argmax[-1] >= 0.9"]);
 }
@@ -344,13 +347,19 @@ fn the_primary_label_has_the_largest_margin_over_its_threshold() {
 fn a_head_that_the_model_lacks_is_absent_and_no_more() {
     let ci95 = [(MASS_PREVIOUS, Interval(0.89, 0.91))];
     let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-        vec![(named("attention").unwrap(), Box::new(NoSection))];
+        vec![(find_study("attention").unwrap(), Box::new(NoSection))];
     let mut given = estimates(&[(MASS_PREVIOUS, 0.9)], &ci95);
-    let results = Results { estimates: given.clone(), sections, is_read: true, absent: vec![0], removed: Vec::new() };
+    let results = Results {
+        estimates: given.clone(),
+        sections,
+        could_read_text: true,
+        absent_heads: vec![0],
+        removed_heads: Vec::new(),
+    };
     assert!(results.assessments(&default_policy())[0].is_empty());
     let expected = Verdict { primary: ABSENT.to_owned(), labels: Vec::new(), nearest: Vec::new() };
     assert_eq!(results.verdicts(&default_policy()), [expected]);
-    given.forget(0);
+    given.clear_head(0);
     assert!(given.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(given.ci95[0].cells().all(|(_, value)| value.is_none()));
 }
@@ -378,10 +387,16 @@ fn a_label_rests_on_enough_queries_of_enough_sentences() {
         };
         let little = Denominator { count, sentences, ..BASIS };
         let of = |(name, all): (&String, &Denominator)| if name == "offset_mass.5" { little } else { *all };
-        given.denominators = Metrics::new(&columns(named("attention").unwrap()), names.iter().zip(&all).map(of));
+        given.denominators = Metrics::new(&columns(find_study("attention").unwrap()), names.iter().zip(&all).map(of));
         let sections: Vec<(&'static dyn AnyStudy, Box<dyn Section>)> =
-            vec![(named("attention").unwrap(), Box::new(NoSection))];
-        let results = Results { estimates: given, sections, is_read: true, absent: Vec::new(), removed: Vec::new() };
+            vec![(find_study("attention").unwrap(), Box::new(NoSection))];
+        let results = Results {
+            estimates: given,
+            sections,
+            could_read_text: true,
+            absent_heads: Vec::new(),
+            removed_heads: Vec::new(),
+        };
         let verdict = results.verdicts(&default_policy()).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect::<Vec<_>>()
     };

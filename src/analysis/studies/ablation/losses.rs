@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::model::files::Pooling;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
-use crate::passes::ablation::Conditions;
+use crate::passes::ablation::PassConditions;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::sequence::{PredictedToken, ScoreRule, Sequence};
-use crate::stats::block_test::{Jackknife, Scale, TAIL};
+use crate::stats::block_test::{Jackknife, Scale, TAIL_SHARE};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::surprisal::surprisal;
-use crate::studies::ablation::output_shifts::one_less_cosine;
-use crate::studies::ablation::removal::{EachHead, Loss, PerToken, Quantity, RemovalSums};
+use crate::studies::ablation::output_shifts::cosine_distance;
+use crate::studies::ablation::removal::{EachHead, LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums};
 use crate::study::show::wording::decimal;
 
 /// Summed losses of scored tokens (masked, replaced or next): `-ln p` of the truth, in nats.
@@ -36,7 +36,7 @@ merge_fields!(Losses { tokens, sentences, whole, without });
 
 impl Losses {
     /// Summed loss without any head, provided that the last variant removes all heads.
-    pub fn without_any(&self) -> f64 {
+    pub fn loss_without_heads(&self) -> f64 {
         self.without.last().expect("the last variant has no head").value()
     }
 
@@ -45,7 +45,7 @@ impl Losses {
     }
 }
 
-impl PerToken for Losses {
+impl PerTokenChange for Losses {
     fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -55,12 +55,12 @@ impl PerToken for Losses {
     }
 }
 
-impl Loss for Losses {
-    fn units(&self) -> u64 {
+impl LossQuantity for Losses {
+    fn sampling_units(&self) -> u64 {
         self.sentences
     }
 
-    fn loss(&self, variant: Option<usize>) -> f64 {
+    fn total_loss(&self, variant: Option<usize>) -> f64 {
         variant.map_or(&self.whole, |variant| &self.without[variant]).value()
     }
 }
@@ -70,18 +70,18 @@ pub struct ScoredToken<T> {
     /// Position whose logits predict the token.
     pub position: usize,
     pub truth: u32,
-    pub of: T,
+    pub word_data: T,
 }
 
 /// Lists the scored tokens of a sequence, ascending by position, each with the `word_data` of its word.
-pub fn scored<T>(sequence: &Sequence, word_data: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
-    scored_where(sequence, |word| Some(word_data(word)))
+pub fn scored_tokens<T>(sequence: &Sequence, word_data: impl Fn(usize) -> T) -> Vec<ScoredToken<T>> {
+    scored_tokens_where(sequence, |word| Some(word_data(word)))
 }
 
 /// As [`scored`], without the tokens of words for which `word_data` returns `None`.
-pub fn scored_where<T>(sequence: &Sequence, word_data: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
+pub fn scored_tokens_where<T>(sequence: &Sequence, word_data: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
-        Some(ScoredToken { position: token.position, truth: token.truth?, of: word_data(token.word)? })
+        Some(ScoredToken { position: token.position, truth: token.truth?, word_data: word_data(token.word)? })
     };
     sequence.predictions.iter().filter_map(score).collect()
 }
@@ -89,10 +89,10 @@ pub fn scored_where<T>(sequence: &Sequence, word_data: impl Fn(usize) -> Option<
 /// Loss of the scored token that the logits at `position` predict, with its word data. `None` if no token is scored there.
 pub fn loss_at<'a, T>(scored: &'a [ScoredToken<T>], position: usize, logits: &[f32]) -> Option<(f64, &'a T)> {
     let index = scored.binary_search_by_key(&position, |token| token.position).ok()?;
-    Some((surprisal(logits, scored[index].truth), &scored[index].of))
+    Some((surprisal(logits, scored[index].truth), &scored[index].word_data))
 }
 
-impl Quantity for Losses {
+impl RemovalQuantity for Losses {
     type State = Vec<ScoredToken<()>>;
 
     fn new(variants: usize) -> Self {
@@ -101,7 +101,7 @@ impl Quantity for Losses {
     }
 
     fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
-        let scored = scored(sequence, |_| ());
+        let scored = scored_tokens(sequence, |_| ());
         self.tokens += scored.len() as u64;
         self.sentences += u64::from(sequence.family.is_first && !scored.is_empty());
         (!scored.is_empty()).then_some(scored)
@@ -148,13 +148,13 @@ impl Item {
         self.scores[score_index(variant)].value()
     }
 
-    pub fn right(&self, variant: Option<usize>) -> f64 {
+    pub fn correct_predictions(&self, variant: Option<usize>) -> f64 {
         let of_classes = self.right.get(score_index(variant)).map(|&right| right as f64);
         of_classes.unwrap_or_else(|| f64::from(u8::from(self.score(variant) > 0.0)))
     }
 
     /// Number of predictions: the tagged words of a tagging item, 1 for other items.
-    pub fn predictions(&self) -> f64 {
+    pub fn prediction_count(&self) -> f64 {
         if self.right.is_empty() { 1.0 } else { self.truths.values().sum::<u64>() as f64 }
     }
 }
@@ -177,8 +177,8 @@ impl RightShare {
     pub fn new(share: f64, blocks: Jackknife, units: u64) -> Self {
         // Every block counts at least one unit, even where a condition has none in it.
         let units = units.max(blocks.blocks() as u64).max(1);
-        let least = TAIL.powf(1.0 / units as f64);
-        let ci95 = blocks.on(Scale::Share).interval().map(|varied| match share {
+        let least = TAIL_SHARE.powf(1.0 / units as f64);
+        let ci95 = blocks.with_scale(Scale::Share).interval().map(|varied| match share {
             none if none <= 0.0 => Interval(0.0, 1.0 - least),
             all if all >= 1.0 => Interval(least, 1.0),
             _ => varied,
@@ -198,7 +198,7 @@ impl fmt::Display for RightShare {
 }
 
 /// Unit of the loss of a task, or of tokens for `None`: cosines for triples, which have no probabilities, nats otherwise.
-pub fn unit(task: Option<TaskKind>) -> &'static str {
+pub fn loss_unit(task: Option<TaskKind>) -> &'static str {
     if task == Some(TaskKind::Triple) { "cosines" } else { "nats" }
 }
 
@@ -214,10 +214,10 @@ pub struct ItemText {
     text: Vec<usize>,
 }
 
-impl Quantity for Items {
+impl RemovalQuantity for Items {
     type State = ItemText;
 
-    fn needs(conditions: &Conditions) -> Needs {
+    fn needs(conditions: &PassConditions) -> Needs {
         let compares = conditions.task == Some(TaskKind::Triple);
         Needs { logits: !compares, hidden_states: compares, ..Needs::default() }
     }
@@ -228,8 +228,8 @@ impl Quantity for Items {
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
-        let mut scored = scored(sequence, |_| None);
-        scored.iter_mut().zip(&part.foils).for_each(|(token, &foil)| token.of = Some(foil));
+        let mut scored = scored_tokens(sequence, |_| None);
+        scored.iter_mut().zip(&part.foils).for_each(|(token, &foil)| token.word_data = Some(foil));
         self.entry(sequence.index).or_insert_with(|| {
             let is_of_classes = part.rule == ScoreRule::Class;
             let of_classes = scored.iter().filter(|_| is_of_classes).map(|token| token.truth);
@@ -246,8 +246,11 @@ impl Quantity for Items {
                 vectors: Default::default(),
             }
         });
-        let text =
-            if matches!(part.rule, ScoreRule::Embeds(..)) { sequence.text_places().collect() } else { Vec::new() };
+        let text = if matches!(part.rule, ScoreRule::Embedding(..)) {
+            sequence.text_positions().collect()
+        } else {
+            Vec::new()
+        };
         Some(ItemText { index: sequence.index, rule: part.rule, scored, text })
     }
 
@@ -255,12 +258,12 @@ impl Quantity for Items {
         let Some(token) = text.scored.iter().find(|token| token.position == position) else { return };
         let log_probability = || -surprisal(logits, token.truth);
         let logit = |token: u32| f64::from(logits[token as usize]);
-        let score = match (text.rule, token.of) {
+        let score = match (text.rule, token.word_data) {
             // The softmax normalisation cancels in the difference of log-probabilities.
-            (ScoreRule::Against(foil), _) | (ScoreRule::Class, Some(foil)) => logit(token.truth) - logit(foil),
-            (ScoreRule::Gains | ScoreRule::Class, _) => log_probability(),
-            (ScoreRule::Loses, _) => -log_probability(),
-            (ScoreRule::Embeds(..), _) => return,
+            (ScoreRule::VersusFoil(foil), _) | (ScoreRule::Class, Some(foil)) => logit(token.truth) - logit(foil),
+            (ScoreRule::GoodText | ScoreRule::Class, _) => log_probability(),
+            (ScoreRule::BadText, _) => -log_probability(),
+            (ScoreRule::Embedding(..), _) => return,
         };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.scores[score_index(variant)] += score;
@@ -272,7 +275,7 @@ impl Quantity for Items {
     }
 
     fn hidden_states(&mut self, text: &mut Self::State, variant: Option<usize>, states: Rows<'_>) {
-        let ScoreRule::Embeds(of, pooling) = text.rule else { return };
+        let ScoreRule::Embedding(of, pooling) = text.rule else { return };
         let item = self.get_mut(&text.index).expect("it was entered when the sequence began");
         item.vectors[of as usize] = Some(pool(states, &text.text, pooling));
         if item.vectors.iter().any(Option::is_none) {
@@ -280,7 +283,7 @@ impl Quantity for Items {
         }
         let [anchor, positive, negative] = std::mem::take(&mut item.vectors).map(Option::unwrap_or_default);
         // A zero vector counts as orthogonal to every vector.
-        let cosine = |other: &[f64]| 1.0 - one_less_cosine(&anchor, other).unwrap_or(1.0);
+        let cosine = |other: &[f64]| 1.0 - cosine_distance(&anchor, other).unwrap_or(1.0);
         item.scores[score_index(variant)] += cosine(&positive) - cosine(&negative);
     }
 
@@ -290,7 +293,7 @@ impl Quantity for Items {
     }
 }
 
-impl PerToken for Items {
+impl PerTokenChange for Items {
     fn tokens(&self) -> u64 {
         self.len() as u64
     }
@@ -300,21 +303,21 @@ impl PerToken for Items {
     }
 }
 
-impl Loss for Items {
-    fn units(&self) -> u64 {
+impl LossQuantity for Items {
+    fn sampling_units(&self) -> u64 {
         self.values().filter(|item| item.is_first).count() as u64
     }
 
-    fn loss(&self, variant: Option<usize>) -> f64 {
+    fn total_loss(&self, variant: Option<usize>) -> f64 {
         -self.values().map(|item| item.score(variant)).sum::<f64>()
     }
 
-    fn right(&self, variant: Option<usize>) -> f64 {
-        self.values().map(|item| item.right(variant)).sum()
+    fn correct_predictions(&self, variant: Option<usize>) -> f64 {
+        self.values().map(|item| item.correct_predictions(variant)).sum()
     }
 
-    fn predictions(&self) -> f64 {
-        self.values().map(Item::predictions).sum()
+    fn prediction_count(&self) -> f64 {
+        self.values().map(Item::prediction_count).sum()
     }
 }
 

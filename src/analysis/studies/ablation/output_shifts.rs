@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::Needs;
-use crate::passes::ablation::Conditions;
+use crate::passes::ablation::PassConditions;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::studies::ablation::removal::{PerToken, Quantity};
+use crate::studies::ablation::removal::{PerTokenChange, RemovalQuantity};
 
 /// Sum of `1 - cos` between vectors with all heads and vectors without some heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct ShiftSum {
 
 impl ShiftSum {
     fn add(&mut self, baseline: &[f64], without: &[f64]) {
-        if let Some(shift) = one_less_cosine(baseline, without) {
+        if let Some(shift) = cosine_distance(baseline, without) {
             self.sum += shift;
             self.vectors += 1;
         }
@@ -49,14 +49,14 @@ pub struct OutputShiftTotals {
 }
 
 impl OutputShiftTotals {
-    pub fn without_any(&self) -> &OutputShifts {
+    pub fn without_all_heads(&self) -> &OutputShifts {
         self.without.last().expect("the last variant has no head")
     }
 }
 
 merge_fields!(OutputShiftTotals { tokens, sequences, sentences, without });
 
-impl PerToken for OutputShiftTotals {
+impl PerTokenChange for OutputShiftTotals {
     fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -69,13 +69,13 @@ impl PerToken for OutputShiftTotals {
 #[derive(Debug)]
 pub struct OutputShiftState {
     text: Vec<usize>,
-    baseline: States,
+    baseline: LastHiddenStates,
 }
 
-impl Quantity for OutputShiftTotals {
+impl RemovalQuantity for OutputShiftTotals {
     type State = OutputShiftState;
 
-    fn needs(_: &Conditions) -> Needs {
+    fn needs(_: &PassConditions) -> Needs {
         Needs { hidden_states: true, ..Needs::default() }
     }
 
@@ -84,18 +84,18 @@ impl Quantity for OutputShiftTotals {
     }
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<OutputShiftState> {
-        let text: Vec<usize> = sequence.text_places().collect();
+        let text: Vec<usize> = sequence.text_positions().collect();
         if text.is_empty() || variants == 0 {
             return None;
         }
         self.tokens += text.len() as u64;
         self.sequences += 1;
         self.sentences += u64::from(sequence.family.is_first);
-        Some(OutputShiftState { text, baseline: States::default() })
+        Some(OutputShiftState { text, baseline: LastHiddenStates::default() })
     }
 
     fn hidden_states(&mut self, state: &mut OutputShiftState, variant: Option<usize>, states: Rows<'_>) {
-        let current = States::new(states, &state.text);
+        let current = LastHiddenStates::new(states, &state.text);
         match variant {
             None => state.baseline = current,
             Some(variant) => self.without[variant].merge(&current.shifts(&state.baseline, states.width())),
@@ -108,12 +108,12 @@ impl Quantity for OutputShiftTotals {
 }
 
 #[derive(Debug, Default)]
-pub struct States {
+pub struct LastHiddenStates {
     text: Vec<f64>,
     pooled: Vec<f64>,
 }
 
-impl States {
+impl LastHiddenStates {
     pub fn new(states: Rows<'_>, text: &[usize]) -> Self {
         let mut pooled = vec![0.0; states.width()];
         for row in states.iter() {
@@ -136,7 +136,7 @@ impl States {
 /// `1 - cos` of two vectors, from 0 to 2; `None` if either vector is zero.
 ///
 /// Computed as half of the squared distance between the unit vectors: exactly 0 for equal vectors, precise for small angles.
-pub fn one_less_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
+pub fn cosine_distance(a: &[f64], b: &[f64]) -> Option<f64> {
     let [a_length, b_length] = [a, b].map(|vector| vector.iter().map(|value| value * value).sum::<f64>().sqrt());
     if a_length == 0.0 || b_length == 0.0 {
         return None;

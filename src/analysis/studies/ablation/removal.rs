@@ -10,8 +10,8 @@ use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
-use crate::passes::ablation::Conditions;
-use crate::passes::observer::requests::{HeadSet, each_head_and_all, heads_at};
+use crate::passes::ablation::PassConditions;
+use crate::passes::observer::requests::{HeadSet, head_set_at, single_head_sets_and_all};
 use crate::passes::observer::{Demands, Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::task::TaskKind;
@@ -19,9 +19,9 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::Context;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, PerBlock, block_of};
-use crate::study::metrics::by_block::ByBlock;
+use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric::{Column, Fraction};
-use crate::study::show::wording::sequences;
+use crate::study::show::wording::counted_sequences;
 use crate::study::{Estimates, EstimationContext, Ranking};
 use crate::system::counted::counted;
 
@@ -30,7 +30,7 @@ pub trait Removals: Clone + Debug + PartialEq + Send + Sync + Serialize + Deseri
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet>;
 
     /// Whether all head sets are valid for a model's grid of heads. Sums read from a file are untrusted.
-    fn fit(&self, grid: HeadGrid) -> bool;
+    fn fits_grid(&self, grid: HeadGrid) -> bool;
 }
 
 /// Removal of each attention head alone, layer by layer, then of all heads together.
@@ -39,20 +39,20 @@ pub struct EachHead;
 
 impl Removals for EachHead {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
-        each_head_and_all(grid)
+        single_head_sets_and_all(grid)
     }
 
-    fn fit(&self, _: HeadGrid) -> bool {
+    fn fits_grid(&self, _: HeadGrid) -> bool {
         true
     }
 }
 
 /// Sums of one block, in the run with all heads and in each ablation variant.
-pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
+pub trait RemovalQuantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned + 'static {
     type State: Send + Sync;
 
     /// Activations that the quantity reads in a pass; by default the logits.
-    fn needs(_: &Conditions) -> Needs {
+    fn needs(_: &PassConditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
@@ -72,38 +72,43 @@ pub trait Quantity: Clone + Merge + Send + Sync + Serialize + DeserializeOwned +
 }
 
 /// Change of a quantity in an ablation variant, relative to the number of tokens.
-pub trait PerToken {
+pub trait PerTokenChange {
     fn tokens(&self) -> u64;
 
     /// Change from the run with all heads to an ablation variant (rise of the loss, or shift of the output), summed over tokens.
     fn change(&self, variant: usize) -> f64;
 }
 
-pub trait Loss: Quantity + PerToken {
+pub trait LossQuantity: RemovalQuantity + PerTokenChange {
     /// Number of sampling units: sentences with a scored token, or units of a task's items.
-    fn units(&self) -> u64;
+    fn sampling_units(&self) -> u64;
 
     /// Loss summed over tokens or items, with all heads (`None`) or in an ablation variant. In nats, or cosines for triples.
-    fn loss(&self, variant: Option<usize>) -> f64;
+    fn total_loss(&self, variant: Option<usize>) -> f64;
 
     /// Number of correct predictions of task items, with all heads (`None`) or in an ablation variant; 0 for losses of tokens.
-    fn right(&self, _variant: Option<usize>) -> f64 {
+    fn correct_predictions(&self, _variant: Option<usize>) -> f64 {
         0.0
     }
 
     /// Number of predictions of task items; 0 for losses of tokens.
-    fn predictions(&self) -> f64 {
+    fn prediction_count(&self) -> f64 {
         0.0
     }
 }
 
 /// Writes the numbers of scored tokens and sentences, or of task items and sampling units, for the summary.
-pub fn scored([count, units]: [u64; 2], objective: Option<Objective>, task: Option<TaskKind>, read: Context) -> String {
+pub fn scored_counts_text(
+    [count, units]: [u64; 2],
+    objective: Option<Objective>,
+    task: Option<TaskKind>,
+    read: Context,
+) -> String {
     if task.is_some() {
         return format!("{} of {} of the task", counted(count, "item"), counted(units, "unit"));
     }
     let objective = objective.unwrap_or(Objective::MaskedTokens);
-    format!("{count} {} of {}", objective.tokens(), sequences(units, read))
+    format!("{count} {} of {}", objective.loss_unit(), counted_sequences(units, read))
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,7 +116,7 @@ pub struct RemovalSums<R, Q> {
     pub removals: R,
     grid: HeadGrid,
     variants: Vec<HeadSet>,
-    pub conditions: Conditions,
+    pub conditions: PassConditions,
     /// Indices of the heads that are removed one at a time (`layer * heads + head`); `None` if every head is.
     chosen: Option<Vec<usize>>,
     /// Constant that replaces each removed head, `[layers * heads, head_dim]`; `None` for other kinds of ablation.
@@ -119,34 +124,34 @@ pub struct RemovalSums<R, Q> {
     pub blocks: Blocks<Q>,
 }
 
-impl<R: Removals, Q: Quantity> RemovalSums<R, Q> {
+impl<R: Removals, Q: RemovalQuantity> RemovalSums<R, Q> {
     pub fn new(grid: HeadGrid, removals: R) -> Self {
         let variants = removals.variants(grid);
         let blocks = Blocks::new(Q::new(variants.len()));
-        Self { removals, grid, variants, conditions: Conditions::default(), chosen: None, constants: None, blocks }
+        Self { removals, grid, variants, conditions: PassConditions::default(), chosen: None, constants: None, blocks }
     }
 
-    pub fn heads(&self) -> usize {
+    pub fn head_count(&self) -> usize {
         self.grid.count()
     }
 
     /// Whether the head with this index is among those removed one at a time.
-    pub fn measures(&self, place: usize) -> bool {
+    pub fn removes_alone(&self, place: usize) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains(&place))
     }
 
     pub fn per_block(&self, part: impl Fn(&Q) -> f64) -> PerBlock {
-        self.blocks.each(part)
+        self.blocks.map_blocks(part)
     }
 
     /// Index of the variant that removes exactly these heads. Panics if there is none.
     pub fn variant_without(&self, places: &[usize]) -> usize {
-        let heads = heads_at(self.grid, places);
+        let heads = head_set_at(self.grid, places);
         self.variants.iter().position(|removed| *removed == heads).expect("a variant of these sums")
     }
 }
 
-impl<Q: Quantity> RemovalSums<EachHead, Q> {
+impl<Q: RemovalQuantity> RemovalSums<EachHead, Q> {
     /// Estimates every metric from values per block. If every head was removed alone, `metric` also gets `effect` per block.
     pub fn estimates(
         &self,
@@ -156,25 +161,25 @@ impl<Q: Quantity> RemovalSums<EachHead, Q> {
         metric: &'static str,
         effect: fn(&Q, Option<usize>) -> Fraction,
     ) -> Estimates {
-        let estimates = Estimates::of_blocks(columns, context, &self.blocks, |block, head| {
+        let estimates = Estimates::from_blocks(columns, context, &self.blocks, |block, head| {
             let cells = values(block, head);
-            let is_known = head.is_none_or(|head| self.measures(head));
-            if is_known { cells } else { cells.iter().map(Fraction::unknown).collect() }
+            let is_known = head.is_none_or(|head| self.removes_alone(head));
+            if is_known { cells } else { cells.iter().map(Fraction::without_numerator).collect() }
         });
-        if !(0..self.heads()).all(|place| self.measures(place)) {
+        if !(0..self.head_count()).all(|place| self.removes_alone(place)) {
             return estimates;
         }
         let numerator = |head, block: usize| effect(&self.blocks[block], Some(head)).numerator();
         let denominator = |block: usize| effect(&self.blocks[block], None).denominator();
-        estimates.with_blocks(metric, ByBlock::new(self.heads(), numerator, denominator))
+        estimates.with_block_sums(metric, MetricByBlock::new(self.head_count(), numerator, denominator))
     }
 
     /// Ranks heads by rising effect over the even-numbered blocks. Empty unless every head was removed alone.
     pub fn rankings(&self, by: &str, effect: fn(&Q, Option<usize>) -> Fraction) -> Vec<Ranking> {
         let even = &self.blocks.folds()[0];
-        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.measures(head));
-        let scores: Option<Vec<f64>> = (0..self.heads()).map(of_head).collect();
-        scores.map(|scores| Ranking::rising(by, &scores)).into_iter().collect()
+        let of_head = |head| effect(even, Some(head)).value().filter(|_| self.removes_alone(head));
+        let scores: Option<Vec<f64>> = (0..self.head_count()).map(of_head).collect();
+        scores.map(|scores| Ranking::from_scores(by, &scores)).into_iter().collect()
     }
 }
 
@@ -186,7 +191,7 @@ pub struct RemovalState<S> {
     quantity_state: S,
 }
 
-impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
+impl<R: Removals, Q: RemovalQuantity> Merge for RemovalSums<R, Q> {
     fn merge(&mut self, other: &Self) {
         let same = (self.grid, &self.removals) == (other.grid, &other.removals);
         assert!(same, "sums of one analysis");
@@ -197,21 +202,21 @@ impl<R: Removals, Q: Quantity> Merge for RemovalSums<R, Q> {
     }
 }
 
-impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
+impl<R: Removals, Q: RemovalQuantity> Sums for RemovalSums<R, Q> {
     type SequenceState = RemovalState<Q::State>;
 
     fn demands(&self) -> Demands {
         Demands {
             needs: Q::needs(&self.conditions),
-            further_runs: FurtherRuns::Without(self.variants.clone()),
+            further_runs: FurtherRuns::Ablations(self.variants.clone()),
             ..Demands::default()
         }
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
         self.conditions = setup.conditions;
-        self.chosen.clone_from(&setup.chosen);
-        self.constants.clone_from(&setup.constants);
+        self.chosen.clone_from(&setup.chosen_heads);
+        self.constants.clone_from(&setup.head_constants);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -224,7 +229,7 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
         let RemovalState { block, variant, quantity_state } = state;
         let sums = &mut self.blocks[*block];
         match event {
-            Event::Variant(place) => *variant = Some(*place),
+            Event::AblationVariant(place) => *variant = Some(*place),
             Event::HiddenStates { layer, states } if *layer == self.grid.layers => {
                 sums.hidden_states(quantity_state, *variant, *states);
             }
@@ -235,10 +240,10 @@ impl<R: Removals, Q: Quantity> Sums for RemovalSums<R, Q> {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid
-            && self.removals.fit(grid)
+            && self.removals.fits_grid(grid)
             && self.variants == self.removals.variants(grid)
             && self.constants.iter().all(|all| fits_heads(all, grid))
-            && self.blocks.fit(|sums| sums.fits(self.variants.len()))
+            && self.blocks.is_valid(|sums| sums.fits(self.variants.len()))
     }
 }
 

@@ -85,7 +85,7 @@ pub fn head_effects(
     context: &EstimationContext,
 ) -> Vec<HeadEffect> {
     let head = |place: usize| {
-        let (effect, ci95, estimate) = estimates.of_metric(place, metric);
+        let (effect, ci95, estimate) = estimates.metric_estimate(place, metric);
         let estimate = estimate.filter(|_| context.takes_part(place));
         HeadEffect {
             place: context.grid.place(place),
@@ -97,7 +97,7 @@ pub fn head_effects(
             q_negligible: None,
             verdict: effect.filter(|_| context.takes_part(place)).map(|_| Verdict::Undecided),
             negligible: false,
-            removed: !context.takes_part(place) && context.has(place),
+            removed: !context.takes_part(place) && context.has_head(place),
         }
     };
     let mut heads: Vec<HeadEffect> = (0..context.grid.count()).map(head).collect();
@@ -115,7 +115,11 @@ fn set_q_values(heads: &mut [HeadEffect], band: Option<f64>) {
 }
 
 /// Sets the verdict of each head that was removed alone, and counts the verdicts. Without `enough` data no test is significant.
-pub fn judge<'a>(heads: impl IntoIterator<Item = &'a mut HeadEffect>, enough: bool, policy: &Policy) -> Verdicts {
+pub fn set_verdicts<'a>(
+    heads: impl IntoIterator<Item = &'a mut HeadEffect>,
+    enough: bool,
+    policy: &Policy,
+) -> Verdicts {
     let max_q = policy.rule(&LABEL_Q).unwrap_or(1.0);
     let significant = |q: Option<f64>| enough && q.is_some_and(|q| q <= max_q);
     let mut verdicts = Verdicts::default();
@@ -146,7 +150,7 @@ impl HeadEffect {
         self.effect.filter(|_| !self.removed)
     }
 
-    pub fn words(&self) -> String {
+    pub fn verdict_text(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::name);
         let also = if self.negligible && self.verdict != Some(Verdict::Negligible) { ", negligible" } else { "" };
         format!("{verdict}{also}")
@@ -158,7 +162,7 @@ pub fn is_zero(count: &usize) -> bool {
 }
 
 /// Lists the heads that were removed alone with their effects, the largest first.
-pub fn ranked<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
+pub fn ranked_by_effect<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64, &T)> {
     let mut order: Vec<_> =
         heads.iter().filter_map(|head| Some((effect_of(head).single_removal_effect()?, head))).collect();
     order.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -169,11 +173,11 @@ pub fn ranked<T>(heads: &[T], effect_of: impl Fn(&T) -> &HeadEffect) -> Vec<(f64
 const HEADS_PER_END: usize = 12;
 
 /// Draws ranked heads as a forest plot, and writes how many heads in the middle are left out.
-pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
+pub fn effect_forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
     let row = |head: &HeadEffect| ForestRow {
         name: head.place.to_string(),
-        note: head.words(),
-        marks: vec![Mark::of(head.effect, head.ci95)],
+        note: head.verdict_text(),
+        marks: vec![Mark::from_value(head.effect, head.ci95)],
     };
     let last = order.len().saturating_sub(HEADS_PER_END).max(HEADS_PER_END);
     let shown = order.iter().enumerate().filter(|(rank, _)| *rank < HEADS_PER_END || *rank >= last);
@@ -186,7 +190,7 @@ pub fn forest(scale: &str, order: &[&HeadEffect]) -> (Chart, String) {
 }
 
 /// Shortens a table to `2 * rows_per_end` rows: the first ones, a row that counts the omitted ones, and the last ones.
-pub fn from_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
+pub fn shortened_to_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Vec<String>> {
     if rows.len() > 2 * rows_per_end {
         let last = rows.len() + 1 - rows_per_end;
         rows.splice(rows_per_end..last, [vec!["...".to_owned(), format!("{} more", last - rows_per_end)]]);
@@ -195,7 +199,7 @@ pub fn from_both_ends(mut rows: Vec<Vec<String>>, rows_per_end: usize) -> Vec<Ve
 }
 
 impl Verdicts {
-    pub fn words(self) -> String {
+    pub fn counts_text(self) -> String {
         let Self { helpful, harmful, negligible, undecided, .. } = self;
         let named = [(helpful, "helpful"), (harmful, "harmful"), (negligible, "negligible"), (undecided, "undecided")];
         let named = named.iter().filter(|(count, _)| *count > 0);

@@ -16,11 +16,11 @@ use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::setup::PassSetup;
-use crate::sequences::counts::Counting;
+use crate::sequences::counts::TokenCounter;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::{AnyStudy, ObservedPass, Subject};
 
@@ -69,7 +69,7 @@ fn corpus() -> Vec<Sequence> {
 fn rows(visibility: Visibility, tokens: usize, rng: &mut ChaCha8Rng) -> Vec<f32> {
     let mut weights = vec![0.0; tokens * tokens];
     for (query, row) in weights.chunks_exact_mut(tokens).enumerate() {
-        let seen = &mut row[visibility.keys(query, tokens)];
+        let seen = &mut row[visibility.visible_keys(query, tokens)];
         seen.fill_with(|| 1.0 + rng.random_range(-UNEVEN..UNEVEN));
         let sum: f32 = seen.iter().sum();
         seen.iter_mut().for_each(|weight| *weight /= sum);
@@ -79,7 +79,7 @@ fn rows(visibility: Visibility, tokens: usize, rng: &mut ChaCha8Rng) -> Vec<f32>
 
 /// The sums of studies over a corpus.
 fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &LayerClasses) -> Vec<Box<dyn Observer>> {
-    let mut counting = Counting::default();
+    let mut counting = TokenCounter::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let subject = Subject { classes, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let mut observers = ObserverSet::new(studies.iter().map(|study| study.passes()[0].observer(&subject)).collect());
@@ -89,11 +89,11 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
     let counts = Some(Arc::new(counting.finish()));
     observers.begin_pass(&PassSetup { embeddings, counts, ..PassSetup::default() });
     for sequence in corpus {
-        observers.begin([sequence].into_iter());
+        observers.begin_pack([sequence].into_iter());
         for (layer, visibility) in LAYERS.into_iter().enumerate() {
             let tokens = sequence.ids.len();
             let weights = rows(visibility, tokens, &mut rng);
-            observers.head(0, sequence, AttentionView::new(layer, 0, tokens, &weights).into());
+            observers.show_head(0, sequence, AttentionView::new(layer, 0, tokens, &weights).into());
         }
         observers.end_pack();
     }
@@ -102,7 +102,8 @@ fn observed(studies: &[&'static dyn AnyStudy], corpus: &[Sequence], classes: &La
 
 #[test]
 fn every_metric_is_at_the_chance_of_its_layer() {
-    let studies = ["attention", "words", "frequency", "explained-variance"].map(|name| named(name).expect("a study"));
+    let studies =
+        ["attention", "words", "frequency", "explained-variance"].map(|name| find_study(name).expect("a study"));
     let classes = LayerClasses::new(&LAYERS);
     let sums = observed(&studies, &corpus(), &classes);
     let passes: Vec<Vec<ObservedPass<'_>>> =

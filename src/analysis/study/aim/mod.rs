@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::instruments::partners::Partners;
 use super::labels::evidence::Direction;
-use crate::corpus::relation::scored_as;
+use crate::corpus::relation::scored_relations;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
-use crate::sequences::fold::roles::WINDOW;
+use crate::sequences::fold::even::UniformAttention;
+use crate::sequences::fold::roles::NEIGHBOUR_DISTANCE;
 use crate::sequences::fold::units::Units;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
@@ -72,10 +72,10 @@ impl Aim {
     /// Finds the aim's goals in a sentence, among the keys that each query sees; `from` says how split words are pooled. `None`
     /// if there is no goal or no query.
     pub fn in_sentence(&self, sequence: &Sequence, visibility: Visibility, from: FromToken) -> Option<Goals> {
-        let text: Vec<usize> = sequence.text_places().collect();
-        let uniform = Even::new(visibility, sequence.ids.len());
+        let text: Vec<usize> = sequence.text_positions().collect();
+        let uniform = UniformAttention::new(visibility, sequence.ids.len());
         let sees_word =
-            |query: usize, key: usize| uniform.between_words(&sequence.words[query], &sequence.words[key], from) > 0.0;
+            |query: usize, key: usize| uniform.word_weight(&sequence.words[query], &sequence.words[key], from) > 0.0;
         let to_kind = |wanted: TokenKind| {
             let goals: Vec<usize> =
                 (0..sequence.kinds.len()).filter(|&token| sequence.kinds[token] == wanted).collect();
@@ -107,7 +107,7 @@ impl Aim {
                 Goals::Tokens(with_goals(&|query| key_at_offset(query).into_iter().collect()))
             }
             Self::Window => {
-                let window = |query: usize| query.saturating_sub(WINDOW)..=query + WINDOW;
+                let window = |query: usize| query.saturating_sub(NEIGHBOUR_DISTANCE)..=query + NEIGHBOUR_DISTANCE;
                 Goals::Tokens(with_goals(&|query| window(query).filter(|&key| key != query && is_text(key)).collect()))
             }
             Self::FirstSpecial => to_kind(TokenKind::FirstSpecial),
@@ -135,7 +135,7 @@ impl Aim {
 
 fn arcs(sequence: &Sequence, relation: &str) -> Vec<(usize, usize)> {
     let tree = sequence.tree.iter().flatten().enumerate();
-    let of_relation = tree.filter(|(_, arc)| scored_as(&arc.relation).any(|name| name == relation));
+    let of_relation = tree.filter(|(_, arc)| scored_relations(&arc.relation).any(|name| name == relation));
     of_relation.filter_map(|(dependent, arc)| Some((dependent, arc.head.word()?))).collect()
 }
 
@@ -177,7 +177,8 @@ impl Goals {
     pub fn score(&self, attention: AttentionView<'_>, words: &WordAttention) -> Score {
         let (sum, queries) = match self {
             Self::Partners { direction, arcs, partners } => {
-                let right = arcs.iter().filter(|&&(word, other)| partners.of(words, *direction, word) == Some(other));
+                let right =
+                    arcs.iter().filter(|&&(word, other)| partners.predict(words, *direction, word) == Some(other));
                 (right.count() as f64, arcs.len())
             }
             Self::Tokens(goals) => (mass(goals, |query, key| f64::from(attention.row(query)[key])), goals.len()),
@@ -191,20 +192,20 @@ impl Goals {
     }
 
     /// For each unit of text, the indices of the units to which it should attend, `[units]`; `None` for units without goals.
-    pub fn of_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
+    pub fn goal_units(&self, units: &Units) -> Vec<Option<Vec<usize>>> {
         let mut goals_of_units = vec![None; units.spans.len()];
         let mut add = |unit: Option<usize>, goals: Vec<usize>| {
             if let Some(unit) = unit {
                 goals_of_units[unit].get_or_insert_with(Vec::new).extend(goals);
             }
         };
-        let unit_of = |word: &usize| units.of_word[*word];
+        let unit_of = |word: &usize| units.unit_of_word[*word];
         match self {
             Self::Partners { arcs, .. } => {
                 arcs.iter().for_each(|(word, other)| add(Some(unit_of(word)), vec![unit_of(other)]));
             }
             Self::Tokens(goals) => goals.iter().for_each(|(query, goals)| {
-                add(units.of_token(*query), goals.iter().filter_map(|&key| units.of_token(key)).collect());
+                add(units.unit_at(*query), goals.iter().filter_map(|&key| units.unit_at(key)).collect());
             }),
             Self::Words(goals) => {
                 goals.iter().for_each(|(query, goals)| add(Some(unit_of(query)), goals.iter().map(unit_of).collect()));

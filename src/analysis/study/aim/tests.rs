@@ -84,10 +84,10 @@ fn even_attention_is_spread_most() {
 #[test]
 fn goals_of_units_are_those_of_their_tokens() {
     // [CLS] a ##b c [SEP]
-    let mut sequence = Sequence { words: WordSpan::whole([1..3, 3..4]), ..three() };
+    let mut sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4]), ..three() };
     sequence.tree = None;
     let units = Units::new(&sequence);
-    let of = |aim: Aim| aim.in_sentence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().of_units(&units);
+    let of = |aim: Aim| aim.in_sentence(&sequence, Visibility::ALL, FromToken::Mean).unwrap().goal_units(&units);
     // ##b looks at a, of its own word, c at ##b.
     assert_eq!(of(Aim::Offset(-1)), [None, Some(vec![1]), Some(vec![1]), None]);
     assert_eq!(of(Aim::FirstSpecial), [None, Some(vec![0, 0]), Some(vec![0]), None]);
@@ -100,7 +100,7 @@ fn goals_of_a_part_are_those_of_its_queries() {
     let window = Sequence { texts: vec![1..2, 2..4], ..three() };
     let goals = |aim: Aim| aim.in_sentence(&window, Visibility::ALL, FromToken::Mean).unwrap();
     let of = |goals: &Goals, part: usize| -> Option<Vec<(usize, Vec<usize>)>> {
-        let words = &window.words_of_sentences()[part];
+        let words = &window.words_by_sentence()[part];
         match goals.in_part(&window.texts[part], words)? {
             Goals::Tokens(goals) | Goals::Words(goals) => Some(goals),
             Goals::Partners { arcs, .. } => Some(arcs.into_iter().map(|(word, other)| (word, vec![other])).collect()),

@@ -3,7 +3,7 @@
 use super::position::Pair;
 use crate::corpus::Annotation;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::span::WordSpan;
@@ -12,12 +12,12 @@ use crate::sequences::span::WordSpan;
 #[derive(Clone, Debug)]
 pub struct ClassedWords {
     /// Index in the sentence of the first word in `classes`. A decoder's first word is left out.
-    pub first: usize,
+    pub first_word: usize,
     pub classes: Vec<Option<usize>>,
     spans: Vec<WordSpan>,
-    even: Even,
+    even: UniformAttention,
     /// Whether every word sees every other.
-    pub is_whole: bool,
+    pub sees_all_words: bool,
     from: FromToken,
 }
 
@@ -35,29 +35,29 @@ impl ClassedWords {
             return None;
         }
         let n = sequence.ids.len();
-        let (spans, even) = (sequence.words[counted.clone()].to_vec(), Even::new(visibility, n));
-        Some(Self { first: counted.start, classes, spans, even, is_whole: visibility.is_whole(n), from })
+        let (spans, even) = (sequence.words[counted.clone()].to_vec(), UniformAttention::new(visibility, n));
+        Some(Self { first_word: counted.start, classes, spans, even, sees_all_words: visibility.is_full(n), from })
     }
 
     /// Indices of all words except one.
-    pub fn others(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
+    pub fn other_words(&self, word: usize) -> impl Iterator<Item = usize> + use<> {
         (0..self.classes.len()).filter(move |&other| other != word)
     }
 
     /// Weight of uniform attention from one word to another.
-    pub fn even(&self, query: usize, key: usize) -> f64 {
-        self.even.between_words(&self.spans[query], &self.spans[key], self.from)
+    pub fn uniform_weight(&self, query: usize, key: usize) -> f64 {
+        self.even.word_weight(&self.spans[query], &self.spans[key], self.from)
     }
 
     /// Adds to each class in `masses` the attention that its words receive from other words under uniform attention.
-    pub fn add_even(&self, masses: &mut [f64]) {
+    pub fn add_uniform(&self, masses: &mut [f64]) {
         let words = self.classes.len();
         let from_others = |key: usize| {
-            if self.is_whole {
+            if self.sees_all_words {
                 // Every query gives the key equal attention.
-                return (words - 1) as f64 * self.even(key, key);
+                return (words - 1) as f64 * self.uniform_weight(key, key);
             }
-            self.others(key).map(|query| self.even(query, key)).sum()
+            self.other_words(key).map(|query| self.uniform_weight(query, key)).sum()
         };
         self.add_by_class((0..words).map(from_others), masses);
     }
@@ -75,8 +75,8 @@ impl ClassedWords {
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         let pair = |query: usize, key: usize| {
             let target = self.classes[key].map(|class| (class, 1.0));
-            Pair { query, key, weight: self.even(query, key), target }
+            Pair { query, key, weight: self.uniform_weight(query, key), target }
         };
-        (0..self.classes.len()).flat_map(move |query| self.others(query).map(move |key| pair(query, key)))
+        (0..self.classes.len()).flat_map(move |query| self.other_words(query).map(move |key| pair(query, key)))
     }
 }

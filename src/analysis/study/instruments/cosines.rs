@@ -6,7 +6,7 @@ use crate::model::forward::WordEmbeddings;
 /// The cosines between the word embeddings of tokens, `[tokens, tokens]`; 0 for zero vectors, and on the diagonal.
 pub fn cosines(ids: &[u32], embeddings: &WordEmbeddings) -> Vec<f64> {
     let count = ids.len();
-    let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.of(id)).copied().collect();
+    let rows: Vec<f32> = ids.iter().flat_map(|&id| embeddings.get(id)).copied().collect();
     let rows = Matrix::new(&rows, count, rows.len() / count.max(1));
     let mut products = vec![0.0; count * count];
     multiply(MatrixMut::new(&mut products, count, count), rows, rows.transposed());

@@ -6,7 +6,7 @@ use crate::stats::blocks::{Merge, PerBlock};
 use crate::stats::interval::Interval;
 
 pub trait ScoredSums: Merge + Clone {
-    fn scored(&self) -> u64;
+    fn scored_words(&self) -> u64;
 }
 
 /// Sums over a corpus: by block, in total, and for both folds.
@@ -20,7 +20,7 @@ pub struct FoldScores<'a, S> {
 }
 
 pub struct Hits {
-    pub right: u64,
+    pub count: u64,
     pub by_block: PerBlock,
 }
 
@@ -39,18 +39,18 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
             blocks.iter().skip(first).step_by(step).flatten().for_each(|block| sums.merge(block));
             sums
         };
-        let words = per_block(blocks, |_, sums| sums.scored() as f64);
+        let words = per_block(blocks, |_, sums| sums.scored_words() as f64);
         Self { blocks, total: pool(0, 1), folds: [pool(0, 2), pool(1, 2)], words }
     }
 
     /// Accuracy: right predictions as a share of the scored words.
-    pub fn share(&self, right: u64) -> f64 {
-        right as f64 / self.total.scored() as f64
+    pub fn accuracy(&self, right: u64) -> f64 {
+        right as f64 / self.total.scored_words() as f64
     }
 
     /// Counts the right predictions of one attention head or rule, in total and by block.
-    pub fn predicted(&self, right: impl Fn(&S) -> u64) -> Hits {
-        Hits { right: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
+    pub fn hits(&self, right: impl Fn(&S) -> u64) -> Hits {
+        Hits { count: right(&self.total), by_block: self.per_block(|sums| right(sums) as f64) }
     }
 
     /// Computes a number for each block; 0 for a block without a scored word.
@@ -60,7 +60,7 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
 
     /// 95 % interval of the accuracy, from the right predictions by block.
     pub fn interval(&self, right: &PerBlock) -> Option<Interval> {
-        Jackknife::new(right, &self.words).on(Scale::Share).interval()
+        Jackknife::new(right, &self.words).with_scale(Scale::Share).interval()
     }
 
     /// Accuracy of the [held-out predictions](Self::held_out_hits) with its 95 % interval; both `None` if a fold is empty.
@@ -70,28 +70,28 @@ impl<'a, S: ScoredSums> FoldScores<'a, S> {
         right: impl Fn(&S, &C) -> u64,
     ) -> (Option<f64>, Option<Interval>) {
         let Some(hits) = self.held_out_hits(choose, right) else { return (None, None) };
-        (Some(self.share(hits.right)), self.interval(&hits.by_block))
+        (Some(self.accuracy(hits.count)), self.interval(&hits.by_block))
     }
 
     /// Counts held-out right predictions: `choose` picks an attention head or rule on one fold, and `right` scores it on the
     /// other, both ways. `None` if a fold has no scored word.
     pub fn held_out_hits<C>(&self, choose: impl Fn(&S) -> C, right: impl Fn(&S, &C) -> u64) -> Option<Hits> {
-        if self.folds.iter().any(|fold| fold.scored() == 0) {
+        if self.folds.iter().any(|fold| fold.scored_words() == 0) {
             return None;
         }
         let [even, odd] = &self.folds;
         let elsewhere = [choose(odd), choose(even)];
         let by_block = per_block(self.blocks, |block, sums| right(sums, &elsewhere[block % 2]) as f64);
-        Some(Hits { right: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
+        Some(Hits { count: right(even, &elsewhere[0]) + right(odd, &elsewhere[1]), by_block })
     }
 
     /// Difference of two counts of right predictions, `first` less `second`, as a share of the scored words.
     pub fn difference(&self, first: &PerBlock, second: &PerBlock) -> ShareDifference {
         let by_block: PerBlock = std::array::from_fn(|block| first[block] - second[block]);
-        let difference = Jackknife::new(&by_block, &self.words).on(Scale::Difference);
+        let difference = Jackknife::new(&by_block, &self.words).with_scale(Scale::Difference);
         let total = |numbers: &PerBlock| numbers.iter().sum::<f64>();
         ShareDifference {
-            value: (total(first) - total(second)) / self.total.scored() as f64,
+            value: (total(first) - total(second)) / self.total.scored_words() as f64,
             ci95: difference.interval(),
             standard_error: difference.standard_error(),
         }

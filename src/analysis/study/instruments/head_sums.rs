@@ -22,7 +22,7 @@ macro_rules! sums_of_a_head {
         impl $name<$crate::stats::exact::ExactSum> {
             /// Adds one sentence's sums.
             pub fn add(&mut self, sentence: &$name<f64>) {
-                $($crate::stats::exact::add_each(&mut self.$several, &sentence.$several);)*
+                $($crate::stats::exact::add_elementwise(&mut self.$several, &sentence.$several);)*
                 $(self.$single += sentence.$single;)*
             }
         }

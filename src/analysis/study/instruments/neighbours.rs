@@ -39,7 +39,7 @@ pub struct Neighbour {
     index: u64,
     before: Option<BegunSequence>,
     /// Whether a sequence of another group, of any length, comes before this one in the pack.
-    pub follows: bool,
+    pub follows_other_group: bool,
 }
 
 impl Neighbour {
@@ -68,11 +68,11 @@ impl<T> Neighbours<T> {
         let previous = self.last.replace(begun).filter(|last| last.group != begun.group);
         let neighbour = previous.filter(|last| are_alike(last.length, length));
         self.wanted.extend(neighbour.map(|last| last.index));
-        Neighbour { index: begun.index, before: neighbour, follows: previous.is_some() }
+        Neighbour { index: begun.index, before: neighbour, follows_other_group: previous.is_some() }
     }
 
     /// The value of a head that was kept from the neighbour; `None` if there is none.
-    pub fn before(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
+    pub fn neighbour_value(&self, neighbour: &Neighbour, layer: usize, head: usize) -> Option<&T> {
         let kept = self.kept.get(&head)?;
         (kept.layer == layer && Some(kept.index) == neighbour.before.map(|before| before.index)).then_some(&kept.value)
     }
@@ -106,16 +106,16 @@ mod tests {
         // The second is of the same group as the first, the fourth is too long beside the third.
         let begun = [(0, 0, 10), (1, 0, 10), (2, 2, 11), (3, 3, 13), (4, 4, 2), (5, 5, 2)];
         let begun = begun.map(|(index, group, length)| begin(index, group, length));
-        let found = begun.map(|neighbour| (neighbour.length(), neighbour.follows));
+        let found = begun.map(|neighbour| (neighbour.length(), neighbour.follows_other_group));
         let none = (None, true);
         assert_eq!(found, [(None, false), (None, false), (Some(10), true), none, none, none]);
         neighbours.keep(&begun[0], 0, 4, || unreachable!("nothing is held against it"));
         neighbours.keep(&begun[1], 0, 4, || 'a');
-        assert_eq!(neighbours.before(&begun[2], 0, 4), Some(&'a'));
-        let other =
-            [(2, 1, 4), (2, 0, 3), (3, 0, 4)].map(|(one, layer, head)| neighbours.before(&begun[one], layer, head));
+        assert_eq!(neighbours.neighbour_value(&begun[2], 0, 4), Some(&'a'));
+        let other = [(2, 1, 4), (2, 0, 3), (3, 0, 4)]
+            .map(|(one, layer, head)| neighbours.neighbour_value(&begun[one], layer, head));
         assert_eq!(other, [None; 3]);
         neighbours.end_pack();
-        assert_eq!(neighbours.before(&begun[2], 0, 4), None);
+        assert_eq!(neighbours.neighbour_value(&begun[2], 0, 4), None);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::lifts::LiftFactors;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Direction;
@@ -17,33 +17,35 @@ pub struct Partners {
     /// Words of the same sentence for each word, `[words]`.
     candidates: Vec<Range<usize>>,
     /// Factors that turn weights into ratios to uniform attention; shared by the sentences of a window.
-    lifts: Arc<Lifts>,
+    lifts: Arc<LiftFactors>,
 }
 
 impl Partners {
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         Self {
             is_causal: visibility.is_causal(),
-            candidates: sequence.candidates_of_words(),
-            lifts: Arc::new(Lifts::new(sequence, visibility, from)),
+            candidates: sequence.head_candidates(),
+            lifts: Arc::new(LiftFactors::new(sequence, visibility, from)),
         }
     }
 
     /// Predicts the other end of a word's arc: the word that `word` attends to most or, backward, the word that attends to it
     /// most. Ties go to the first. The word itself is no candidate. In a decoder the candidates are the words before it, or after
     /// it.
-    pub fn of(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
+    pub fn predict(&self, attention: &WordAttention, direction: Direction, word: usize) -> Option<usize> {
         let Range { start, end } = self.candidates[word].clone();
         let candidates = match direction.is_forward() {
             _ if !self.is_causal => start..end,
             true => start..word.min(end),
             false => word + 1..end,
         };
-        largest(candidates.filter(|&other| other != word), |other| self.weight(attention, direction, word, other))
+        index_of_largest(candidates.filter(|&other| other != word), |other| {
+            self.weight(attention, direction, word, other)
+        })
     }
 
     /// The largest weight of `word` on a candidate. In a decoder, the word that [`Self::of`] predicts may have a smaller weight.
-    pub fn most(&self, attention: &WordAttention, word: usize) -> f64 {
+    pub fn largest_weight(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidates[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };
         let weights = (start..end).filter(|&other| other != word).map(|other| attention.get(word, other));
@@ -53,12 +55,12 @@ impl Partners {
     /// Weight between two words in one direction; in a decoder, as a ratio to uniform attention.
     pub fn weight(&self, attention: &WordAttention, direction: Direction, word: usize, other: usize) -> f64 {
         let (query, key) = if direction.is_forward() { (word, other) } else { (other, word) };
-        attention.get(query, key) * self.lifts.of(query, key)
+        attention.get(query, key) * self.lifts.get(query, key)
     }
 }
 
 /// The index among `places` with the largest weight; ties go to the first. `None` without places.
-pub fn largest(places: impl IntoIterator<Item = usize>, weight: impl Fn(usize) -> f64) -> Option<usize> {
+pub fn index_of_largest(places: impl IntoIterator<Item = usize>, weight: impl Fn(usize) -> f64) -> Option<usize> {
     let weights = places.into_iter().map(|place| (place, weight(place)));
     weights.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(place, _)| place)
 }
@@ -84,7 +86,7 @@ mod tests {
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 6, &weights), &sequence.words, FromToken::Mean);
         let found = |visibility, direction, word| {
-            Partners::new(&sequence, visibility, FromToken::Mean).of(&words, direction, word)
+            Partners::new(&sequence, visibility, FromToken::Mean).predict(&words, direction, word)
         };
         let (causal, all) = (Visibility::CAUSAL, Visibility::ALL);
         assert_eq!(found(causal, Direction::DependentToHead, 3), Some(2));

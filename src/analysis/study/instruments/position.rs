@@ -8,11 +8,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::lanes::total;
-use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::linalg::lanes::sum_any_length;
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 use crate::stats::blocks::merge_fields;
-use crate::stats::exact::{ExactSum, add_each, nearest};
+use crate::stats::exact::{ExactSum, add_elementwise, round_to_i64};
 
 /// The farthest distance of the first and of the second far bin on either side; the third has all larger distances.
 const FAR: [usize; 2] = [16, 32];
@@ -22,10 +22,10 @@ const FAR_BINS: usize = FAR.len() + 1;
 /// Number of bins of offsets: -8 to 8 singly, then 9-16, 17-32 and more on the left, then the same on the right.
 ///
 /// The bin of offset 0 takes part in no expectation: a query is never its own key.
-pub const BINS: usize = 2 * REACH + 1 + 2 * FAR_BINS;
+pub const BINS: usize = 2 * MAX_OFFSET_TOKENS + 1 + 2 * FAR_BINS;
 
 /// Index of the first far bin on the left; [`FIRST_RIGHT`] is the first on the right.
-const FIRST_LEFT: usize = 2 * REACH + 1;
+const FIRST_LEFT: usize = 2 * MAX_OFFSET_TOKENS + 1;
 const FIRST_RIGHT: usize = FIRST_LEFT + FAR_BINS;
 
 pub type ByBin<T> = [T; BINS];
@@ -36,8 +36,8 @@ pub type TargetSums = ByBin<ExactSum>;
 /// Index of a key's bin, by its offset from the query.
 fn bin(query: usize, key: usize) -> usize {
     let distance = query.abs_diff(key);
-    if distance <= REACH {
-        return key + REACH - query;
+    if distance <= MAX_OFFSET_TOKENS {
+        return key + MAX_OFFSET_TOKENS - query;
     }
     let far = FAR.iter().filter(|&&farthest| distance > farthest).count();
     if key < query { FIRST_LEFT + far } else { FIRST_RIGHT + far }
@@ -51,8 +51,8 @@ impl Profile {
     /// Adds a query's weights on all keys, times `scale`, to their bins.
     #[inline(always)]
     pub fn add<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
-        let (start, end) = (query.saturating_sub(REACH), row.len().min(query + REACH + 1));
-        let near = &mut self.0[start + REACH - query..end + REACH - query];
+        let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
+        let near = &mut self.0[start + MAX_OFFSET_TOKENS - query..end + MAX_OFFSET_TOKENS - query];
         near.iter_mut().zip(&row[start..end]).for_each(|(sum, &weight)| *sum += scale * weight.into());
         self.add_all_far(row, query, scale);
     }
@@ -60,7 +60,7 @@ impl Profile {
     /// Adds a query's weights on keys beyond [`REACH`], times `scale`, to their bins.
     #[inline(always)]
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
-        let (start, end) = (query.saturating_sub(REACH), row.len().min(query + REACH + 1));
+        let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));
         if start > 0 {
             self.add_far(FIRST_LEFT, scale, |nearest, farthest| {
                 &row[query.saturating_sub(farthest)..(query + 1).saturating_sub(nearest)]
@@ -75,7 +75,7 @@ impl Profile {
     /// Adds a query's attention to other tokens of text, times `scale`, to their bins.
     #[inline(always)]
     pub fn add_text(&mut self, text: &TextAttention, query: usize, scale: f64) {
-        let near = self.0[..OFFSETS].iter_mut().zip(text.window(query));
+        let near = self.0[..OFFSET_COUNT].iter_mut().zip(text.offset_weights(query));
         near.for_each(|(sum, &weight)| *sum += scale * f64::from(weight));
         self.add_all_far(&text.row(query)[..text.tokens()], query, scale);
     }
@@ -89,9 +89,9 @@ impl Profile {
         between: impl Fn(usize, usize) -> &'a [W],
     ) {
         for far in 0..FAR_BINS {
-            let nearest = if far == 0 { REACH + 1 } else { FAR[far - 1] + 1 };
+            let nearest = if far == 0 { MAX_OFFSET_TOKENS + 1 } else { FAR[far - 1] + 1 };
             let farthest = FAR.get(far).copied().unwrap_or(usize::MAX);
-            self.0[first + far] += scale * total(between(nearest, farthest));
+            self.0[first + far] += scale * sum_any_length(between(nearest, farthest));
         }
     }
 
@@ -102,7 +102,7 @@ impl Profile {
     }
 
     /// This profile plus another.
-    pub fn and(mut self, other: &Self) -> Self {
+    pub fn sum_with(mut self, other: &Self) -> Self {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| *sum += other);
         self
     }
@@ -124,7 +124,7 @@ impl ProfileSums {
     #[inline(always)]
     pub fn add(&mut self, profile: &Profile) {
         for (sum, &weight) in self.0.iter_mut().zip(&profile.0) {
-            *sum += nearest(weight * FIXED_POINT_ONE);
+            *sum += round_to_i64(weight * FIXED_POINT_ONE);
         }
     }
 
@@ -149,7 +149,7 @@ impl Rates {
     /// The expected score over the corpus, `corpus · rates`, less this part is the score over the other blocks at their own
     /// rates, `(corpus - block) · without`. So the jackknife takes into account that the rates are estimated as well. If the
     /// rates leave nothing out, the part is `block · rates`.
-    pub fn expected(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
+    pub fn expected_part(&self, block: &ProfileSums, corpus: &ProfileSums) -> f64 {
         block.times(&self.without) + corpus.times(&self.change)
     }
 }
@@ -188,8 +188,8 @@ impl PositionPairs {
                 targets[target][bin] += weight * share;
             }
         }
-        add_each(&mut self.weights, &weights);
-        self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_each(sums, values));
+        add_elementwise(&mut self.weights, &weights);
+        self.targets.iter_mut().zip(&targets).for_each(|(sums, values)| add_elementwise(sums, values));
     }
 
     /// Takes out the sums of the targets, which are then stored apart from the pairs.
@@ -204,11 +204,11 @@ impl PositionPairs {
 
     /// Rates of a target: its mean share over the pairs of each bin, with and without a block; 0 in a bin without pairs.
     pub fn rates(&self, target: usize, block: Option<&Self>) -> Rates {
-        self.rates_of(&self.targets[target], block.map(|block| (block, &block.targets[target])))
+        self.rates_of_taken(&self.targets[target], block.map(|block| (block, &block.targets[target])))
     }
 
     /// As [`Self::rates`], for a target whose sums were taken out by [`Self::take_targets`].
-    pub fn rates_of(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
+    pub fn rates_of_taken(&self, target: &TargetSums, block: Option<(&Self, &TargetSums)>) -> Rates {
         let mean = |block: Option<(&Self, &TargetSums)>| -> ByBin<f64> {
             std::array::from_fn(|bin| {
                 let [mut weight, mut share] = [self.weights[bin], target[bin]].map(ExactSum::value);
@@ -261,7 +261,7 @@ mod tests {
         }));
         let observed: f64 = pairs().map(|(query, key)| weights[query][key] * same(query, key)).sum();
         let count = queries.len() as f64;
-        (observed / count, uniform.rates(0, None).expected(&sums, &sums) / count)
+        (observed / count, uniform.rates(0, None).expected_part(&sums, &sums) / count)
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Predictions {
     /// [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH).
     ///
     /// The diagonal is left out, since a word is not its own syntactic head. Ties go to the lowest index.
-    pub fn of(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
+    pub fn predict(&mut self, attention: &WordAttention) -> &[[usize; 2]] {
         let words = attention.words();
         let width = words.next_multiple_of(LANES);
         self.others.clear();
@@ -77,7 +77,7 @@ mod tests {
 
     fn words(weights: &[f32], count: usize) -> WordAttention {
         let mut folded = WordAttention::default();
-        let spans = WordSpan::whole((0..count).map(|word| word..word + 1));
+        let spans = WordSpan::whole_words((0..count).map(|word| word..word + 1));
         folded.fold(AttentionView::new(0, 0, count, weights), &spans, FromToken::Mean);
         folded
     }
@@ -87,6 +87,6 @@ mod tests {
         let attention = words(&[0.75, 0.125, 0.125, 0.25, 0.5, 0.25, 0.0, 0.375, 0.625], 3);
         // Rows without the diagonal: word 0 ties between 1 and 2, word 1 between 0 and 2: the lowest wins; 2 -> 1.
         // Columns without the diagonal: into 0 most from 1, into 1 most from 2, into 2 most from 1.
-        assert_eq!(Predictions::default().of(&attention), [[1, 1], [0, 2], [1, 1]]);
+        assert_eq!(Predictions::default().predict(&attention), [[1, 1], [0, 2], [1, 1]]);
     }
 }

@@ -7,15 +7,15 @@ use crate::model::grid::visibility::Visibility;
 
 /// Square roots of some attention rows of several heads over one sequence.
 #[derive(Debug, Default)]
-pub struct Roots {
+pub struct AttentionRoots {
     /// Indices of the attention rows, ascending.
     pub rows: Vec<usize>,
     /// Square roots of the attention weights, `[heads, rows, tokens]`, for the heads shown so far.
     values: Vec<f32>,
 }
 
-impl Roots {
-    pub fn of(rows: Vec<usize>) -> Self {
+impl AttentionRoots {
+    pub fn new(rows: Vec<usize>) -> Self {
         Self { rows, values: Vec::new() }
     }
 
@@ -44,9 +44,9 @@ impl Roots {
 }
 
 /// Sums squared Hellinger distances between attention rows and uniform attention, from the rows' `roots`, `[rows, tokens]`.
-pub fn from_even(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
+pub fn distance_from_uniform(roots: &[f32], rows: &[usize], (visibility, tokens): (Visibility, usize)) -> f64 {
     let row = |(roots, &query): (&[f32], &usize)| {
-        let keys = visibility.keys(query, tokens);
+        let keys = visibility.visible_keys(query, tokens);
         let even = (keys.len() as f64).sqrt().recip();
         roots[keys].iter().map(|&root| (f64::from(root) - even).powi(2)).sum::<f64>() / 2.0
     };
@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn roots_of_rows_by_head() {
-        let mut roots = Roots::of(vec![1]);
+        let mut roots = AttentionRoots::new(vec![1]);
         roots.push(AttentionView::new(0, 0, 2, &[9.0, 9.0, 0.25, 0.75]), 2);
         roots.push(AttentionView::new(0, 1, 2, &[9.0, 9.0, 1.0, 0.0]), 2);
         assert_eq!((roots.of_head(0, 2), roots.of_head(1, 2)), (&[0.5, 0.75_f32.sqrt()][..], &[1.0, 0.0][..]));
         assert_eq!(roots.values().len(), 4);
         // The row (1, 0) is 1 - sqrt(1/2) from (1/2, 1/2), and equal to even attention where it sees the first key alone.
-        let distance = |visibility| from_even(roots.of_head(1, 2), &[0], (visibility, 2));
+        let distance = |visibility| distance_from_uniform(roots.of_head(1, 2), &[0], (visibility, 2));
         assert!((distance(Visibility::ALL) - (1.0 - 0.5_f64.sqrt())).abs() < 1e-7);
         assert_eq!(distance(Visibility { before: None, after: Some(0) }), 0.0);
     }

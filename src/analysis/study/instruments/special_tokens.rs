@@ -23,7 +23,7 @@ impl SpecialTokens {
 
     /// The largest weight between a word and a special token; 0 without a special token. In the forward direction it is the
     /// word's weight on the token, backward the token's weight on the word, and without a direction the mean of both.
-    pub fn most(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
+    pub fn largest_weight(&self, view: AttentionView<'_>, word: usize, direction: Option<Direction>) -> f64 {
         let weight = |&token: &usize| match direction {
             None => f64::midpoint(self.weight_on(view, word, token), self.weight_from(view, word, token)),
             Some(direction) if direction.is_forward() => self.weight_on(view, word, token),
@@ -38,7 +38,7 @@ impl SpecialTokens {
             return f64::from(view.row(word.start())[token]);
         }
         let shares = word.shares().map(|(query, share)| share * f64::from(view.row(query)[token]));
-        shares.sum::<f64>() / word.size()
+        shares.sum::<f64>() / word.total_share()
     }
 
     fn weight_from(&self, view: AttentionView<'_>, word: usize, token: usize) -> f64 {
@@ -69,10 +69,14 @@ mod tests {
             0.1, 0.2, 0.1, 0.6,
         ];
         let kinds = [TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Text, TokenKind::Separator].to_vec();
-        let sequence =
-            Sequence { ids: vec![0; 4], kinds, words: WordSpan::whole(std::iter::once(1..3)), ..Sequence::default() };
+        let sequence = Sequence {
+            ids: vec![0; 4],
+            kinds,
+            words: WordSpan::whole_words(std::iter::once(1..3)),
+            ..Sequence::default()
+        };
         let view = AttentionView::new(0, 0, 4, &weights);
-        let most = |from, direction| SpecialTokens::new(&sequence, from).most(view, 0, direction);
+        let most = |from, direction| SpecialTokens::new(&sequence, from).largest_weight(view, 0, direction);
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-7, "{a} {b}");
         // Its tokens give [CLS] .4 and .2, [SEP] .4 and .6; [CLS] gives it .2 + .3, [SEP] .2 + .1.
         close(most(FromToken::Mean, Some(Direction::From)), 0.5);

@@ -31,7 +31,7 @@ impl VectorSums {
 
     /// Adds products of vectors with themselves, `[size, size]`; only the upper half is kept.
     pub fn add_squares(&mut self, products: &[f64], size: usize) {
-        self.0.resize(half(size), Component::default());
+        self.0.resize(upper_half_len(size), Component::default());
         let rows = products.chunks_exact(size).enumerate();
         let upper = rows.flat_map(|(row, values)| &values[row..]);
         self.0.iter_mut().zip(upper).for_each(|(sum, &value)| *sum += value / UNIT);
@@ -67,13 +67,13 @@ impl VectorSums {
     }
 
     /// Whether there are this many sums.
-    pub fn has(&self, len: usize) -> bool {
+    pub fn has_len(&self, len: usize) -> bool {
         self.0.len() == len
     }
 }
 
 /// The number of cells in the upper half of a square matrix, with its diagonal.
-pub fn half(size: usize) -> usize {
+pub fn upper_half_len(size: usize) -> usize {
     size * (size + 1) / 2
 }
 

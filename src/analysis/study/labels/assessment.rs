@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::evidence::{Direction, LABEL_Q, MarginTest};
-use super::label::{Label, Measured, margin};
+use super::label::{Label, MeasuredScore, margin};
 use super::policy::Policy;
-use crate::stats::block_test::TAIL;
+use crate::stats::block_test::TAIL_SHARE;
 use crate::stats::significance::q_values_above_margin;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Assessment {
     /// One-sided p-value for the rule failing, that is, for the score being below the threshold.
     pub p_below_threshold: Option<f64>,
     /// Whether the largest possible score, 1, would meet the rule.
-    pub attainable: bool,
+    pub is_attainable: bool,
 }
 
 /// Whether a score must reach its threshold or exceed it.
@@ -46,11 +46,11 @@ impl Bound {
 pub fn assess(
     label: &str,
     number: &str,
-    measured: Measured,
+    measured: MeasuredScore,
     bound: Bound,
     threshold: Option<f64>,
 ) -> Option<Assessment> {
-    let Measured { score, ci95, baseline, estimate } = measured;
+    let MeasuredScore { score, ci95, baseline, estimate } = measured;
     let (score, threshold) = (score?, threshold?);
     let sign = match bound {
         Bound::AtLeast => ">=",
@@ -77,7 +77,7 @@ pub fn assess(
     // No score is above 1.
     let (fires, attainable) = (bound.holds(score, threshold), bound.holds(1.0, threshold));
     let p_below_threshold = estimate.map(|estimate| estimate.p_below(threshold));
-    Some(Assessment { label, fires, p_below_threshold, attainable })
+    Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
 }
 
 /// A threshold as text, at most 3 decimals from 0.01 on: a baseline plus a margin has many meaningless digits.
@@ -91,16 +91,16 @@ fn threshold_text(threshold: f64) -> String {
 /// `None` if a score is missing, or a rule is off.
 pub fn assess_all(
     label: &str,
-    scores: impl IntoIterator<Item = (String, Measured, Option<f64>)>,
+    scores: impl IntoIterator<Item = (String, MeasuredScore, Option<f64>)>,
 ) -> Option<Assessment> {
-    let assess_one = |(metric, measured, threshold): (String, Measured, Option<f64>)| {
+    let assess_one = |(metric, measured, threshold): (String, MeasuredScore, Option<f64>)| {
         assess(label, &metric, measured, Bound::AtLeast, threshold)
     };
     let assessments: Vec<Assessment> = scores.into_iter().map(assess_one).collect::<Option<_>>()?;
     let rules: Vec<&str> = assessments.iter().map(|assessment| assessment.label.rule.as_str()).collect();
     let rule = rules.join(" and ");
     let fires = assessments.iter().all(|assessment| assessment.fires);
-    let attainable = assessments.iter().all(|assessment| assessment.attainable);
+    let attainable = assessments.iter().all(|assessment| assessment.is_attainable);
     let largest_p =
         assessments.iter().map(|assessment| assessment.label.test.p).reduce(|a, b| Some(a?.max(b?))).flatten();
     let p_below_threshold = bonferroni_min(assessments.iter().map(|assessment| assessment.p_below_threshold));
@@ -108,7 +108,7 @@ pub fn assess_all(
     // A rule that fails is shown as its condition farthest from the threshold.
     let rule = if fires { rule } else { weakest.label.rule.clone() };
     let label = Label { rule, test: MarginTest { p: largest_p, ..weakest.label.test }, ..weakest.label };
-    Some(Assessment { label, fires, p_below_threshold, attainable })
+    Some(Assessment { label, fires, p_below_threshold, is_attainable: attainable })
 }
 
 /// Assesses a label that any of several rules gives; the surest rule stands for the label. The p-value is the smallest, times
@@ -131,7 +131,7 @@ fn bonferroni_min(p: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 impl Assessment {
     /// Restricts a label to heads that have none of the labels `others`. The p-value is the largest of the label's p-value and
     /// the others' p-values of failing (intersection–union test, Berger 1982).
-    pub fn where_none_of<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn excluding<'a>(mut self, others: impl IntoIterator<Item = &'a Self>) -> Self {
         for other in others {
             self.fires &= !other.fires;
             self.label.test.p = self.label.test.p.zip(other.p_below_threshold).map(|(p, failing)| p.max(failing));
@@ -147,7 +147,7 @@ impl Assessment {
 /// Corrects the tests of one detector's labels for multiple testing. A significant label is firm, any other borderline.
 ///
 /// If the policy has no bound on q-values, a label is firm if its one-sided test is significant at 2.5 %, as its interval shows.
-pub fn correct<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
+pub fn correct_for_multiple_tests<'a>(assessed: impl IntoIterator<Item = &'a mut Assessment>, policy: &Policy) {
     let assessed: Vec<&mut Assessment> = assessed.into_iter().collect();
     let p: Vec<Option<f64>> = assessed.iter().map(|assessment| assessment.p_above()).collect();
     for (assessment, q) in assessed.into_iter().zip(q_values_above_margin(&p)) {
@@ -166,12 +166,12 @@ pub fn is_firm(assessed: &[Assessment], direction: Direction, [p, q]: [Option<f6
 fn is_significant(p: Option<f64>, q: Option<f64>, policy: &Policy) -> bool {
     match policy.rule(&LABEL_Q) {
         Some(most) => q.is_some_and(|q| q <= most),
-        None => p.is_some_and(|p| p <= TAIL),
+        None => p.is_some_and(|p| p <= TAIL_SHARE),
     }
 }
 
 /// Keeps the surest assessment of each label; assessments must be corrected for multiple testing before.
-pub fn one_of_each(assessed: Vec<Assessment>) -> Vec<Assessment> {
+pub fn best_of_each_label(assessed: Vec<Assessment>) -> Vec<Assessment> {
     let mut labels: Vec<(String, Vec<Assessment>)> = Vec::new();
     for assessment in assessed {
         match labels.iter_mut().find(|(label, _)| *label == assessment.label.label) {
@@ -189,7 +189,7 @@ fn best(assessments: impl IntoIterator<Item = Assessment>) -> Option<Assessment>
     let rank = |a: &Assessment, b: &Assessment| -> Ordering {
         (a.fires.cmp(&b.fires))
             .then(p(b).total_cmp(&p(a)))
-            .then(a.attainable.cmp(&b.attainable))
+            .then(a.is_attainable.cmp(&b.is_attainable))
             .then(a.label.margin.total_cmp(&b.label.margin))
     };
     assessments.into_iter().reduce(|best, next| if rank(&next, &best).is_gt() { next } else { best })

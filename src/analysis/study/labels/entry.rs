@@ -25,18 +25,18 @@ impl Entry {
             if shown.is_empty() { "none".to_owned() } else { shown.join("; ") }
         });
         let fields = [
-            ("Formula", self.filled(formula)),
-            ("Chance level", self.filled(chance)),
+            ("Formula", self.fill_thresholds(formula)),
+            ("Chance level", self.fill_thresholds(chance)),
             ("Default threshold", thresholds),
             ("Source", (*source).to_owned()),
-            ("Caveats", self.filled(caveats)),
+            ("Caveats", self.fill_thresholds(caveats)),
         ];
         fields.into_iter().filter(|(_, text)| !text.is_empty()).collect()
     }
 
     /// Replaces each threshold's name in braces by its default.
-    pub fn filled(&self, text: &str) -> String {
-        Policy::of(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
+    pub fn fill_thresholds(&self, text: &str) -> String {
+        Policy::with_defaults(self.thresholds.unwrap_or_default().iter().copied()).fill(text)
     }
 }
 

@@ -30,7 +30,7 @@ pub enum EvidenceGap {
 }
 
 impl EvidenceGap {
-    pub fn of(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
+    pub fn find(rests_on: &Denominator, policy: &Policy) -> Option<Self> {
         let Denominator { count, sentences, .. } = *rests_on;
         if sentences < policy.count(&MIN_SENTENCES) {
             return Some(Self::Sentences(sentences));
@@ -39,7 +39,7 @@ impl EvidenceGap {
     }
 
     /// The count, its noun as `[singular, plural]`, and the threshold that the count misses.
-    pub fn counted(self) -> (u64, [&'static str; 2], &'static Threshold) {
+    pub fn count_and_threshold(self) -> (u64, [&'static str; 2], &'static Threshold) {
         match self {
             Self::Sentences(count) => (count, ["sentence", "sentences"], &MIN_SENTENCES),
             Self::Queries(count) => (count, ["query", "queries"], &MIN_QUERIES),
@@ -133,7 +133,7 @@ impl Direction {
     pub const BOTH: [Self; 2] = [Self::DependentToHead, Self::HeadToDependent];
 
     /// Both directions of links, in the order of every pair of numbers in sums and reports.
-    pub const OF_LINKS: [Self; 2] = [Self::From, Self::To];
+    pub const BOTH_OF_LINKS: [Self; 2] = [Self::From, Self::To];
 
     /// Whether the query is the end of the arc or link from which the other end is predicted.
     pub fn is_forward(self) -> bool {
@@ -172,7 +172,7 @@ impl Side {
     }
 
     /// The side of `word` on which `other` stands.
-    pub fn of(other: usize, word: usize) -> Self {
+    pub fn from_positions(other: usize, word: usize) -> Self {
         if other < word { Self::Left } else { Self::Right }
     }
 }
@@ -275,7 +275,7 @@ impl Comparison {
     }
 
     /// A comparison of which only the difference and its interval are known.
-    pub fn of_difference(difference: f64, ci95: Option<Interval>) -> Self {
+    pub fn from_difference(difference: f64, ci95: Option<Interval>) -> Self {
         Self { difference, ci95, ..Self::default() }
     }
 }

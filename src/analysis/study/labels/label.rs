@@ -9,7 +9,7 @@ use crate::stats::interval::Interval;
 
 /// A measured score with its interval, its baseline and its standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct MeasuredScore {
     pub score: Option<f64>,
     pub ci95: Option<Interval>,
     /// The chance level, or the baseline that the score is compared with.

@@ -14,41 +14,43 @@ use anstyle::AnsiColor;
 
 use super::metrics::explanation::Explanation;
 use super::metrics::metric::Metrics;
-pub use assessment::{Assessment, Bound, assess, assess_all, assess_any, correct, is_firm, one_of_each};
+pub use assessment::{
+    Assessment, Bound, assess, assess_all, assess_any, best_of_each_label, correct_for_multiple_tests, is_firm,
+};
 use evidence::{Direction, LABEL_Q};
-pub use label::{Label, Measured, Near};
+pub use label::{Label, MeasuredScore, Near};
 use policy::Range;
 pub use policy::{Policy, Threshold};
 
 pub const UNLABELLED: &str = "unlabelled";
 
 /// Mark and legend, in the grid of a summary, of an unlabelled head that is significantly short of the nearest labels.
-pub const UNLABELLED_SHOWN: [&str; 2] = [".", "no role found"];
+pub const UNLABELLED_LEGEND_ENTRY: [&str; 2] = [".", "no role found"];
 
 /// Mark and legend, in the grid of a summary, of an undecided head: see `HeadReport::is_undecided`.
-pub const UNDECIDED_SHOWN: [&str; 2] =
+pub const UNDECIDED_LEGEND_ENTRY: [&str; 2] =
     ["?", "undecided: the interval of the nearest label reaches its threshold, or no rule could be tested"];
 
 /// The only label of a head that the checkpoint was saved without.
 pub const ABSENT: &str = "absent";
 
-pub const ABSENT_SHOWN: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
+pub const ABSENT_LEGEND_ENTRY: [&str; 2] = ["-", "absent: the checkpoint was saved without the head"];
 
 /// The only label of a head that the run removed (`--remove`).
 pub const REMOVED: &str = "removed";
 
-pub const REMOVED_SHOWN: [&str; 2] = ["x", "removed (`--remove`)"];
+pub const REMOVED_LEGEND_ENTRY: [&str; 2] = ["x", "removed (`--remove`)"];
 
 /// Grid mark of a borderline label: its score is above the threshold, but not significantly.
-pub const BORDERLINE: &str = "?";
+pub const BORDERLINE_MARK: &str = "?";
 
 /// Grid mark of a first label that nearly ties with another label of the head.
-pub const TIED: &str = "~";
+pub const TIED_MARK: &str = "~";
 
 /// Grid mark of a head that writes a constant (`model.constant_heads`).
-pub const CONSTANT: &str = "=";
+pub const CONSTANT_MARK: &str = "=";
 
-pub const NO_LABEL: Explanation = Explanation {
+pub const UNLABELLED_EXPLANATION: Explanation = Explanation {
     name: UNLABELLED,
     measures: "No rule fired. The report names the two labels that were nearest and how far off they were.",
     formula: "none of the other labels",
@@ -57,7 +59,7 @@ pub const NO_LABEL: Explanation = Explanation {
     caveats: "It does not mean that the head does nothing: only that nothing that is looked for was found.",
 };
 
-pub const NO_HEAD: Explanation = Explanation {
+pub const ABSENT_EXPLANATION: Explanation = Explanation {
     name: ABSENT,
     measures: "The checkpoint was saved without the head (`pruned_heads` of `config.json`). It has no metrics and no labels, no \
         count of heads has it, and no test is corrected for it.",
@@ -67,7 +69,7 @@ pub const NO_HEAD: Explanation = Explanation {
     caveats: "Of the model before it was pruned nothing is said.",
 };
 
-pub const REMOVED_HEAD: Explanation = Explanation {
+pub const REMOVED_EXPLANATION: Explanation = Explanation {
     name: REMOVED,
     measures: "The run removed the head (`--remove`). It has no label, no count of heads has it, and no test of labels is \
         corrected for it.",
@@ -85,7 +87,7 @@ pub struct Detector {
     /// The parameter in the names of the detector's labels, such as a relation.
     pub parameter: Parameter,
     pub phrase: Phrase,
-    pub shown: LabelStyle,
+    pub style: LabelStyle,
     /// Assesses how close a head comes to each of the detector's labels, including labels that the head does not get.
     pub assess: fn(&Evidence<'_>, &Policy) -> Vec<Assessment>,
 }
@@ -130,13 +132,13 @@ pub struct LabelStyle {
     pub code: Option<&'static str>,
     pub colour: AnsiColor,
     /// Whether the summary of a control names the label even if no head has it, because the control is run to test it.
-    pub in_controls: bool,
+    pub is_named_in_controls: bool,
 }
 
 impl LabelStyle {
     /// The style of a label that the summary of a control names only if a head has it.
-    pub const fn of(code: Option<&'static str>, colour: AnsiColor) -> Self {
-        Self { code, colour, in_controls: false }
+    pub const fn new(code: Option<&'static str>, colour: AnsiColor) -> Self {
+        Self { code, colour, is_named_in_controls: false }
     }
 }
 
@@ -149,7 +151,7 @@ impl Detector {
             is_role: true,
             parameter: Parameter::None,
             phrase: Phrase::Fixed(""),
-            shown: LabelStyle::of(None, AnsiColor::Blue),
+            style: LabelStyle::new(None, AnsiColor::Blue),
             assess: |_, _| Vec::new(),
         }
     }
@@ -162,21 +164,23 @@ impl Detector {
     }
 
     /// Whether the detector gives this label to some head.
-    pub fn gives(&self, label: &str) -> bool {
+    pub fn gives_label(&self, label: &str) -> bool {
         self.parameter_of(label).is_some()
             || matches!(self.parameter, Parameter::None) && label == self.explanation.name
     }
 
     /// Whether `name` refers to `label` of this detector: as label, detector, part of it before the colon, or code.
-    pub fn calls(&self, label: &str, name: &str) -> bool {
+    pub fn matches_name(&self, label: &str, name: &str) -> bool {
         let known = [label, self.explanation.name, self.family(), &self.code(label)];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// Whether `name` refers to some label of this detector, as in [`Detector::calls`].
-    pub fn is_called(&self, name: &str) -> bool {
+    pub fn matches_any_label(&self, name: &str) -> bool {
         let known = [self.explanation.name, self.family()];
-        known.iter().any(|known| known.eq_ignore_ascii_case(name)) || self.gives(name) || self.label_of(name).is_some()
+        known.iter().any(|known| known.eq_ignore_ascii_case(name))
+            || self.gives_label(name)
+            || self.label_from_code(name).is_some()
     }
 
     /// The part of the name before the colon, shared with other parameters or types: `sink` of `sink:no-op`.
@@ -204,12 +208,12 @@ impl Detector {
 
     /// Short form of a label in the grid of a summary; an offset is written with its sign, as in tables.
     pub fn code<'a>(&self, label: &'a str) -> Cow<'a, str> {
-        let code = self.shown.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
+        let code = self.style.code.or_else(|| self.parameter_of(label)).unwrap_or(label);
         code.parse().map_or(Cow::Borrowed(code), |offset: i32| format!("{offset:+}").into())
     }
 
     /// The label with this short form; `None` if the detector has no such label.
-    pub fn label_of(&self, code: &str) -> Option<String> {
+    pub fn label_from_code(&self, code: &str) -> Option<String> {
         let mut labels = match self.parameter {
             Parameter::None => vec![self.explanation.name.to_owned()],
             Parameter::OneOf(family, parameters) => {
@@ -227,22 +231,22 @@ impl Detector {
 pub struct Evidence<'a> {
     /// Index of the attention head in lists of all heads.
     pub place: usize,
-    pub metrics: &'a Metrics<Measured>,
+    pub metrics: &'a Metrics<MeasuredScore>,
     /// The study's section of the report.
     pub section: &'a dyn Any,
     /// Assessments of the attention head by the detectors earlier in the table.
-    pub given: &'a [Assessment],
+    pub earlier_assessments: &'a [Assessment],
 }
 
 impl Evidence<'_> {
     /// The metric `id` of the attention head, at `key` if it has several cells. Panics if there is no metric of that name: a
     /// detector knows its study's metrics.
-    pub fn metric(&self, id: &str, key: Option<&str>) -> Measured {
+    pub fn metric(&self, id: &str, key: Option<&str>) -> MeasuredScore {
         *self.metrics.get(id, key).expect("a metric of the detector's own study")
     }
 
     /// Assesses a label whose rule is that the metric `id`, at `key` if it has several cells, is above a threshold.
-    pub fn above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
+    pub fn assess_above(&self, label: &str, id: &str, key: Option<&str>, threshold: Option<f64>) -> Vec<Assessment> {
         let number = key.map_or_else(|| id.to_owned(), |key| format!("{id}[{key}]"));
         assess(label, &number, self.metric(id, key), Bound::Above, threshold).into_iter().collect()
     }
@@ -253,8 +257,8 @@ impl Evidence<'_> {
     }
 
     /// The label `name`, if an earlier detector of any study gave it to the attention head.
-    pub fn label(&self, name: &str) -> Option<&Label> {
-        self.given.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
+    pub fn given_label(&self, name: &str) -> Option<&Label> {
+        self.earlier_assessments.iter().find(|given| given.fires && given.label.label == name).map(|given| &given.label)
     }
 }
 
@@ -281,7 +285,7 @@ impl Verdict {
         if let Some((first, others)) = labels.split_first_mut() {
             others.iter_mut().for_each(|other| other.tied = other.ties_with(first));
         }
-        let attainable = missed.into_iter().filter(|assessment| assessment.attainable);
+        let attainable = missed.into_iter().filter(|assessment| assessment.is_attainable);
         let mut nearest: Vec<Label> = attainable.map(|assessment| assessment.label).collect();
         nearest.sort_by(by_margin);
         nearest.truncate(if labels.is_empty() { MAX_NEAREST } else { 0 });

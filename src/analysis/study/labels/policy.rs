@@ -23,7 +23,7 @@ pub struct Threshold {
     pub range: Range,
     pub default: Value,
     /// Meaning of the threshold, and source of its default.
-    pub about: &'static str,
+    pub meaning: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,28 +59,28 @@ impl fmt::Display for Value {
 
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {} ({})", self.name, self.default, self.about)
+        write!(f, "{} = {} ({})", self.name, self.default, self.meaning)
     }
 }
 
 impl Threshold {
     /// A threshold of a rule that may be switched off.
     pub const fn rule(name: &'static str, default: f64, about: &'static str) -> Self {
-        Self { name, range: Range::Rule, default: Value::Share(default), about }
+        Self { name, range: Range::Rule, default: Value::Share(default), meaning: about }
     }
 
     /// A threshold that is a share, of a rule that is always on.
     pub const fn share(name: &'static str, default: f64, about: &'static str) -> Self {
-        Self { name, range: Range::Share, default: Value::Share(default), about }
+        Self { name, range: Range::Share, default: Value::Share(default), meaning: about }
     }
 
     /// A threshold that is a number of things; `things` is their plural noun.
     pub const fn count(name: &'static str, (things, default): (&'static str, u64), about: &'static str) -> Self {
-        Self { name, range: Range::Count(things), default: Value::Count(default), about }
+        Self { name, range: Range::Count(things), default: Value::Count(default), meaning: about }
     }
 
     /// The values that the threshold can have, in words.
-    pub fn expected(&self) -> String {
+    pub fn allowed_values(&self) -> String {
         match self.range {
             Range::Rule => format!("a number from 0 to 1, or \"{OFF}\""),
             Range::Share => "a number from 0 to 1".to_owned(),
@@ -101,9 +101,11 @@ impl Threshold {
 
     pub fn schema(&self) -> serde_json::Value {
         match self.range {
-            Range::Rule => json!({ "description": self.about, "type": ["number", "null"], "minimum": 0, "maximum": 1 }),
-            Range::Share => json!({ "description": self.about, "type": "number", "minimum": 0, "maximum": 1 }),
-            Range::Count(_) => json!({ "description": self.about, "type": "integer", "minimum": 0 }),
+            Range::Rule => {
+                json!({ "description": self.meaning, "type": ["number", "null"], "minimum": 0, "maximum": 1 })
+            }
+            Range::Share => json!({ "description": self.meaning, "type": "number", "minimum": 0, "maximum": 1 }),
+            Range::Count(_) => json!({ "description": self.meaning, "type": "integer", "minimum": 0 }),
         }
     }
 }
@@ -122,7 +124,7 @@ impl Policy {
     }
 
     /// A policy of the defaults of these thresholds, without duplicates.
-    pub fn of(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
+    pub fn with_defaults(thresholds: impl IntoIterator<Item = &'static Threshold>) -> Self {
         let mut policy = Self(Vec::new());
         for threshold in thresholds {
             if policy.0.iter().all(|(known, _)| known.name != threshold.name) {
@@ -134,7 +136,7 @@ impl Policy {
 
     /// This policy with other values for some thresholds.
     /// Panics if no threshold has such a name: presets are written by hand.
-    pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+    pub fn with_values<'a>(mut self, values: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         for (name, value) in values {
             self.0.iter_mut().find(|(known, _)| known.name == name).expect("a threshold of that name").1 = value;
         }
@@ -196,9 +198,9 @@ impl Policy {
             let number = integer.or_else(|| toml.as_float().map(DeFloat::as_str));
             *current = threshold.parse(number, toml.as_str() == Some(OFF)).ok_or_else(|| {
                 let given = shortened(text[value.span()].lines().next().unwrap_or_default());
-                let expected = threshold.expected();
+                let expected = threshold.allowed_values();
                 let error = anyhow!("`{name}` is {given}: it must be {expected}");
-                error_at(value.span().start, error.of_value(toml.as_str().unwrap_or(&given)))
+                error_at(value.span().start, error.with_value(toml.as_str().unwrap_or(&given)))
             })?;
         }
         Ok(self)
@@ -214,7 +216,7 @@ impl Policy {
             let number = value.as_number().map(ToString::to_string);
             *current = threshold
                 .parse(number.as_deref(), value.is_null())
-                .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.expected()))?;
+                .ok_or_else(|| format!("`{name}` is {value}: it must be {}", threshold.allowed_values()))?;
         }
         Ok(self)
     }
@@ -237,7 +239,7 @@ impl Policy {
     }
 
     /// Names of the thresholds whose rules may be switched off.
-    pub fn rules(&self) -> impl Iterator<Item = &'static str> {
+    pub fn rule_names(&self) -> impl Iterator<Item = &'static str> {
         self.thresholds().filter(|threshold| threshold.range == Range::Rule).map(|threshold| threshold.name)
     }
 
@@ -245,11 +247,11 @@ impl Policy {
         let names = || self.thresholds().map(|threshold| threshold.name);
         let shown = shortened(name);
         let shown = shown.escape_debug();
-        let error = match similar::closest(name, names()) {
+        let error = match similar::closest_name(name, names()) {
             Some(known) => anyhow!("there is no threshold `{shown}`").did_you_mean(Some(known)),
             None => anyhow!("there is no threshold `{shown}`: there are {}", names().collect::<Vec<_>>().join(", ")),
         };
-        error.of_value(name)
+        error.with_value(name)
     }
 }
 
@@ -266,16 +268,16 @@ mod tests {
     static MASS: Threshold = Threshold::rule("separator_mass", 0.6, "a mass");
     static Q: Threshold = Threshold::rule("syntactic_q", 0.05, "a rate");
     static MARGIN: Threshold =
-        Threshold { name: "syntactic_margin", range: Range::Share, default: Value::Share(0.1), about: "a share" };
+        Threshold { name: "syntactic_margin", range: Range::Share, default: Value::Share(0.1), meaning: "a share" };
     static MIN_COUNT: Threshold = Threshold {
         name: "syntactic_min_count",
         range: Range::Count("words"),
         default: Value::Count(100),
-        about: "fewest words",
+        meaning: "fewest words",
     };
 
     fn policy() -> Policy {
-        Policy::of([&MASS, &Q, &MARGIN, &MIN_COUNT, &Q])
+        Policy::with_defaults([&MASS, &Q, &MARGIN, &MIN_COUNT, &Q])
     }
 
     fn refusal(text: &str) -> (u64, String) {

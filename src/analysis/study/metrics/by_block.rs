@@ -10,7 +10,7 @@ use crate::stats::ranks::spearman;
 
 /// Sums by block of a metric whose denominators are equal for all heads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ByBlock {
+pub struct MetricByBlock {
     /// Numerators of each head by block, `[layers * heads]`.
     numerators: Vec<PerBlock>,
     denominators: PerBlock,
@@ -27,7 +27,7 @@ pub struct RankCorrelation {
     pub ci95: Option<Interval>,
 }
 
-impl ByBlock {
+impl MetricByBlock {
     /// Computes the sums from `numerator(head, block)`, with the head's index, and `denominator(block)`.
     pub fn new(heads: usize, numerator: impl Fn(usize, usize) -> f64, denominator: impl Fn(usize) -> f64) -> Self {
         let of_head = |head: usize| std::array::from_fn(|block| numerator(head, block));
@@ -55,7 +55,8 @@ impl ByBlock {
         let rho = mean(None);
         let interval = |rho| {
             let Interval(low, high) =
-                Jackknife::of(rho, (0..BLOCKS).map(without).collect(), &self.denominators).interval()?;
+                Jackknife::from_leave_one_out(rho, (0..BLOCKS).map(without).collect(), &self.denominators)
+                    .interval()?;
             // A correlation lies within these limits.
             Some(Interval(low.max(-1.0), high.min(1.0)))
         };
@@ -68,8 +69,8 @@ mod tests {
     use super::*;
 
     /// Heads with these values in every block, and in odd ones `odd` more.
-    fn of(values: [f64; 3], odd: [f64; 3]) -> ByBlock {
-        ByBlock::new(3, |head, block| values[head] + if block % 2 == 1 { odd[head] } else { 0.0 }, |_| 1.0)
+    fn of(values: [f64; 3], odd: [f64; 3]) -> MetricByBlock {
+        MetricByBlock::new(3, |head, block| values[head] + if block % 2 == 1 { odd[head] } else { 0.0 }, |_| 1.0)
     }
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
         // Over odd blocks the last two heads sum up to 32 and 32.5; one block has 1 more of the second.
         let uneven =
             |head: usize, block: usize| [0.0, 1.0, 32.5 / 32.0][head] + f64::from(u8::from(head == 1 && block == 1));
-        let uneven = ByBlock::new(3, uneven, |_| 1.0);
+        let uneven = MetricByBlock::new(3, uneven, |_| 1.0);
         let found = of([1.0, 2.0, 3.0], [0.0; 3]).rank_correlation_across_folds(&uneven);
         // 1 over even blocks and 0.5 over odd ones, and 1 over odd ones without that block.
         let Interval(low, high) = found.ci95.unwrap();
@@ -106,14 +107,14 @@ mod tests {
     fn few_blocks_have_no_interval() {
         let only = |values: [f64; 3]| {
             let of = |block: usize, value: f64| if block < 9 { value } else { 0.0 };
-            ByBlock::new(3, |head, block| of(block, values[head]), |block| of(block, 1.0))
+            MetricByBlock::new(3, |head, block| of(block, values[head]), |block| of(block, 1.0))
         };
         let found = only([1.0, 2.0, 3.0]).rank_correlation_across_folds(&only([2.0, 1.0, 3.0]));
         assert_eq!(found, RankCorrelation { rho: Some(0.5), ci95: None });
         let same = only([1.0; 3]).rank_correlation_across_folds(&only([2.0, 1.0, 3.0]));
         assert_eq!(same, RankCorrelation::default());
         // A single block has no other parity to be held against.
-        let one = ByBlock::new(
+        let one = MetricByBlock::new(
             3,
             |head, block| if block == 0 { head as f64 } else { 0.0 },
             |block| f64::from(u8::from(block == 0)),

@@ -3,44 +3,44 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use super::by_block::ByBlock;
+use super::by_block::MetricByBlock;
 use super::metric::{Column, Denominator, Fraction, Intervals, Metrics, StandardErrors, Values, WithoutBlocks};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Estimate, Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, Blocks, Merge, PerBlock};
 use crate::stats::interval::Interval;
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 pub struct EstimationContext {
     pub grid: HeadGrid,
     pub threads: NonZeroUsize,
     /// Whether to keep the value of every ratio without each block, for the block test that compares two analyses.
-    pub leaves_out: bool,
+    pub keeps_replicates: bool,
     /// The heads that the checkpoint was saved without, ascending.
-    pub absent: Vec<HeadPlace>,
+    pub absent_heads: Vec<HeadPlace>,
     /// The heads that the run removed: they still attend, but write nothing.
-    pub removed: Vec<HeadPlace>,
+    pub removed_heads: Vec<HeadPlace>,
 }
 
 impl EstimationContext {
     /// A context in which all heads take part, and values without a block are not kept.
     pub fn new(grid: HeadGrid, threads: NonZeroUsize) -> Self {
-        Self { grid, threads, leaves_out: false, absent: Vec::new(), removed: Vec::new() }
+        Self { grid, threads, keeps_replicates: false, absent_heads: Vec::new(), removed_heads: Vec::new() }
     }
 
     /// Whether the checkpoint was saved with the head at index `place`.
-    pub fn has(&self, place: usize) -> bool {
-        !self.absent.contains(&self.grid.place(place))
+    pub fn has_head(&self, place: usize) -> bool {
+        !self.absent_heads.contains(&self.grid.place(place))
     }
 
     /// Whether the head at index `place` takes part: the model has it, and the run did not remove it.
     pub fn takes_part(&self, place: usize) -> bool {
-        self.has(place) && !self.removed.contains(&self.grid.place(place))
+        self.has_head(place) && !self.removed_heads.contains(&self.grid.place(place))
     }
 
     /// Number of heads that take part.
-    pub fn taking_part(&self) -> usize {
+    pub fn participating_heads(&self) -> usize {
         (0..self.grid.count()).filter(|&place| self.takes_part(place)).count()
     }
 }
@@ -64,12 +64,12 @@ pub struct Estimates {
     /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::leaves_out`.
     pub without_blocks: Vec<WithoutBlocks>,
     /// Sums by block of metrics with which other studies compare theirs, by the metric's id.
-    pub by_block: BTreeMap<&'static str, ByBlock>,
+    pub by_block: BTreeMap<&'static str, MetricByBlock>,
 }
 
 impl Estimates {
     /// Estimates of this many heads without any metric.
-    pub fn none(heads: usize) -> Self {
+    pub fn without_metrics(heads: usize) -> Self {
         Self {
             heads: vec![Values::default(); heads],
             ci95: vec![Intervals::default(); heads],
@@ -95,19 +95,19 @@ impl Estimates {
     }
 
     /// As [`Estimates::new`], from the sums of `blocks`: `values` gives the cells of a head, or the cells of chance for `None`.
-    pub fn of_blocks<B: Merge + Clone + Sync>(
+    pub fn from_blocks<B: Merge + Clone + Sync>(
         columns: &[Column],
         context: &EstimationContext,
         blocks: &Blocks<B>,
         values: impl Fn(&B, Option<usize>) -> Vec<Fraction> + Sync,
     ) -> Self {
         let blocks = blocks.with_total();
-        let head_cells = |number: Option<usize>, place: usize| values(blocks.at(number), Some(place));
-        Self::new(columns, context, head_cells, |number| values(blocks.at(number), None))
+        let head_cells = |number: Option<usize>, place: usize| values(blocks.sums(number), Some(place));
+        Self::new(columns, context, head_cells, |number| values(blocks.sums(number), None))
     }
 
     /// A single metric of a head, its 95 % interval, and its estimate, which is `None` if it cannot be tested.
-    pub fn of_metric(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
+    pub fn metric_estimate(&self, place: usize, metric: &str) -> (Option<f64>, Option<Interval>, Option<Estimate>) {
         let (value, ci95) = (self.heads[place].value(metric, None), self.ci95[place].value(metric, None));
         let error = self.standard_errors[place].value(metric, None);
         let known = self.denominators.get(metric, None).copied().unwrap_or_default();
@@ -125,8 +125,8 @@ impl Estimates {
         chance_cells: impl Fn(Option<usize>, usize) -> Vec<Fraction>,
     ) -> Self {
         let grid = context.grid;
-        let class_chances =
-            (0..classes.kinds().len()).map(|class| ClassChance::new(columns, |block| chance_cells(block, class)));
+        let class_chances = (0..classes.visibilities().len())
+            .map(|class| ClassChance::new(columns, |block| chance_cells(block, class)));
         let class_chances: Vec<ClassChance> = class_chances.collect();
         let common = ClassChance::common(&class_chances);
         let (own_chance, own_denominators): (Vec<Values>, Vec<_>) = if class_chances.len() == 1 {
@@ -143,11 +143,11 @@ impl Estimates {
             let without = Metrics::new(columns, estimate.without.iter().cloned());
             (Metrics::new(columns, estimate.values()), estimate.intervals(columns), estimate.errors(columns), without)
         };
-        for (values, ci95, errors, without) in in_parallel(context.threads, 0..grid.count(), estimate) {
+        for (values, ci95, errors, without) in parallel_map(context.threads, 0..grid.count(), estimate) {
             estimates.heads.push(values);
             estimates.ci95.push(ci95);
             estimates.standard_errors.push(errors);
-            if context.leaves_out {
+            if context.keeps_replicates {
                 estimates.without_blocks.push(without);
             }
         }
@@ -155,12 +155,12 @@ impl Estimates {
     }
 
     /// Sets all numbers of the head at index `place`, which the model lacks, to `None`.
-    pub fn forget(&mut self, place: usize) {
+    pub fn clear_head(&mut self, place: usize) {
         for values in [&mut self.heads[place], &mut self.own_chance[place], &mut self.standard_errors[place]] {
-            values.forget();
+            values.clear_values();
         }
-        self.ci95[place].forget();
-        self.without_blocks.get_mut(place).into_iter().for_each(Metrics::forget);
+        self.ci95[place].clear_values();
+        self.without_blocks.get_mut(place).into_iter().for_each(Metrics::clear_values);
     }
 
     /// Adds the chance levels of each head, in the order of `columns`: the score of a head with the same values, but without
@@ -191,7 +191,7 @@ impl Estimates {
     }
 
     /// Adds the sums by block of a metric, with which other studies compare theirs.
-    pub fn with_blocks(mut self, metric: &'static str, blocks: ByBlock) -> Self {
+    pub fn with_block_sums(mut self, metric: &'static str, blocks: MetricByBlock) -> Self {
         self.by_block.insert(metric, blocks);
         self
     }
@@ -243,7 +243,7 @@ impl CellEstimates {
     }
 
     fn intervals(&self, columns: &[Column]) -> Intervals {
-        let ends = columns.iter().flat_map(|column| column.keys.places().map(|_| column.ends));
+        let ends = columns.iter().flat_map(|column| column.keys.indices().map(|_| column.bounds));
         let interval = |(estimate, [least, most]): (Option<Estimate>, [f64; 2])| {
             let interval = estimate?.interval();
             Some(Interval(interval.low().max(least), interval.high().min(most)))
@@ -256,7 +256,7 @@ impl CellEstimates {
             let of_blocks: PerBlock = std::array::from_fn(|block| self.blocks[block][cell].denominator());
             let present = of_blocks.iter().filter(|&&denominator| denominator != 0.0).count();
             let effective_blocks = effective_blocks(&of_blocks);
-            Denominator { blocks: present as u64, effective_blocks, ..fraction.basis() }
+            Denominator { blocks: present as u64, effective_blocks, ..fraction.evidence() }
         })
     }
 
@@ -312,7 +312,7 @@ pub fn jackknife(ratio: impl Fn(Option<usize>) -> Fraction, scale: Scale) -> Opt
 
 /// The scale of each cell of the columns, in order.
 pub fn scales(columns: &[Column]) -> Vec<Scale> {
-    columns.iter().flat_map(|column| column.keys.places().map(|_| column.scale)).collect()
+    columns.iter().flat_map(|column| column.keys.indices().map(|_| column.scale)).collect()
 }
 
 /// Jackknifes a ratio from its value over all blocks (`whole`) and in each block. `None` if `whole` has no value.
@@ -320,5 +320,5 @@ fn jackknife_of<'a>(whole: &Fraction, block: impl Fn(usize) -> &'a Fraction, sca
     let numerators: PerBlock = std::array::from_fn(|number| block(number).numerator());
     let denominators: PerBlock = std::array::from_fn(|number| block(number).denominator());
     let all = [whole.numerator(), whole.denominator()];
-    whole.value().map(|_| Jackknife::of_parts(all, &numerators, &denominators).on(scale))
+    whole.value().map(|_| Jackknife::from_totals(all, &numerators, &denominators).with_scale(scale))
 }

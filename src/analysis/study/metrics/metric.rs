@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::explanation::Explanation;
-use crate::sequences::fold::roles::{OFFSETS, offset_at};
+use crate::sequences::fold::roles::{OFFSET_COUNT, offset_at};
 use crate::stats::block_test::{Estimate, Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, merge_fields};
 use crate::stats::interval::Interval;
@@ -45,13 +45,13 @@ impl<F: Copy> Metric<F> {
 }
 
 /// The explanations and keys of the metrics of a table, in order.
-pub fn listed<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
+pub fn explanations_with_keys<F>(table: &'static [Metric<F>]) -> Vec<(&'static Explanation, Keys)> {
     table.iter().map(|metric| (&metric.explanation, metric.keys)).collect()
 }
 
 /// All cells of a table; `cell` computes one from the metric and the index of its key.
 pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fraction) -> Vec<Fraction> {
-    let cells = table.iter().flat_map(|metric| metric.keys.places().map(move |place| (metric, place)));
+    let cells = table.iter().flat_map(|metric| metric.keys.indices().map(move |place| (metric, place)));
     cells.map(|(metric, place)| cell(metric, place)).collect()
 }
 
@@ -59,17 +59,17 @@ pub fn cells<F>(table: &[Metric<F>], cell: impl Fn(&Metric<F>, usize) -> Fractio
 pub enum Keys {
     Single,
     /// This many numbers; the function gives the key of each from its index.
-    Each(usize, fn(usize) -> String),
+    Several(usize, fn(usize) -> String),
 }
 
 impl Keys {
-    pub const BY_OFFSET: Self = Self::Each(OFFSETS, |slot| offset_at(slot).to_string());
+    pub const BY_OFFSET: Self = Self::Several(OFFSET_COUNT, |slot| offset_at(slot).to_string());
 
     /// Indices of the cells.
-    pub fn places(self) -> std::ops::Range<usize> {
+    pub fn indices(self) -> std::ops::Range<usize> {
         match self {
             Self::Single => 0..1,
-            Self::Each(count, _) => 0..count,
+            Self::Several(count, _) => 0..count,
         }
     }
 }
@@ -89,7 +89,7 @@ pub struct Column {
     /// Scale of the metric's tests and intervals: logit for a share, else the number itself.
     pub scale: Scale,
     /// Lower and upper bound of the metric, to which intervals are clipped.
-    pub ends: [f64; 2],
+    pub bounds: [f64; 2],
 }
 
 /// Names of all cells of the columns, in order: the id, and the key after a dot where there are several.
@@ -167,16 +167,16 @@ impl Fraction {
 
     /// The mean of `sum` over `count` things in `sentences` sentences.
     pub fn mean(sum: f64, count: u64, sentences: u64) -> Self {
-        Self::new(sum, count as f64).over(count, sentences)
+        Self::new(sum, count as f64).with_evidence(count, sentences)
     }
 
     /// This ratio with evidence: `count` things in `sentences` sentences.
-    pub fn over(self, count: u64, sentences: u64) -> Self {
+    pub fn with_evidence(self, count: u64, sentences: u64) -> Self {
         Self { basis: Denominator { count, sentences, ..Denominator::default() }, ..self }
     }
 
     /// A ratio on this evidence with an unknown numerator: the chance level differs between heads scored on the same things.
-    pub fn unknown(&self) -> Self {
+    pub fn without_numerator(&self) -> Self {
         Self { numerator: f64::NAN, denominator: self.basis.count as f64, ..*self }
     }
 
@@ -189,7 +189,7 @@ impl Fraction {
     }
 
     /// The evidence on which the ratio rests.
-    pub fn basis(&self) -> Denominator {
+    pub fn evidence(&self) -> Denominator {
         self.basis
     }
 
@@ -243,7 +243,7 @@ impl<T> Metrics<T> {
         let column = |Column { id, keys, .. }: &Column| {
             let cells = match keys {
                 Keys::Single => Cells::Single(next()),
-                Keys::Each(count, name) => {
+                Keys::Several(count, name) => {
                     Cells::Keyed(Named((0..*count).map(|place| (name(place), next())).collect()))
                 }
             };
@@ -257,7 +257,7 @@ impl<T> Metrics<T> {
     }
 
     /// Whether both have the same cells, in any order.
-    pub fn has_cells_of<U>(&self, other: &Metrics<U>) -> bool {
+    pub fn has_same_cells<U>(&self, other: &Metrics<U>) -> bool {
         // Heads of one report nearly always list their metrics in one order.
         let names = self.cells().map(|(name, _)| name);
         names.eq(other.cells().map(|(name, _)| name)) || self.by_name().keys().eq(other.by_name().keys())
@@ -284,7 +284,7 @@ impl<T> Metrics<T> {
         let mut take_column = |Column { id, keys, .. }: &Column| {
             let cells = match (self.0.remove(id)?, keys) {
                 (Cells::Single(value), Keys::Single) => Cells::Single(value),
-                (Cells::Keyed(mut values), Keys::Each(count, name)) => {
+                (Cells::Keyed(mut values), Keys::Several(count, name)) => {
                     let take_cell = |place| Some((name(place), values.remove(&name(place))?));
                     let ordered = (0..*count).map(take_cell).collect::<Option<_>>()?;
                     values.0.is_empty().then_some(Cells::Keyed(Named(ordered)))?
@@ -343,7 +343,7 @@ impl<T> Metrics<T> {
 
 impl<T> Metrics<Option<T>> {
     /// Sets all values to `None`.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear_values(&mut self) {
         *self = self.map(|_, _, _| None);
     }
 }
@@ -409,11 +409,11 @@ mod tests {
     use super::*;
 
     fn column(id: &'static str, keys: Keys) -> Column {
-        Column { id, keys, scale: Scale::Real, ends: [f64::NEG_INFINITY, f64::INFINITY] }
+        Column { id, keys, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
     }
 
     fn metrics() -> Values {
-        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        let keys = Keys::Several(2, |place| ["-1", "0"][place].to_owned());
         Metrics::new(&[column("b", keys), column("a", Keys::Single)], [Some(7.0), None, Some(0.5)])
     }
 
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn metrics_are_put_in_order_if_all_are_there() {
-        let keys = Keys::Each(2, |place| ["-1", "0"][place].to_owned());
+        let keys = Keys::Several(2, |place| ["-1", "0"][place].to_owned());
         let columns = [column("b", keys), column("a", Keys::Single)];
         let read = |json: &str| serde_json::from_str::<Values>(json).unwrap().in_order(&columns);
         assert_eq!(read(r#"{"a":0.5,"b":{"0":null,"-1":7.0}}"#), Some(metrics()));

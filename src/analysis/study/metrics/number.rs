@@ -12,12 +12,12 @@ pub struct Number<'a> {
     pub part: Part,
     /// Index of the attention head in lists of all heads.
     pub head: usize,
-    pub of: String,
+    pub subject: String,
     /// Name of the number: for a metric as in the report (`offset_mass.-1`), otherwise as in rules.
     pub name: String,
     pub unit: Unit,
     /// Name of the number from which this one is computed with rates of the corpus; `None` if it depends on the head alone.
-    pub made_of: Option<String>,
+    pub base_number: Option<String>,
     /// Value of the number; `None` where nothing in the corpus was eligible.
     pub value: Option<f64>,
     pub ci95: Option<Interval>,
@@ -28,9 +28,9 @@ pub struct Number<'a> {
     /// Number of things that are each right or wrong, if the number is a share of them; otherwise `None`.
     pub trials: Option<u64>,
     /// Whether the number rests on as much evidence as the policy requires.
-    pub enough: bool,
+    pub has_enough_evidence: bool,
     /// Jackknife of the number, with its value without each block, if computed.
-    pub left_out: Option<&'a Jackknife>,
+    pub jackknife: Option<&'a Jackknife>,
 }
 
 /// The part of an analysis to which a number belongs.
@@ -47,12 +47,12 @@ pub enum Part {
 
 impl Number<'_> {
     /// The number's name as in the rules of labels: `offset_mass[-1]`.
-    pub fn in_rules(&self) -> String {
-        in_rules(self.part, &self.name)
+    pub fn rule_name(&self) -> String {
+        rule_name(self.part, &self.name)
     }
 }
 
-pub fn in_rules(part: Part, name: &str) -> String {
+pub fn rule_name(part: Part, name: &str) -> String {
     match (part, name.split_once('.')) {
         (Part::Metrics, Some((metric, key))) => format!("{metric}[{key}]"),
         _ => name.to_owned(),

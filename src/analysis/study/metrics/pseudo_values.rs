@@ -9,7 +9,7 @@ pub struct Replicate {
     /// The number computed without the block.
     pub value: f64,
     /// The share of the number's denominator that is in the other blocks.
-    pub rest: f64,
+    pub remaining_share: f64,
 }
 
 /// Computes pseudo-values: one fraction for each block, followed by the number over the corpus (`whole`). `θ_(b)` is the number
@@ -18,13 +18,16 @@ pub struct Replicate {
 ///
 /// The ratio of the sums of all blocks but one is then `θ_(b)`, so that any number can be jackknifed and resampled like ratios
 /// of sums (Efron & Tibshirani 1993, section 11.5). Panics unless `replicates` has one entry for each block.
-pub fn fractions(whole: Option<f64>, replicates: &[Option<Replicate>]) -> Vec<Fraction> {
+pub fn pseudo_values(whole: Option<f64>, replicates: &[Option<Replicate>]) -> Vec<Fraction> {
     assert_eq!(replicates.len(), BLOCKS, "one for each block");
-    let add_replicate = |sum: (f64, f64), Replicate { value, rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);
+    let add_replicate =
+        |sum: (f64, f64), Replicate { value, remaining_share: rest }: &Replicate| (sum.0 + 1.0, sum.1 + value * rest);
     let (count, sum) = replicates.iter().flatten().fold((0.0, 0.0), add_replicate);
     let mean = sum / (count - 1.0);
     let fraction_of_block = |replicate: &Option<Replicate>| match replicate {
-        Some(Replicate { value, rest }) if mean.is_finite() => Fraction::new(mean - value * rest, 1.0 - rest),
+        Some(Replicate { value, remaining_share: rest }) if mean.is_finite() => {
+            Fraction::new(mean - value * rest, 1.0 - rest)
+        }
         _ => Fraction::NONE,
     };
     let all = whole.map_or(Fraction::NONE, |value| Fraction::new(value, 1.0));
@@ -40,8 +43,8 @@ mod tests {
         let rests: Vec<f64> = (0..BLOCKS).map(|block| 1.0 - (1 + block) as f64 / 2080.0).collect();
         let values: Vec<f64> = (0..BLOCKS).map(|block| 0.5 + 0.001 * (block % 7) as f64).collect();
         let without: Vec<_> =
-            values.iter().zip(&rests).map(|(&value, &rest)| Some(Replicate { value, rest })).collect();
-        let fractions = fractions(Some(0.5), &without);
+            values.iter().zip(&rests).map(|(&value, &rest)| Some(Replicate { value, remaining_share: rest })).collect();
+        let fractions = pseudo_values(Some(0.5), &without);
         assert_eq!(fractions[BLOCKS].value(), Some(0.5));
         let sum = |of: fn(&Fraction) -> f64| fractions[..BLOCKS].iter().map(of).sum::<f64>();
         let (above, below) = (sum(Fraction::numerator), sum(Fraction::denominator));
@@ -55,9 +58,9 @@ mod tests {
 
     #[test]
     fn a_block_without_a_value_has_none() {
-        let mut without = vec![Some(Replicate { value: 0.5, rest: 0.9 }); BLOCKS];
+        let mut without = vec![Some(Replicate { value: 0.5, remaining_share: 0.9 }); BLOCKS];
         without[3] = None;
-        let fractions = fractions(None, &without);
+        let fractions = pseudo_values(None, &without);
         assert_eq!((fractions[3].value(), fractions[BLOCKS].value()), (None, None));
         assert!(fractions[4].value().is_some());
     }

@@ -27,11 +27,11 @@ pub struct PerUnit<T> {
 }
 
 impl<T: Copy> PerUnit<T> {
-    pub fn all(value: T) -> Self {
+    pub fn uniform(value: T) -> Self {
         Self { shares: value, nats: value, tokens: value }
     }
 
-    pub fn of(&self, unit: Unit) -> T {
+    pub fn get(&self, unit: Unit) -> T {
         match unit {
             Unit::Shares => self.shares,
             Unit::Nats => self.nats,
@@ -39,7 +39,7 @@ impl<T: Copy> PerUnit<T> {
         }
     }
 
-    pub fn of_mut(&mut self, unit: Unit) -> &mut T {
+    pub fn get_mut(&mut self, unit: Unit) -> &mut T {
         match unit {
             Unit::Shares => &mut self.shares,
             Unit::Nats => &mut self.nats,
@@ -57,4 +57,4 @@ impl<T: Copy> PerUnit<T> {
 /// (`loss_effect_by_class`), .0096 (`entropy`). Tokens: .0052 (`mean_distance`). `compare` finds no change in any of these pairs.
 /// Weights in f16 make a ninth of these differences in the median. Noise of 1e-7 of each weight, as from another order of
 /// additions, makes up to 4e-7 (4e-5 for `offset_argmax`, which counts). A resumed run makes none.
-pub const SAME_MODEL: PerUnit<f64> = PerUnit { shares: 0.005, nats: 0.02, tokens: 0.02 };
+pub const PRECISION_TOLERANCE: PerUnit<f64> = PerUnit { shares: 0.005, nats: 0.02, tokens: 0.02 };

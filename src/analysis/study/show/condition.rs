@@ -37,7 +37,7 @@ impl FromStr for Condition {
         let found = RELATIONS.iter().filter_map(|(relation, _)| Some((text.find(relation)?, *relation)));
         // The leftmost relation counts, since a value may contain others. Of two at one place, the longer stands first.
         let (at, relation) = found.min_by_key(|(at, _)| *at).ok_or_else(|| {
-            anyhow!("`{text}` is no condition").of_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
+            anyhow!("`{text}` is no condition").with_value(text).hint("write COLUMN=VALUE, or !=, >=, <=, > or < for =")
         })?;
         let [column, value] = [&text[..at], &text[at + relation.len()..]].map(|part| part.trim().to_owned());
         Ok(Self { column, relation, value })
@@ -54,14 +54,14 @@ impl Condition {
             // `nan` is refused, since no number is above, below or equal to it.
             let asked: f64 =
                 value.parse().ok().filter(|asked: &f64| !asked.is_nan()).ok_or_else(|| {
-                    anyhow!("`{column}` is a column of numbers, and `{value}` is none").of_value(value)
+                    anyhow!("`{column}` is a column of numbers, and `{value}` is none").with_value(value)
                 })?;
             Ok(known.partial_cmp(&asked).is_some_and(holds))
         };
         let text = |known: &str| match *relation {
             "=" => Ok(known == value),
             "!=" => Ok(known != value),
-            _ => Err(anyhow!("`{column}` is a column of texts, which are only = or !=").of_value(column)),
+            _ => Err(anyhow!("`{column}` is a column of texts, which are only = or !=").with_value(column)),
         };
         match cell {
             Cell::Empty => Ok(match *relation {
@@ -83,7 +83,7 @@ impl Table {
     /// Keeps the rows that meet all conditions. Fails if the table lacks a column, or a condition does not fit its cells.
     pub fn rows_where(mut self, conditions: &[Condition]) -> Result<Self> {
         for condition in conditions {
-            let place = self.place_of(&condition.column)?;
+            let place = self.column_index(&condition.column)?;
             let met = self.rows.iter().map(|row| condition.is_met(&row[place])).collect::<Result<Vec<bool>>>()?;
             let mut met = met.into_iter();
             self.rows.retain(|_| met.next().unwrap_or_default());

@@ -30,11 +30,11 @@ pub enum Chart {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// The quantity of the horizontal scale.
-    pub across: String,
+    pub x_label: String,
     /// Name of the reference level drawn beside each bar; empty if there is none.
     pub level: String,
     /// Whether the numbers are shares, shown in per cent.
-    pub shares: bool,
+    pub is_in_percent: bool,
     pub bars: Vec<Bar>,
 }
 
@@ -69,9 +69,9 @@ pub struct Stack {
 pub struct Forest {
     /// The quantity of the scale, with its unit.
     pub scale: String,
-    pub shares: bool,
+    pub is_in_percent: bool,
     /// Value that means no effect, drawn as a line; `None` if there is no such value.
-    pub nothing: Option<f64>,
+    pub no_effect: Option<f64>,
     /// Legend: the meanings of a row's marks, in order. Each has a different shape.
     pub marks: Vec<String>,
     pub rows: Vec<ForestRow>,
@@ -84,17 +84,17 @@ impl Forest {
     /// Forest plot of numbers whose value without an effect is 0.
     pub fn around_zero(scale: &str, marks: impl IntoIterator<Item = impl Into<String>>, rows: Vec<ForestRow>) -> Self {
         let marks = marks.into_iter().map(Into::into).collect();
-        Self { scale: scale.to_owned(), shares: false, nothing: Some(0.0), marks, rows }
+        Self { scale: scale.to_owned(), is_in_percent: false, no_effect: Some(0.0), marks, rows }
     }
 
     /// Forest plot of shares, in per cent.
-    pub fn in_shares<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
-        Self { shares: true, nothing: None, ..Self::around_zero(scale, marks, rows) }
+    pub fn in_percent<const N: usize>(scale: &str, marks: [&str; N], rows: Vec<ForestRow>) -> Self {
+        Self { is_in_percent: true, no_effect: None, ..Self::around_zero(scale, marks, rows) }
     }
 
     /// Forest plot of the first `MAX_HEADS` of these heads on a scale around 0. The sentence with it counts the heads left out,
     /// whose `what` are smaller.
-    pub fn of_heads(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
+    pub fn heads_around_zero(scale: &str, marks: &[&str], mut heads: Vec<ForestRow>, what: &str) -> (Self, String) {
         let left_out = match heads.len().saturating_sub(MAX_HEADS) {
             0 => String::new(),
             rest => format!(" {} with smaller {what} {} left out.", counted(rest, "head"), plural(&rest, "is", "are")),
@@ -120,7 +120,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    pub fn of(value: Option<f64>, ci95: Option<Interval>) -> Option<Self> {
+    pub fn from_value(value: Option<f64>, ci95: Option<Interval>) -> Option<Self> {
         value.map(|value| Self { value, ci95 })
     }
 }
@@ -128,9 +128,9 @@ impl Mark {
 /// Curves of a number over the number of removed heads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves {
-    pub across: String,
+    pub x_label: String,
     /// The quantity of the vertical scale, with its unit.
-    pub upward: String,
+    pub y_label: String,
     pub curves: Vec<Curve>,
 }
 
@@ -139,7 +139,7 @@ pub struct Curves {
 pub struct Curve {
     pub name: String,
     /// Whether the curve is only a reference for the other curves.
-    pub beside: bool,
+    pub is_reference: bool,
     pub points: Vec<Mark>,
 }
 
@@ -147,7 +147,7 @@ pub struct Curve {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edges {
     /// Quantity that the width of an edge shows.
-    pub width: String,
+    pub width_label: String,
     /// Legend of the kinds of edges; empty where kinds are not known.
     pub kinds: Vec<EdgeKind>,
     pub edges: Vec<Edge>,
@@ -173,7 +173,7 @@ pub struct Edge {
     pub target: HeadPlace,
     pub mark: Mark,
     /// Whether the edge is among the strongest of all.
-    pub strongest: bool,
+    pub is_strongest: bool,
     pub line: EdgeLine,
 }
 
@@ -181,7 +181,7 @@ pub struct Edge {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Points {
     /// Quantity that the distances between points show.
-    pub distance: String,
+    pub distance_label: String,
     /// The point of each head, layer by layer.
     pub points: Vec<[f64; 2]>,
     /// Groups of heads by their indices; each is drawn with lines from its centre.
@@ -192,7 +192,7 @@ pub struct Points {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     /// Quantity that the height of a join shows.
-    pub height: String,
+    pub height_label: String,
     /// Height at which the tree is cut into groups; `None` if it is not cut.
     pub cut: Option<f64>,
     /// Joins of heads (layer by layer) or of earlier joins, by rising height: one fewer than heads.
@@ -203,7 +203,7 @@ pub struct Tree {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TreeJoin {
     /// The two that are joined: a head by its index, an earlier join by the number of heads plus its index among the joins.
-    pub of: [usize; 2],
+    pub members: [usize; 2],
     pub height: f64,
 }
 
@@ -215,7 +215,7 @@ pub struct Arcs {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArcSentence {
-    pub about: String,
+    pub caption: String,
     pub units: Vec<String>,
     pub arcs: Vec<Arc>,
     /// Arcs of the gold tree as `[from, to]`, drawn for comparison; `from` is where attention should start.
@@ -227,7 +227,7 @@ pub struct Arc {
     pub from: usize,
     pub to: usize,
     pub weight: f64,
-    pub stand: ArcMatch,
+    pub outcome: ArcMatch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

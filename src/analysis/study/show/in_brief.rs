@@ -7,16 +7,16 @@ use crate::study::metrics::metric::Denominator;
 #[derive(Debug, Default, PartialEq)]
 pub struct InBrief {
     /// The finding, as a sentence that can be repeated to somebody who has not seen the report.
-    pub found: Option<String>,
+    pub finding: Option<String>,
     /// The shortage that prevented a finding.
     pub shortage: Option<Shortage>,
     /// Whether the finding comes before the findings of all other studies, because the run asked for this study by name.
-    pub opens: bool,
+    pub comes_first: bool,
 }
 
 impl InBrief {
-    pub fn found(sentence: String) -> Self {
-        Self { found: Some(sentence), ..Self::default() }
+    pub fn from_finding(sentence: String) -> Self {
+        Self { finding: Some(sentence), ..Self::default() }
     }
 }
 
@@ -24,30 +24,30 @@ impl InBrief {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shortage {
     /// The missing finding, as a noun.
-    pub of: String,
+    pub missing_finding: String,
     pub count: u64,
-    pub asked: u64,
+    pub required: u64,
     /// Noun of the things that were too few, as `[singular, plural]`.
     pub things: [String; 2],
     /// Name of the threshold in the policy that was missed; `None` if there is none.
     pub threshold: Option<&'static str>,
     /// The factor by which the text must grow; `None` if there is nothing to extrapolate from, or more text would not help.
-    pub times: Option<f64>,
+    pub growth_factor: Option<f64>,
 }
 
 impl Shortage {
     /// A shortage of things that grow with the text: `count` where `asked` are required.
     pub fn new(of: &str, [count, asked]: [u64; 2], things: [String; 2]) -> Self {
         let times = (count > 0).then(|| asked as f64 / count as f64);
-        Self { of: of.to_owned(), count, asked, things, threshold: None, times }
+        Self { missing_finding: of.to_owned(), count, required: asked, things, threshold: None, growth_factor: times }
     }
 
     /// Shortage of task items for verdicts on heads, from the numbers of `[items, units]`. `None` if both are enough.
-    pub fn of_items(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
+    pub fn from_item_counts(of: &str, [items, units]: [u64; 2], policy: &Policy) -> Option<Self> {
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
             // More text adds no items.
-            let shortage = || Self { times: None, ..Self::new(of, [count, asked], things.map(str::to_owned)) };
+            let shortage = || Self { growth_factor: None, ..Self::new(of, [count, asked], things.map(str::to_owned)) };
             (count < asked).then(shortage)
         };
         let of_units = || short(units, &MIN_SENTENCES, ["unit of items", "units of items"]);
@@ -56,18 +56,18 @@ impl Shortage {
 
     /// Shortage that keeps labels from a test: the evidence `rests_on` is too small. `None` if it is enough.
     pub fn of_labels(of: String, rests_on: &Denominator, policy: &Policy) -> Option<Self> {
-        let (count, things, least) = EvidenceGap::of(rests_on, policy)?.counted();
+        let (count, things, least) = EvidenceGap::find(rests_on, policy)?.count_and_threshold();
         let both = [(rests_on.sentences, &MIN_SENTENCES), (rests_on.count, &MIN_QUERIES)];
         let times = both.map(|(count, least)| policy.count(least) as f64 / count as f64);
         let times = times.into_iter().fold(1.0, f64::max);
         let times = Some(times).filter(|times| times.is_finite());
         let (asked, things, threshold) = (policy.count(least), things.map(str::to_owned), Some(least.name));
-        Some(Self { of, count, asked, things, threshold, times })
+        Some(Self { missing_finding: of, count, required: asked, things, threshold, growth_factor: times })
     }
 
     /// Number of further sentences needed, extrapolated from the `read` ones, rounded up to two digits; `None` without `times`.
     pub fn more_sentences(&self, read: u64) -> Option<u64> {
-        let more = ((self.times? - 1.0) * read as f64).ceil().max(1.0);
+        let more = ((self.growth_factor? - 1.0) * read as f64).ceil().max(1.0);
         let unit = 10_f64.powf(more.log10().floor() - 1.0).max(1.0);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number above 0")]
         let more = ((more / unit).ceil() * unit) as u64;
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(Shortage::of_labels(of(), &rests_on(100, 30), &policy), None);
         // Twice the sentences, but four times the queries.
         let few = Shortage::of_labels(of(), &rests_on(25, 15), &policy).unwrap();
-        assert_eq!((few.count, few.asked, &*few.things[1], few.times), (15, 30, "sentences", Some(4.0)));
-        assert_eq!(Shortage::of_labels(of(), &rests_on(0, 0), &policy).unwrap().times, None);
+        assert_eq!((few.count, few.required, &*few.things[1], few.growth_factor), (15, 30, "sentences", Some(4.0)));
+        assert_eq!(Shortage::of_labels(of(), &rests_on(0, 0), &policy).unwrap().growth_factor, None);
     }
 }

@@ -21,18 +21,18 @@ enum Passage {
 const MAX_LINE_WIDTH: usize = 100;
 
 impl Summary {
-    pub fn written(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
+    pub fn from_writer(write: impl FnOnce(&mut Self) -> fmt::Result) -> Self {
         let mut summary = Self::default();
         write(&mut summary).expect("writing to a string does not fail");
         summary
     }
 
     pub fn table(&mut self, table: Table) {
-        self.table_without(table, &[]);
+        self.table_with_optional_columns(table, &[]);
     }
 
     /// Adds a table with optional columns `may_go`, which are dropped first, in this order, when the table is too wide.
-    pub fn table_without(&mut self, table: Table, may_go: &[usize]) {
+    pub fn table_with_optional_columns(&mut self, table: Table, may_go: &[usize]) {
         self.0.push(Passage::Table(Box::new(table), may_go.to_vec()));
     }
 
@@ -124,7 +124,7 @@ fn fitted(mut table: Table, may_go: &[usize], width: Option<usize>) -> (Table, V
     let mut dropped = Vec::new();
     let others = (2..table.column_count()).rev().filter(|column| !may_go.contains(column));
     let mut next = may_go.iter().copied().chain(others);
-    while width_of(&table) > width {
+    while table_width(&table) > width {
         let min_widths = min_column_widths(&table);
         let fits = dropped.len() >= may_go.len()
             && min_widths.iter().map(|(_, width)| usize::from(*width)).sum::<usize>() <= width;
@@ -160,7 +160,7 @@ fn min_column_widths(table: &Table) -> Vec<(usize, u16)> {
 }
 
 /// The width of a table in terminal columns.
-pub fn width_of(table: &Table) -> usize {
+pub fn table_width(table: &Table) -> usize {
     table.lines().map(|line| display_width(line.trim_end())).max().unwrap_or(0)
 }
 
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn columns_go_where_there_is_no_room_and_are_named() {
         let mut summary = Summary::default();
-        summary.table_without(table(), &[2, 1]);
+        summary.table_with_optional_columns(table(), &[2, 1]);
         let shown = |width| summary.fit(width).lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
         assert_eq!(shown(None), [" head  score  held-out", " L0H1  1.25   1.00"]);
         assert_eq!(shown(Some(22)), shown(None));

@@ -52,12 +52,12 @@ pub struct TableRows<'a> {
 }
 
 impl<'a> TableRows<'a> {
-    pub fn of<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
+    pub fn new<R: Serialize + 'a>(name: &'static str, rows: impl IntoIterator<Item = R, IntoIter: 'a>) -> Self {
         Self { name, rows: Box::new(rows.into_iter().map(|row| cells(&row))) }
     }
 
     /// Drops the cells of columns for whose name `is_left_out` is true.
-    pub fn without(self, is_left_out: fn(&str) -> bool) -> Self {
+    pub fn without_columns(self, is_left_out: fn(&str) -> bool) -> Self {
         let kept = move |row: Vec<(String, Cell)>| row.into_iter().filter(|(column, _)| !is_left_out(column)).collect();
         Self { rows: Box::new(self.rows.map(kept)), ..self }
     }
@@ -78,8 +78,8 @@ fn cells<R: Serialize>(row: &R) -> Vec<(String, Cell)> {
 
 impl Table {
     /// A table of these rows of the report, flattened as by [`TableRows::table`]. Panics if a row is no object of the report.
-    pub fn of<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
-        TableRows::of(name, rows).table()
+    pub fn from_rows<R: Serialize>(name: &'static str, rows: impl IntoIterator<Item = R>) -> Self {
+        TableRows::new(name, rows).table()
     }
 
     /// A table of rows of `(column, cell)`. A column that a row lacks is empty in it, and so are both ends of a null interval.
@@ -113,18 +113,18 @@ impl Table {
 
     /// The table with only these columns, in this order. Fails if a column is unknown.
     pub fn select(self, columns: &[String]) -> Result<Self> {
-        let places = columns.iter().map(|name| self.place_of(name)).collect::<Result<Vec<_>>>()?;
+        let places = columns.iter().map(|name| self.column_index(name)).collect::<Result<Vec<_>>>()?;
         let row = |row: &Vec<Cell>| places.iter().map(|&place| row[place].clone()).collect();
         Ok(Self { name: self.name, columns: columns.to_vec(), rows: self.rows.iter().map(row).collect() })
     }
 
     /// Index of the column with this name. Fails if there is none.
-    pub(super) fn place_of(&self, name: &str) -> Result<usize> {
+    pub(super) fn column_index(&self, name: &str) -> Result<usize> {
         self.columns.iter().position(|column| column == name).ok_or_else(|| {
             let known = self.columns.join(", ");
-            let closest = similar::closest(name, self.columns.iter().map(String::as_str));
+            let closest = similar::closest_name(name, self.columns.iter().map(String::as_str));
             anyhow!("the table `{}` has no column `{name}`: it has {known}", self.name)
-                .of_value(name)
+                .with_value(name)
                 .did_you_mean(closest)
         })
     }
@@ -176,7 +176,7 @@ mod tests {
             json!({ "a": 1, "ci95": null, "o": null, "list": [{ "no": 1 }] }),
             json!({ "a": 2.5, "ci95": [0.0, 1.5], "labels": ["p", "q"], "o": { "x": true, "y": "u" } }),
         ];
-        let table = Table::of("t", rows);
+        let table = Table::from_rows("t", rows);
         assert_eq!(table.columns, ["a", "ci95_low", "ci95_high", "labels", "o.x", "o.y"]);
         let text = |text: &str| Cell::Text(text.to_owned());
         let first = [Cell::Integer(1), Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty, Cell::Empty];
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn no_rows_are_no_columns() {
-        let table = Table::of("t", [0_u8; 0]);
+        let table = Table::from_rows("t", [0_u8; 0]);
         assert_eq!((table.columns.len(), table.rows.len()), (0, 0));
     }
 }

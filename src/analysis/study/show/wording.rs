@@ -21,22 +21,22 @@ pub fn percent(share: Option<f64>) -> String {
 }
 
 /// Noun for a sequence: a sentence, or a window where a decoder read documents.
-pub fn sequence(read: Context) -> &'static str {
+pub fn sequence_noun(read: Context) -> &'static str {
     if read == Context::Document { "window" } else { "sentence" }
 }
 
 /// Writes a number of sentences, or of windows where a decoder read documents.
-pub fn sequences(count: u64, read: Context) -> String {
-    counted(count, sequence(read))
+pub fn counted_sequences(count: u64, read: Context) -> String {
+    counted(count, sequence_noun(read))
 }
 
 /// The reason why a study of a sample found nothing: no drawn sentence has `what`.
-pub fn drawn_without(what: &str, read: Context) -> String {
-    format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence(read))
+pub fn not_in_sample(what: &str, read: Context) -> String {
+    format!("none of the {}s that were drawn has {what} (`--sample` draws more)", sequence_noun(read))
 }
 
 /// Writes a share in whole per cent, for use in sentences.
-pub fn percent_of(share: f64) -> String {
+pub fn whole_percent(share: f64) -> String {
     format!("{} %", decimal(100.0 * share, 0))
 }
 
@@ -55,7 +55,7 @@ pub fn signed(value: f64, digits: usize) -> String {
     if shown.starts_with('-') { shown } else { format!("+{shown}") }
 }
 
-pub fn capital(sentence: &str) -> String {
+pub fn capitalize(sentence: &str) -> String {
     let (first, rest) = sentence.split_at(1);
     format!("{}{rest}", first.to_uppercase())
 }
@@ -84,7 +84,7 @@ pub fn below_word_classes(label: &Label) -> Option<String> {
 
 /// Text for the end of a line: the share of cases in which a special token has more weight than the chosen word. Empty if
 /// unknown.
-pub fn more_to_special(share: Option<f64>) -> String {
+pub fn special_token_note(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("; a special token has more weight for {} %", percent(Some(share))))
 }
 
@@ -129,7 +129,7 @@ pub fn plain_table() -> Table {
 pub type TableColumn<T> = (&'static str, bool, fn(&T) -> String);
 
 /// A table with a row for each item; text is aligned to the left, numbers to the right.
-pub fn table_of<T>(columns: &[TableColumn<T>], rows: &[&T]) -> Table {
+pub fn column_table<T>(columns: &[TableColumn<T>], rows: &[&T]) -> Table {
     let mut table = plain_table();
     table.set_header(columns.iter().map(|(name, ..)| *name));
     for row in rows {

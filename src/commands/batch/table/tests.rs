@@ -29,7 +29,7 @@ fn what_is_nearer_to_the_run_overrides_what_is_farther() {
         "[defaults]\nlimit = 3\nno-run-info = true\n{TWO}[options]\nx = {{ limit = 9 }}\ny = {{ no-run-info = false }}\n"
     );
     let runs = parse(&text, &syntax(), false).map_err(|wrong| wrong.why).unwrap();
-    let given: Vec<(&str, &[String])> = runs.iter().map(|run| (&*run.name, &*run.given)).collect();
+    let given: Vec<(&str, &[String])> = runs.iter().map(|run| (&*run.name, &*run.report_options)).collect();
     let expected: [(&str, &[&str]); 4] = [
         ("a.g.x", &["--limit=9", "--no-run-info"]),
         ("a.g.y", &["--limit=3"]),
@@ -57,8 +57,8 @@ impl MapToStrings for &[&str] {
 fn what_no_number_depends_on_is_not_what_a_report_is_made_of() {
     let of =
         |line: &str| parse(&format!("[defaults]\n{line}\n{TWO}"), &syntax(), false).map_err(|wrong| wrong.why).unwrap();
-    assert_eq!(of("threads = 1")[0].given, of("threads = 2")[0].given);
-    assert_ne!(of("limit = 1")[0].given, of("limit = 2")[0].given);
+    assert_eq!(of("threads = 1")[0].report_options, of("threads = 2")[0].report_options);
+    assert_ne!(of("limit = 1")[0].report_options, of("limit = 2")[0].report_options);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Error, anyhow};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::commands::analyze::selection::Selection;
-use crate::commands::cli::shared::{Usage, without_duplicates};
+use crate::commands::analyze::selection::StudySelection;
+use crate::commands::cli::shared::{UsageError, without_duplicates};
 use crate::corpus::{Input, LinkFile, LinkOptions, LinkRules, LinkTypeOptions, LinksFrom};
 use crate::passes::ablation::{Ablation, Choice, Replacement};
 use crate::passes::control::{Control, ControlKind};
@@ -20,19 +20,19 @@ use crate::studies::registry::{self, STUDIES};
 use crate::study::AnyStudy;
 use crate::system::errors::Facts;
 use crate::system::printable::printable;
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 /// Parser for study names. It replaces a former name of a study by the current one.
-pub(super) fn names() -> impl TypedValueParser<Value = String> {
+pub(super) fn study_parser() -> impl TypedValueParser<Value = String> {
     let value = |study: &&dyn AnyStudy| {
         let card = study.card();
-        PossibleValue::new(card.name).help(card.question).aliases(card.formerly)
+        PossibleValue::new(card.name).help(card.question).aliases(card.former_name)
     };
     PossibleValuesParser::new(STUDIES.iter().map(value))
-        .map(|given| registry::named(&given).expect("the parser knows these names only").card().name.to_owned())
+        .map(|given| registry::find_study(&given).expect("the parser knows these names only").card().name.to_owned())
 }
 
-pub(super) fn list() -> String {
+pub(super) fn study_list() -> String {
     let width = STUDIES.iter().map(|study| study.card().name.len()).max().unwrap_or(0);
     let line = |study: &&dyn AnyStudy| format!("\n{:width$}  {}", study.card().name, study.card().question);
     let studies: String = STUDIES.iter().map(line).collect();
@@ -40,21 +40,21 @@ pub(super) fn list() -> String {
 }
 
 /// Ablation settings; `None` if no study removes or cuts heads. Fails if an option is given whose study does not run.
-pub(super) fn ablation(
-    (selection, task): (&Selection, Option<TaskKind>),
+pub(super) fn ablation_settings(
+    (selection, task): (&StudySelection, Option<TaskKind>),
     removal: Option<Replacement>,
     phases: Option<u8>,
     sample: Option<u64>,
     effect_of: Option<Choice>,
     gradient_steps: Option<u16>,
-) -> Result<Option<Ablation>, Usage> {
-    let (studies, task_study) = (selection.studies(), registry::with_option("task"));
+) -> Result<Option<Ablation>, UsageError> {
+    let (studies, task_study) = (selection.studies(), registry::study_name_of_option("task"));
     // `--effect-of` also holds for the study of tasks, which removes heads one by one.
     let chooses_for_task = effect_of.is_some() && selection.runs(task_study);
-    let effect_study = registry::with_option("effect-of");
+    let effect_study = registry::study_name_of_option("effect-of");
     if effect_of.is_some() && !selection.runs(effect_study) && !chooses_for_task {
         return Err(anyhow!("--effect-of is about the studies {effect_study} and {task_study}")
-            .of_option("effect-of")
+            .with_option("effect-of")
             .hint(format!("give --with {effect_study}, or --task FILE, as well")));
     }
     ensure_study_runs(selection, "gradient-steps", gradient_steps.is_some())?;
@@ -62,17 +62,17 @@ pub(super) fn ablation(
         let error = anyhow!(
             "--effect-of chooses heads by the derivative of the loss, and that of items of kind triple has none"
         );
-        return Err(error.of_option("effect-of").hint("leave it out: without it every head is removed"));
+        return Err(error.with_option("effect-of").hint("leave it out: without it every head is removed"));
     }
     if effect_of.is_some() {
         let effect_studies = [effect_study, task_study];
         let asks = |study: &&&'static dyn AnyStudy| {
-            study.card().needed(task.is_some()).iter().any(|needed| effect_studies.contains(needed))
+            study.card().required_studies(task.is_some()).iter().any(|needed| effect_studies.contains(needed))
         };
         if let Some(study) = studies.iter().find(asks) {
             let asks = study.card().name;
             return Err(
-                anyhow!("--effect-of: the study {asks} asks about the effect of every head").of_option("effect-of")
+                anyhow!("--effect-of: the study {asks} asks about the effect of every head").with_option("effect-of")
             );
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn ablation(
         let names = names.collect::<Vec<_>>().join(", ");
         return match options.into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => Err(anyhow!("--{option} is about heads that are removed or cut")
-                .of_option(option)
+                .with_option(option)
                 .hint(format!("give --with {names}, or several of these"))),
             None => Ok(None),
         };
@@ -93,7 +93,7 @@ pub(super) fn ablation(
         let names = STUDIES.iter().filter(|study| asks(study)).map(|study| study.card().name);
         let names = names.collect::<Vec<_>>().join(", ");
         return Err(anyhow!("--removal is about studies that remove heads, and none of them runs")
-            .of_option("removal")
+            .with_option("removal")
             .hint(format!("give --with {names}, or several of these")));
     }
     let default = Ablation::default();
@@ -110,71 +110,83 @@ pub(super) fn ablation(
 const MAX_PROBES: usize = 4;
 
 /// Columns to probe for, without duplicates. Fails if there are more than [`MAX_PROBES`], or any without the probing study.
-pub(super) fn probes(selection: &Selection, named: Vec<String>) -> Result<Vec<String>, Usage> {
+pub(super) fn probed_columns(selection: &StudySelection, named: Vec<String>) -> Result<Vec<String>, UsageError> {
     let probes = without_duplicates(named);
     if let Some(always) = probes.iter().find(|name| ["upos", "relation"].contains(&name.as_str())) {
-        return Err(anyhow!("--probe {always}: that is probed for in any case").of_option("probe").of_value(always));
+        return Err(anyhow!("--probe {always}: that is probed for in any case")
+            .with_option("probe")
+            .with_value(always));
     }
     if probes.len() > MAX_PROBES {
         let count = probes.len();
         let error = anyhow!("--probe is given for {count} columns: {MAX_PROBES} can be probed for at once");
-        return Err(error.of_option("probe"));
+        return Err(error.with_option("probe"));
     }
-    of_study(selection, "probe", probes.first())?;
+    value_of_study_option(selection, "probe", probes.first())?;
     Ok(probes)
 }
 
 /// Fails if an option that belongs to one study is given and the study does not run.
-pub(super) fn ensure_study_runs(selection: &Selection, option: &'static str, is_given: bool) -> Result<(), Usage> {
-    let study = registry::with_option(option);
+pub(super) fn ensure_study_runs(
+    selection: &StudySelection,
+    option: &'static str,
+    is_given: bool,
+) -> Result<(), UsageError> {
+    let study = registry::study_name_of_option(option);
     if !is_given || selection.runs(study) {
         return Ok(());
     }
-    Err(anyhow!("--{option} is about the study {study}").of_option(option).hint(format!("give --with {study} as well")))
+    Err(anyhow!("--{option} is about the study {study}")
+        .with_option(option)
+        .hint(format!("give --with {study} as well")))
 }
 
 /// Returns the value of an option that belongs to one study. Fails if a value is given and the study does not run.
-pub(super) fn of_study<T: Display>(
-    selection: &Selection,
+pub(super) fn value_of_study_option<T: Display>(
+    selection: &StudySelection,
     option: &'static str,
     value: Option<T>,
-) -> Result<Option<T>, Usage> {
-    let study = registry::with_option(option);
+) -> Result<Option<T>, UsageError> {
+    let study = registry::study_name_of_option(option);
     if let Some(value) = value.as_ref().filter(|_| !selection.runs(study)) {
         return Err(anyhow!("--{option} {value} is about the study {study}")
-            .of_option(option)
-            .of_value(value)
+            .with_option(option)
+            .with_value(value)
             .hint(format!("give --with {study} as well")));
     }
     Ok(value)
 }
 
-pub(super) fn min_distance(text: &str) -> Result<(String, usize), String> {
+pub(super) fn parse_min_distance(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected TYPE=N, a type and a number of words, as in contact=6".to_owned();
     let (name, words) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     Ok((name.to_owned(), words.parse().ok().filter(|&words| words > 0).ok_or_else(wrong)?))
 }
 
 /// Reads the options for links between words. Fails if one is given and the study of links does not run.
-pub(super) fn links(
-    selection: &Selection,
+pub(super) fn link_options(
+    selection: &StudySelection,
     from: Option<LinksFrom>,
     [file, rules]: [Option<&Path>; 2],
     (undirected, min_distance): (Vec<String>, Vec<(String, usize)>),
-) -> Result<LinkOptions, Usage> {
-    let from = of_study(selection, "links-from", from)?;
-    let file = of_study(selection, "links", file.map(Path::display))?.and(file);
-    let rules = of_study(selection, "link-rules", rules.map(Path::display))?.and(rules);
-    of_study(selection, "undirected", undirected.first())?;
-    of_study(selection, "min-distance", min_distance.first().map(|(name, words)| format!("{name}={words}")))?;
+) -> Result<LinkOptions, UsageError> {
+    let from = value_of_study_option(selection, "links-from", from)?;
+    let file = value_of_study_option(selection, "links", file.map(Path::display))?.and(file);
+    let rules = value_of_study_option(selection, "link-rules", rules.map(Path::display))?.and(rules);
+    value_of_study_option(selection, "undirected", undirected.first())?;
+    value_of_study_option(
+        selection,
+        "min-distance",
+        min_distance.first().map(|(name, words)| format!("{name}={words}")),
+    )?;
     let min_distance = min_distance.into_iter().collect();
     let types = LinkTypeOptions { undirected: undirected.into_iter().collect(), min_distance };
     let file = file.map(LinkFile::read).transpose()?.map(Arc::new);
     let rules = rules.map(LinkRules::read).transpose()?.map(Arc::new);
-    for name in file.iter().flat_map(|file| file.single_types()) {
-        say(&format!("note: --links: a single line is of the type `{}`", printable(name)));
+    for name in file.iter().flat_map(|file| file.types_with_one_link()) {
+        print_to_stderr(&format!("note: --links: a single line is of the type `{}`", printable(name)));
     }
-    Ok(LinkOptions { from, file, rules, types })
+    Ok(LinkOptions { conllu_column: from, file, rules, types })
 }
 
 /// Fails if the run would read a corpus again that can be read only once, such as standard input.
@@ -182,7 +194,7 @@ pub(super) fn refuse_reading_again(
     corpus: &[Input],
     studies: &[&'static dyn AnyStudy],
     others: [(&str, bool); 2],
-) -> Result<(), Usage> {
+) -> Result<(), UsageError> {
     let Some(single_read) = corpus.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let rereading_studies =
         studies.iter().filter(|study| !matches!(&study.passes()[..], [spec] if spec.pass == Pass::PLAIN));
@@ -196,11 +208,11 @@ pub(super) fn refuse_reading_again(
     let readers = readers.join(" and ");
     let error =
         anyhow!("the corpus is read again for {readers}, and {shown} can be read only once").hint("name a file");
-    let error = if let Some(path) = single_read.path() { error.about(path.display()) } else { error };
-    Err(others.into_iter().rev().fold(error, Error::of_option))
+    let error = if let Some(path) = single_read.path() { error.with_file(path.display()) } else { error };
+    Err(others.into_iter().rev().fold(error, Error::with_option))
 }
 
-pub(super) fn controls(named: &[ControlKind], seeds: u64) -> Vec<Control> {
+pub(super) fn control_runs(named: &[ControlKind], seeds: u64) -> Vec<Control> {
     let kinds: BTreeSet<ControlKind> = named.iter().copied().collect();
     kinds.into_iter().flat_map(|kind| (0..seeds).map(move |seed| Control { kind, seed })).collect()
 }

@@ -13,12 +13,13 @@ use clap::Args;
 use super::shared::inputs::{CorpusArguments, FROM_TOKEN, NetworkArguments, SPACINGS, TokenizerArguments};
 use super::shared::report::{ReportArguments, threads_or_all};
 use super::shared::{
-    CONTROL, Command, INPUT, Named, OUTPUT, RUNNING, SHARDS, STUDIES, Usage, ascending, ensure_extension,
-    ensure_truncatable, help, lower_extension, numbers, one_of, presets, refuse_overlap,
+    CONTROLS_HEADING, Command, INPUT_HEADING, NamedValue, OUTPUT_HEADING, RUN_ERRORS, SHARDS_HEADING, STUDIES_HEADING,
+    UsageError, ensure_extension, ensure_truncatable, help_with_statuses, lower_extension, named_value_parser, numbers,
+    presets, refuse_overlap, sorted_heads,
 };
 use crate::commands::analyze::analyze;
-use crate::commands::analyze::options::{AnalyzeOptions, Outcome, PartialOptions, Shown};
-use crate::commands::analyze::selection::{AskedOf, Selection, StudyRequest};
+use crate::commands::analyze::options::{AnalysisOutput, AnalyzeOptions, MappedSentence, PartialOptions};
+use crate::commands::analyze::selection::{RunSubject, StudyRequest, StudySelection};
 use crate::commands::reporting::PolicyOptions;
 use crate::corpus::{Input, LinksFrom, Unit};
 use crate::evaluation::presets::{removal as preset_removal, spacing as preset_spacing};
@@ -33,7 +34,10 @@ use crate::sequences::reading::{Bos, Context, Spacing};
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
 use crate::system::errors::Facts;
-use chosen::{ablation, controls, ensure_study_runs, links, of_study, probes, refuse_reading_again};
+use chosen::{
+    ablation_settings, control_runs, ensure_study_runs, link_options, probed_columns, refuse_reading_again,
+    value_of_study_option,
+};
 use shard::ShardArgument;
 
 const EXAMPLES: &str = "\
@@ -60,7 +64,7 @@ What a study, a label or a number is: headscope explain NAME
 /// Runs the model over every sentence, measures where each head attends, and labels each head by a policy over
 /// these metrics (see `headscope explain`). Prints a summary and writes reports.
 #[derive(Args)]
-#[command(after_help = MORE_HELP, after_long_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = MORE_HELP, after_long_help = help_with_statuses(EXAMPLES, RUN_ERRORS))]
 pub struct AnalyzeArguments {
     /// A Hub id, a folder, or a model in the binary [default: box:small]
     ///
@@ -74,40 +78,40 @@ pub struct AnalyzeArguments {
     /// Nothing is drawn at random. Where documents are the sampling unit, documents spread over the corpus are read whole, until
     /// they have N sentences. Elsewhere the first sentences of each file are read, shared evenly, with more where others have
     /// fewer
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = INPUT)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1), help_heading = INPUT_HEADING)]
     limit: Option<u64>,
     /// Sampling unit of intervals and tests [default: families or documents where the corpus marks them, else sentences]
-    #[arg(long, value_parser = one_of(UNITS), help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_parser = named_value_parser(UNITS), help_heading = INPUT_HEADING, hide_short_help = true)]
     unit: Option<Unit>,
     /// Skip sentences of more tokens
     ///
     /// Windows of documents have no more [default: as many as the model has positions, of windows at most 512]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1), help_heading = INPUT)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u32>(1), help_heading = INPUT_HEADING)]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
-    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     truncate: bool,
     /// Fail at the first sentence that would be skipped, or where the model cannot read the corpus, and write no report
-    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     strict: bool,
     /// How the words of a treebank are given to the tokenizer [default: written, with --preset clark2019 spaced]
-    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), help_heading = INPUT_HEADING, hide_short_help = true)]
     words: Option<Spacing>,
     /// How the tokens of a split word are pooled
-    #[arg(long, value_parser = one_of(FROM_TOKEN), default_value = "mean", help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_parser = named_value_parser(FROM_TOKEN), default_value = "mean", help_heading = INPUT_HEADING, hide_short_help = true)]
     from_token: FromToken,
     /// Text unit per sequence (decoders only) [default: document where documents are the unit, or else sentence]
-    #[arg(long, value_name = "CONTEXT", value_parser = one_of(CONTEXTS), help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "CONTEXT", value_parser = named_value_parser(CONTEXTS), help_heading = INPUT_HEADING, hide_short_help = true)]
     context: Option<Context>,
     /// Whether the token for the beginning of text stands first (decoders only)
-    #[arg(long, value_name = "WHEN", value_parser = one_of(BOS), default_value = "auto", help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "WHEN", value_parser = named_value_parser(BOS), default_value = "auto", help_heading = INPUT_HEADING, hide_short_help = true)]
     bos: Bos,
     /// Take token counts from this file, and not from the corpus: JSON, as `headscope counts` writes it
-    #[arg(long, value_name = "FILE", help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "FILE", help_heading = INPUT_HEADING, hide_short_help = true)]
     counts: Option<PathBuf>,
     /// Remove heads from the model: zeros replace their outputs at every position, before the output projection.
     /// Several are separated by commas
-    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT, hide_short_help = true)]
+    #[arg(long = "remove", value_name = "L0H3", value_delimiter = ',', help_heading = INPUT_HEADING, hide_short_help = true)]
     removed: Vec<HeadPlace>,
     #[command(flatten)]
     tokenizer: TokenizerArguments,
@@ -115,80 +119,80 @@ pub struct AnalyzeArguments {
     network: NetworkArguments,
     /// Switch studies on that do not run by default
     #[arg(
-        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names(), help_heading = STUDIES,
-        hide_possible_values = true, long_help = chosen::list()
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::study_parser(), help_heading = STUDIES_HEADING,
+        hide_possible_values = true, long_help = chosen::study_list()
     )]
     with: Vec<String>,
     /// Switch studies off
     ///
     /// They are those under --with. Several are separated by commas
     #[arg(
-        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::names(), help_heading = STUDIES,
+        long, value_name = "STUDY", value_delimiter = ',', value_parser = chosen::study_parser(), help_heading = STUDIES_HEADING,
         hide_possible_values = true
     )]
     without: Vec<String>,
     /// Follow a paper
     ///
     /// May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::any(), help_heading = STUDIES)]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::preset_parser(), help_heading = STUDIES_HEADING)]
     presets: Vec<String>,
     /// Score the model on a task of yours, with all heads and without each
     ///
     /// Without -c the task alone is run. JSON lines, an item a line: `text` with its `label`; `words` with `labels`; `text` with one mask, or `prompt`, with `answer` and
     /// `foil`; `good` and `bad`, where the good text should be more probable; or `anchor`, `positive` and `negative`. `corrupted` is the
     /// text of `interchange` beside it, `family` names items made from one template, `group` a condition
-    #[arg(long, value_name = "FILE", help_heading = STUDIES)]
+    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING)]
     task: Option<PathBuf>,
     /// Of `interchange`: exchange the contexts of heads at these positions [default: all]
-    #[arg(long, value_name = "POSITIONS", value_parser = one_of(POSITIONS), help_heading = STUDIES, hide_short_help = true)]
+    #[arg(long, value_name = "POSITIONS", value_parser = named_value_parser(POSITIONS), help_heading = STUDIES_HEADING, hide_short_help = true)]
     positions: Option<ExchangedPositions>,
     /// Remove heads over at most N sentences [default: 500]
     ///
     /// The sentences are drawn from the corpus, or from the items of --task, for all studies that remove each head in turn and for
     /// `parser`
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1), help_heading = STUDIES)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1), help_heading = STUDIES_HEADING)]
     sample: Option<u64>,
     /// Replacement of a removed head's context [default: mean]
-    #[arg(long, value_name = "REPLACEMENT", value_parser = one_of(REPLACEMENTS), help_heading = STUDIES, hide_short_help = true)]
+    #[arg(long, value_name = "REPLACEMENT", value_parser = named_value_parser(REPLACEMENTS), help_heading = STUDIES_HEADING, hide_short_help = true)]
     removal: Option<Replacement>,
     /// Mask N sevenths of the words, one after the other; with 7 every word is masked once [default: 1]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u8>(1..=7), help_heading = STUDIES, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u8>(1..=7), help_heading = STUDIES_HEADING, hide_short_help = true)]
     phases: Option<u8>,
-    #[arg(long, value_name = "HEADS", help_heading = STUDIES, hide_short_help = true, help = format!(
+    #[arg(long, value_name = "HEADS", help_heading = STUDIES_HEADING, hide_short_help = true, help = format!(
         "Of the studies `{}` and `{}`: remove only some heads by themselves, those that the loss depends on most and least to first order and \
          some of the others, chosen on one half of the sample and removed on the other: top:20,bottom:20,random:20",
-        registry::with_option("effect-of"),
-        registry::with_option("task")
+        registry::study_name_of_option("effect-of"),
+        registry::study_name_of_option("task")
     ))]
     effect_of: Option<Choice>,
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=256), help_heading = STUDIES, hide_short_help = true, help = help_of_study("gradient-steps",
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=256), help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("gradient-steps",
         "integrate derivatives over N equal steps of the path on which all heads come in together, from 1 to 256, at N \
          times its cost; 16 are mostly enough"))]
     gradient_steps: Option<u16>,
-    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = help_of_study("probe",
+    #[arg(long = "probe", value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("probe",
         "probe for a column of CoNLL-U or a key of JSON lines as well, as in xpos, feats.Number or misc.Gloss; of \
          JSON lines any key with an entry for each word. May be repeated"))]
     probes: Vec<String>,
-    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES, hide_short_help = true, help = help_of_study("links-from",
+    #[arg(long, value_name = "WHERE", value_parser = str::parse::<LinksFrom>, help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("links-from",
         "read links of CoNLL-U as well, from the enhanced dependencies (deps) or from numbers of words under a key of \
          MISC (misc:KEY)"))]
     links_from: Option<LinksFrom>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = help_of_study("links",
+    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("links",
         "read links from a table beside the corpus, TSV or CSV with the columns sentence, from, to and type; \
          `sentence` is the id of a sentence or #N, its number counted from 0, `from` and `to` are numbers of words counted from 1"))]
     links: Option<PathBuf>,
-    #[arg(long, value_name = "FILE", help_heading = STUDIES, hide_short_help = true, help = help_of_study("link-rules",
+    #[arg(long, value_name = "FILE", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("link-rules",
         "make links by the rules of this TOML file, a table for each type: from and to are conditions on annotations \
          of words, and same, side, within and nearest on both"))]
     link_rules: Option<PathBuf>,
-    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES, hide_short_help = true, help = help_of_study("undirected",
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("undirected",
         "types whose links count in both directions, as contacts do. Several are separated by commas"))]
     undirected: Vec<String>,
-    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::min_distance, help_heading = STUDIES,
+    #[arg(long, value_name = "TYPE=N", value_delimiter = ',', value_parser = chosen::parse_min_distance, help_heading = STUDIES_HEADING,
         hide_short_help = true, help = help_of_study("min-distance",
         "how far apart the words of a type's links are at least, as in contact=6. Several are separated by commas"))]
     min_distance: Vec<(String, usize)>,
-    #[arg(long, value_name = "COLUMN", help_heading = STUDIES, hide_short_help = true, help = help_of_study("classes",
+    #[arg(long, value_name = "COLUMN", help_heading = STUDIES_HEADING, hide_short_help = true, help = help_of_study("classes",
         "a column of CoNLL-U, or a key of JSON lines, with the class of each word, as in xpos, feats.Number or \
          misc.Gloss; of JSON lines a key of `classes` too"))]
     classes: Option<String>,
@@ -196,12 +200,12 @@ pub struct AnalyzeArguments {
     ///
     /// Labels an untrained model, or sentences with their words in random order, and says which labels heads keep; not of
     /// a corpus on standard input. May be repeated
-    #[arg(long = "control", value_name = "CONTROL", value_parser = one_of(CONTROLS), help_heading = CONTROL)]
+    #[arg(long = "control", value_name = "CONTROL", value_parser = named_value_parser(CONTROLS), help_heading = CONTROLS_HEADING)]
     controls: Vec<ControlKind>,
     /// Run each control N times, with seeds from 0
     #[arg(
-        long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole::<u64>(1..=1000),
-        help_heading = CONTROL, hide_short_help = true
+        long, value_name = "N", default_value_t = 3, requires = "controls", value_parser = numbers::whole_number::<u64>(1..=1000),
+        help_heading = CONTROLS_HEADING, hide_short_help = true
     )]
     control_seeds: u64,
     /// Run part I of N, for `headscope merge`
@@ -209,37 +213,37 @@ pub struct AnalyzeArguments {
     /// Runs shard I of N, counted from 1, and writes a partial for `headscope merge`: with `-o FILE.headscope`, or with
     /// `-o FOLDER/` to a file there with a name of its own. `auto/N` takes I from the job's number in a Slurm array, a Kubernetes
     /// Indexed Job or an AWS Batch array. A shard that is there already, whole and of this analysis, is not run again
-    #[arg(long, value_name = "I/N", help_heading = SHARDS)]
+    #[arg(long, value_name = "I/N", help_heading = SHARDS_HEADING)]
     shard: Option<ShardArgument>,
-    #[arg(long, value_name = "FILE", requires = "shard", help_heading = SHARDS, hide_short_help = true, help = format!(
+    #[arg(long, value_name = "FILE", requires = "shard", help_heading = SHARDS_HEADING, hide_short_help = true, help = format!(
         "Run a shard of studies that look at the corpus twice ({}) for the second time, after what `headscope merge -o \
          FILE.headscope` made of all shards of the first",
-        registry::in_two_stages().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        registry::two_stage_study_names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     ))]
     after: Option<PathBuf>,
     /// Read only the segments of this shard, by the index of the corpus that `headscope index` wrote. Where heads are removed by
     /// their mean or chosen by --effect-of, also the segments of the sample
-    #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS, hide_short_help = true)]
+    #[arg(long, value_name = "FILE", conflicts_with = "limit", help_heading = SHARDS_HEADING, hide_short_help = true)]
     index: Option<PathBuf>,
     /// Keep what is done in this folder, and go on from there
     ///
     /// Finished work is kept in sixteen parts of each stage: a run that was cut off goes on where it was
-    #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS)]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "shard", help_heading = SHARDS_HEADING)]
     resume: Option<PathBuf>,
     /// Memory for activations kept for studies that look at the corpus twice, as in 2GB; with 0 they read it again
     /// [default: a quarter of what is free]
-    #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = numbers::bytes_or_none, conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     keep: Option<u64>,
     /// Also keep the sums behind the report, as one partial, FILE.headscope: `headscope compare` compares partials of the same
     /// sentences pairwise, and `headscope merge` makes reports of one
-    #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS, hide_short_help = true)]
+    #[arg(long, value_name = "FILE", conflicts_with = "shard", help_heading = SHARDS_HEADING, hide_short_help = true)]
     partial: Option<PathBuf>,
     /// Keep the attention of all heads over this sentence
     ///
     /// The page draws a thumbnail for each head
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"], help_heading = OUTPUT)]
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shard", "show_example"], help_heading = OUTPUT_HEADING)]
     show: Option<String>,
-    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT, hide_short_help = true, help = help_of_study("show-example",
+    #[arg(long, conflicts_with = "shard", help_heading = OUTPUT_HEADING, hide_short_help = true, help = help_of_study("show-example",
         "keep the attention of all heads over one of its sentences, the longest that is typical of one of the eight heads whose firm roles \
          are the furthest above their thresholds"))]
     show_example: bool,
@@ -247,24 +251,24 @@ pub struct AnalyzeArguments {
     report: ReportArguments,
 }
 
-const CONTEXTS: &[Named<Context>] = &[
+const CONTEXTS: &[NamedValue<Context>] = &[
     (Context::Sentence, "sentence", "Each sentence by itself"),
     (Context::Document, "document", "As many whole sentences of a document as fit, one after the other"),
 ];
 
-const UNITS: &[Named<Unit>] = &[(
+const UNITS: &[NamedValue<Unit>] = &[(
     Unit::Sentences,
     "sentences",
     "Sentences, although sentences of one document are alike: intervals may be too narrow",
 )];
 
-const BOS: &[Named<Bos>] = &[
+const BOS: &[NamedValue<Bos>] = &[
     (Bos::Auto, "auto", "Where the tokenizer puts it"),
     (Bos::Always, "always", "Always"),
     (Bos::Never, "never", "Never"),
 ];
 
-const CONTROLS: &[Named<ControlKind>] = &[
+const CONTROLS: &[NamedValue<ControlKind>] = &[
     (ControlKind::RandomInit, "random-init", "The architecture with fresh weights, as before training"),
     (
         ControlKind::RandomSharp,
@@ -275,12 +279,12 @@ const CONTROLS: &[Named<ControlKind>] = &[
     (ControlKind::ShuffledWords, "shuffled-words", "Each sentence's words in random order, their arcs with them"),
 ];
 
-const POSITIONS: &[Named<ExchangedPositions>] = &[
+const POSITIONS: &[NamedValue<ExchangedPositions>] = &[
     (ExchangedPositions::All, "all", "All positions"),
     (ExchangedPositions::Answer, "answer", "The mask, or the last token of the prompt"),
 ];
 
-const REPLACEMENTS: &[Named<Replacement>] = &[
+const REPLACEMENTS: &[NamedValue<Replacement>] = &[
     (Replacement::Mean, "mean", "Its mean over the tokens of the same class: first special, other special, mask, text"),
     (Replacement::Constant, "constant", "One mean over all tokens, which `headscope prune` can write into a model"),
     (Replacement::Zero, "zero", "Zeros"),
@@ -288,24 +292,24 @@ const REPLACEMENTS: &[Named<Replacement>] = &[
 
 /// Help of an option that belongs to one study.
 fn help_of_study(option: &'static str, text: &str) -> String {
-    format!("Of the study `{}`: {text}", registry::with_option(option))
+    format!("Of the study `{}`: {text}", registry::study_name_of_option(option))
 }
 
 impl AnalyzeArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let options = self.validate()?;
         Ok(Command::new(move || analyze(&options)))
     }
 
-    fn asked_of(&self) -> AskedOf {
+    fn asked_of(&self) -> RunSubject {
         match (self.corpora.corpus.is_empty(), &self.task) {
-            (false, _) => AskedOf::Corpus,
-            (true, None) => AskedOf::Box,
-            (true, Some(_)) => AskedOf::TaskAlone,
+            (false, _) => RunSubject::Corpus,
+            (true, None) => RunSubject::BuiltInCorpus,
+            (true, Some(_)) => RunSubject::TaskOnly,
         }
     }
 
-    fn validate(self) -> Result<AnalyzeOptions, Usage> {
+    fn validate(self) -> Result<AnalyzeOptions, UsageError> {
         let model = self.network.model(self.model.as_deref())?;
         let asked_of = self.asked_of();
         let corpus = self.corpora.validate()?;
@@ -316,55 +320,61 @@ impl AnalyzeArguments {
         refuse_overlap(&outputs, &corpus)?;
         let way_out = format!("name a file .{}", partial::EXTENSION);
         ensure_extension(self.partial.as_slice(), partial::EXTENSION, "write a partial as", &way_out)
-            .of_option("partial")?;
+            .with_option("partial")?;
         // Joining studies read the whole corpus, and may remove heads that `--effect-of` does not choose.
         let may_join = self.shard.is_none() && self.resume.is_none() && self.effect_of.is_none();
-        let presets = presets::named(&self.presets)?;
+        let presets = presets::lookup(&self.presets)?;
         let spacing = self.words.unwrap_or_else(|| preset_spacing(&presets, &self.with));
         let task = self.task.as_deref().map(TaskFile::read).transpose()?.map(Arc::new);
-        let selection = Selection::new(StudyRequest {
+        let selection = StudySelection::new(StudyRequest {
             with: self.with,
             without: self.without,
             presets: presets.clone(),
             task: task.clone(),
             may_join,
-            asked_of,
+            subject: asked_of,
             has_counts: self.counts.is_some() || corpus.iter().all(Input::can_be_read_again),
         })?;
         let studies = selection.studies();
         let others = [("control", !self.controls.is_empty()), ("resume", self.resume.is_some())];
         refuse_reading_again(&corpus, studies, others)?;
         let kind = task.as_ref().map(|task| task.kind);
-        let ablation =
-            ablation((&selection, kind), self.removal, self.phases, self.sample, self.effect_of, self.gradient_steps)?;
+        let ablation = ablation_settings(
+            (&selection, kind),
+            self.removal,
+            self.phases,
+            self.sample,
+            self.effect_of,
+            self.gradient_steps,
+        )?;
         let ablation = ablation.map(|chosen| {
             let removal = self.removal.or(preset_removal(&presets)).unwrap_or(chosen.removal);
             Ablation { removal, ..chosen }
         });
-        let positions = of_study(&selection, "positions", self.positions)?.unwrap_or_default();
-        let exchanged = selection.runs(registry::with_option("positions")).then_some(positions);
-        let probes = probes(&selection, self.probes)?;
-        let links = links(
+        let positions = value_of_study_option(&selection, "positions", self.positions)?.unwrap_or_default();
+        let exchanged = selection.runs(registry::study_name_of_option("positions")).then_some(positions);
+        let probes = probed_columns(&selection, self.probes)?;
+        let links = link_options(
             &selection,
             self.links_from,
             [self.links.as_deref(), self.link_rules.as_deref()],
             (self.undirected, self.min_distance),
         )?;
-        let classes = of_study(&selection, "classes", self.classes)?;
+        let classes = value_of_study_option(&selection, "classes", self.classes)?;
         ensure_study_runs(&selection, "show-example", self.show_example)?;
         let (run_info, threads) = (!self.report.no_run_info, threads_or_all(self.report.threads));
-        let controls = controls(&self.controls, self.control_seeds);
+        let controls = control_runs(&self.controls, self.control_seeds);
         // A second stage looks at the corpus again with the results of the first.
-        let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.follows));
+        let has_second_stage = studies.iter().any(|study| study.passes().iter().any(|spec| spec.is_second_stage));
         if let Some(after) = self.after.as_ref().filter(|_| !has_second_stage) {
             return Err(anyhow!("--after {}: no study of this run looks at the corpus twice", after.display())
-                .about(after.display()));
+                .with_file(after.display()));
         }
         let outcome = match self.shard {
-            None => Outcome::Report {
-                wanted: self.report.validate(&self.presets, "")?,
-                parts: self.resume,
-                partial: self.partial,
+            None => AnalysisOutput::Report {
+                options: self.report.validate(&self.presets, "")?,
+                parts_folder: self.resume,
+                partial_file: self.partial,
             },
             Some(shard) => {
                 shard_outcome(self.report, shard.shard(|name| std::env::var(name).ok())?, self.after, &self.presets)?
@@ -381,24 +391,27 @@ impl AnalyzeArguments {
             strict: self.strict,
             limit: self.limit,
             unit: self.unit,
-            half: None,
+            unit_half: None,
             threads,
-            keep: self.keep,
-            words: spacing,
+            activation_memory: self.keep,
+            spacing,
             from_token: self.from_token,
             run_info,
             controls,
-            removed: ascending(self.removed),
+            removed_heads: sorted_heads(self.removed),
             ablation,
-            probes,
+            probed_columns: probes,
             links,
-            classes,
+            class_column: classes,
             selection,
             task,
-            exchanged,
-            counts: self.counts,
-            index: self.index,
-            show: self.show.map(Shown::Text).or(self.show_example.then_some(Shown::Example)),
+            exchanged_positions: exchanged,
+            counts_file: self.counts,
+            index_file: self.index,
+            mapped_sentence: self
+                .show
+                .map(MappedSentence::Text)
+                .or(self.show_example.then_some(MappedSentence::Example)),
             outcome,
         })
     }
@@ -410,22 +423,31 @@ fn shard_outcome(
     shard: Shard,
     after: Option<PathBuf>,
     named: &[String],
-) -> Result<Outcome, Usage> {
+) -> Result<AnalysisOutput, UsageError> {
     let no_partial_error = || {
         let way_out = format!("give one -o FILE.{} or -o FOLDER/", partial::EXTENSION);
         anyhow!("--shard {shard} writes a partial").hint(way_out)
     };
     // A preset that adds studies is allowed for their sake; its labels are given at the merge.
-    let preset = presets::named(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
-    if let Some(option) = report.of_labels(preset).filter(|_| after.is_none()) {
+    let preset = presets::lookup(named)?.into_iter().find(|preset| preset.is_policy() && preset.studies.is_empty());
+    if let Some(option) = report.labelling_option(preset).filter(|_| after.is_none()) {
         return Err(anyhow!("{option} is about labels, and a shard has none yet").hint("give it to headscope merge"));
     }
     let [path] = <[PathBuf; 1]>::try_from(report.outputs).map_err(|_| no_partial_error())?;
-    let path_in_folder = shard::in_folder(&path, shard, after.is_some());
+    let path_in_folder = shard::path_in_folder(&path, shard, after.is_some());
     if path_in_folder.is_none() && lower_extension(&path) != partial::EXTENSION {
-        return Err(no_partial_error().context(format!("`{}` is no partial", path.display())).about(path.display()));
+        return Err(no_partial_error()
+            .context(format!("`{}` is no partial", path.display()))
+            .with_file(path.display()));
     }
     let (in_folder, path) = (path_in_folder.is_some(), path_in_folder.unwrap_or(path));
-    let policy = PolicyOptions { presets: presets::named(named)?, file: report.policy, min_count: report.min_count };
-    Ok(Outcome::Partial(PartialOptions { shard, path, in_folder, after, policy, summary: !report.quiet }))
+    let policy = PolicyOptions { presets: presets::lookup(named)?, file: report.policy, min_count: report.min_count };
+    Ok(AnalysisOutput::Partial(PartialOptions {
+        shard,
+        path,
+        is_in_folder: in_folder,
+        first_stage_file: after,
+        policy,
+        prints_summary: !report.quiet,
+    }))
 }

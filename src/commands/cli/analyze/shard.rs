@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::anyhow;
 
-use crate::commands::cli::shared::Usage;
+use crate::commands::cli::shared::UsageError;
 use crate::passes::observation::partial;
 use crate::sequences::shard::Shard;
 use crate::system::errors::Facts;
@@ -46,7 +46,7 @@ const JOB_SCHEDULERS: [JobScheduler; 3] = [
 ];
 
 impl JobScheduler {
-    fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, Usage> {
+    fn shard(&self, variable: &str, value: &str, of: u32) -> Result<Shard, UsageError> {
         let number: Option<u32> = value.parse().ok();
         let shard = number.and_then(|number| number.checked_add(1)?.checked_sub(self.first));
         let shard = shard.and_then(|number| Shard::try_from((number, of)).ok());
@@ -58,7 +58,7 @@ impl JobScheduler {
                 excerpt(value),
                 self.name
             )
-            .of_value(value)
+            .with_value(value)
         })
     }
 }
@@ -70,10 +70,10 @@ fn excerpt(value: &str) -> String {
 impl ShardArgument {
     /// Returns the shard. `variable` looks up an environment variable.
     /// Fails for `auto/N` unless exactly one scheduler gives the job a number within its array.
-    pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, Usage> {
+    pub(super) fn shard(self, variable: impl Fn(&str) -> Option<String>) -> Result<Shard, UsageError> {
         let of = match self {
             Self::Named(shard) => return Ok(shard),
-            Self::Auto(first) => first.of(),
+            Self::Auto(first) => first.shard_count(),
         };
         let set_variables =
             JOB_SCHEDULERS.iter().filter_map(|scheduler| Some((scheduler, variable(scheduler.variable)?)));
@@ -111,7 +111,7 @@ impl FromStr for ShardArgument {
         match text.strip_prefix("auto/") {
             Some(of) => Ok(Self::Auto(format!("1/{of}").parse()?)),
             None if text == "auto" => {
-                Err(anyhow!(WAY_OUT).hinted(WAY_OUT).reallocate_into_boxed_dyn_error_without_backtrace())
+                Err(anyhow!(WAY_OUT).with_included_hint(WAY_OUT).reallocate_into_boxed_dyn_error_without_backtrace())
             }
             None => Ok(Self::Named(text.parse()?)),
         }
@@ -119,7 +119,7 @@ impl FromStr for ShardArgument {
 }
 
 /// The shard's file in `output`, if that is a folder or ends with a slash.
-pub(super) fn in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<PathBuf> {
+pub(super) fn path_in_folder(output: &Path, shard: Shard, is_after: bool) -> Option<PathBuf> {
     let is_folder = output.as_os_str().as_encoded_bytes().ends_with(b"/") || output.is_dir();
     is_folder.then(|| output.join(partial::file_name(shard, is_after)))
 }

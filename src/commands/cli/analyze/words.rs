@@ -7,8 +7,8 @@ use clap::{ArgAction, Args, Command, FromArgMatches};
 use super::AnalyzeArguments;
 use crate::commands::analyze::options::AnalyzeOptions;
 use crate::commands::batch::table::{OptionArity, OptionSyntax};
-use crate::commands::cli::errors::value;
-use crate::commands::cli::shared::Usage;
+use crate::commands::cli::errors::refused_value;
+use crate::commands::cli::shared::UsageError;
 use crate::system::errors::Facts;
 
 fn command() -> Command {
@@ -17,26 +17,26 @@ fn command() -> Command {
 
 pub fn syntax() -> OptionSyntax {
     let takes = |action: &ArgAction| match action {
-        ArgAction::SetTrue => OptionArity::Nothing,
+        ArgAction::SetTrue => OptionArity::NoValue,
         ArgAction::Append => OptionArity::Several,
         _ => OptionArity::One,
     };
     let command = command();
     let long =
         command.get_arguments().filter_map(|option| Some((option.get_long()?.to_owned(), takes(option.get_action()))));
-    OptionSyntax { options: long.collect(), read }
+    OptionSyntax { options: long.collect(), parse: read }
 }
 
 /// Parses options of `headscope analyze` from words of a command line. Errors come without clap's advice on usage.
-pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, Usage> {
+pub fn read(words: Vec<String>) -> Result<AnalyzeOptions, UsageError> {
     let mut command = command().no_binary_name(true);
     let matches = command.try_get_matches_from_mut(words);
     let arguments = matches.and_then(|mut matches| AnalyzeArguments::from_arg_matches_mut(&mut matches));
     let arguments = arguments.map_err(|error| {
         let error = error.format(&mut command);
         let usage = anyhow!(one_line_message(&error));
-        let usage = long_name(&error, &command).into_iter().fold(usage, Error::of_option);
-        value(&error).into_iter().fold(usage, Error::of_value)
+        let usage = long_name(&error, &command).into_iter().fold(usage, Error::with_option);
+        refused_value(&error).into_iter().fold(usage, Error::with_value)
     });
     arguments?.validate()
 }

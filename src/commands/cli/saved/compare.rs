@@ -9,10 +9,11 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::error::{ContextKind, ContextValue};
 
-use crate::commands::cli::errors::value;
+use crate::commands::cli::errors::refused_value;
 use crate::commands::cli::shared::report::{targets, threads_or_all};
 use crate::commands::cli::shared::{
-    Command, DONE, Named, READING, Usage, has_extension, numbers, one_of, presets, refuse_overlap, statuses, unfit,
+    Command, NamedValue, READ_ERRORS, SUCCESS_STATUS, UsageError, has_extension, named_value_parser, numbers, presets,
+    refuse_overlap, statuses, unsuitable_output,
 };
 use crate::commands::reporting::{OutcomeOutputs, PolicyOptions};
 use crate::commands::saved::compare::{ComparedTable, FailOn, Pairing, compare};
@@ -23,7 +24,7 @@ use crate::commands::saved::sides::SidesOptions;
 use crate::export::summary::Detail;
 use crate::studies::registry;
 use crate::study::metrics::number::Part;
-use crate::study::metrics::unit::{PerUnit, SAME_MODEL, Unit};
+use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit, Unit};
 use crate::system::errors::{Class, Facts};
 
 /// Exit statuses that have another meaning for `compare` than for other commands.
@@ -63,10 +64,10 @@ pub struct CompareArguments {
     #[arg(long = "match", value_name = "FILE", conflicts_with = "matched")]
     matching: Option<PathBuf>,
     /// End with status 1 where this is found; several, with commas, where any of them is
-    #[arg(long, value_name = "FINDING", value_parser = one_of(FINDINGS), value_delimiter = ',', default_value = "any")]
+    #[arg(long, value_name = "FINDING", value_parser = named_value_parser(FINDINGS), value_delimiter = ',', default_value = "any")]
     fail_on: Vec<FailOn>,
     /// Which table a file .csv gets
-    #[arg(long, value_parser = one_of(TABLES), default_value = "heads")]
+    #[arg(long, value_parser = named_value_parser(TABLES), default_value = "heads")]
     table: ComparedTable,
     #[command(flatten)]
     outcome: OutcomeArguments,
@@ -74,7 +75,7 @@ pub struct CompareArguments {
     numbers: NumbersArguments,
 }
 
-const FINDINGS: &[Named<FailOn>] = &[
+const FINDINGS: &[NamedValue<FailOn>] = &[
     (FailOn::Any, "any", "A label was lost or gained; with --numbers, a number changed"),
     (FailOn::Lost, "lost", "A label was lost"),
     (FailOn::Gained, "gained", "A label was gained"),
@@ -87,7 +88,7 @@ const FINDINGS: &[Named<FailOn>] = &[
     (FailOn::Never, "never", "Nothing: the status is 0 unless there is trouble"),
 ];
 
-const TABLES: &[Named<ComparedTable>] = &[
+const TABLES: &[NamedValue<ComparedTable>] = &[
     (ComparedTable::Heads, "heads", "A row for each head"),
     (ComparedTable::Labels, "labels", "A row for each label of each head, with its evidence"),
     (ComparedTable::Families, "families", "A row for each family of labels, with its agreement"),
@@ -95,11 +96,11 @@ const TABLES: &[Named<ComparedTable>] = &[
 
 impl CompareArguments {
     /// Validates the arguments into a command. Its exit status is 1 if a finding of `--fail-on` is met.
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { sides, matched, matching, fail_on, table, numbers, outcome } = self;
         if fail_on.len() > 1 && fail_on.contains(&FailOn::Never) {
             return Err(anyhow!("--fail-on never is to fail on nothing, and other findings are named beside it")
-                .of_value("never")
+                .with_value("never")
                 .hint("leave one out"));
         }
         if numbers.are_asked_for {
@@ -137,11 +138,11 @@ pub struct NumbersArguments {
     #[arg(long = "tolerance", value_name = "UNIT=T", value_delimiter = ',', requires = "are_asked_for", help = format!(
         "Differences up to T are none: numbers are tested for being farther apart. In shares, nats or tokens; a number alone is for \
          all three. The defaults are about what weights in bfloat16 make, or more [default: shares={},nats={},tokens={}]",
-        SAME_MODEL.shares, SAME_MODEL.nats, SAME_MODEL.tokens
+        PRECISION_TOLERANCE.shares, PRECISION_TOLERANCE.nats, PRECISION_TOLERANCE.tokens
     ))]
     tolerances: Vec<ToleranceArgument>,
     /// Report only these parts, which then decide the exit status; the correction still covers all numbers
-    #[arg(long, value_name = "PART", value_parser = one_of(PARTS), value_delimiter = ',', requires = "are_asked_for")]
+    #[arg(long, value_name = "PART", value_parser = named_value_parser(PARTS), value_delimiter = ',', requires = "are_asked_for")]
     only: Vec<Part>,
 }
 
@@ -170,27 +171,27 @@ impl FromStr for ToleranceArgument {
 
 /// Tolerances after applying the arguments in order; the last one for a unit wins.
 fn tolerances_after(written: &[ToleranceArgument]) -> PerUnit<f64> {
-    written.iter().fold(SAME_MODEL, |mut tolerances, ToleranceArgument { unit, value }| {
+    written.iter().fold(PRECISION_TOLERANCE, |mut tolerances, ToleranceArgument { unit, value }| {
         match unit {
-            Some(unit) => *tolerances.of_mut(*unit) = *value,
-            None => tolerances = PerUnit::all(*value),
+            Some(unit) => *tolerances.get_mut(*unit) = *value,
+            None => tolerances = PerUnit::uniform(*value),
         }
         tolerances
     })
 }
 
-const PARTS: &[Named<Part>] = &[
+const PARTS: &[NamedValue<Part>] = &[
     (Part::Labels, "labels", "Labels of heads"),
     (Part::Relations, "relations", "Accuracies on relations"),
     (Part::Metrics, "metrics", "Metrics of heads"),
 ];
 
 impl NumbersArguments {
-    pub fn options(self, sides: SidesOptions, outputs: OutcomeOutputs) -> Result<NumbersOptions, Usage> {
+    pub fn options(self, sides: SidesOptions, outputs: OutcomeOutputs) -> Result<NumbersOptions, UsageError> {
         let Self { are_asked_for: _, rate, tolerances, only } = self;
         if !(rate > 0.0 && rate < 1.0) {
             return Err(anyhow!("--rate {rate} is no rate of false discoveries")
-                .of_value(rate)
+                .with_value(rate)
                 .hint("give a number between 0 and 1"));
         }
         Ok(NumbersOptions { sides, rate, tolerances: tolerances_after(&tolerances), only, outputs })
@@ -216,24 +217,24 @@ const CONFIRM_OUTPUTS: &str = "Write the outcome to this file as well, all of it
 /// Takes reports of one model over different corpora, and partials after the first report.
 #[derive(Args)]
 #[command(mut_arg("outputs", |argument| argument.help(CONFIRM_OUTPUTS)))]
-#[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", statuses(DONE, READING)))]
+#[command(after_help = format!("{CONFIRM_EXAMPLES}\n{}", statuses(SUCCESS_STATUS, READ_ERRORS)))]
 pub struct ConfirmArguments {
     /// The report whose firm labels are fixed, and then others over other corpora
     #[arg(required = true, num_args = 2.., value_name = "REPORT")]
     reports: Vec<PathBuf>,
     /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     outcome: OutcomeArguments,
 }
 
 impl ConfirmArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { reports, threads, outcome } = self;
         let stdin = reports.iter().filter(|report| report.as_os_str() == "-").count();
         if stdin > 1 {
-            return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").of_value("-"));
+            return Err(anyhow!("standard input can be one of the reports, and is named {stdin} times").with_value("-"));
         }
         let outputs = outcome.outputs("a confirmation", &["json", "json.gz", "csv"])?;
         Ok(Command::new(move || confirm(&reports, &outputs, threads_or_all(threads))))
@@ -279,8 +280,8 @@ fn categories() -> BTreeSet<&'static str> {
 }
 
 /// Adds a tip to clap's refusal of a label category, as in `compare --fail-on syntactic`: the `gate` command for that category.
-pub fn suggested(mut refusal: clap::Error) -> clap::Error {
-    let category = categories().into_iter().find(|category| value(&refusal) == Some(category));
+pub fn with_gate_tip(mut refusal: clap::Error) -> clap::Error {
+    let category = categories().into_iter().find(|category| refused_value(&refusal) == Some(category));
     let is_finding = matches!(refusal.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option.starts_with("--fail-on"));
     if let Some(category) = category.filter(|_| is_finding) {
         let tip = format!("to fail where such a label is lost, run `headscope gate A B --family {category}`");
@@ -291,7 +292,7 @@ pub fn suggested(mut refusal: clap::Error) -> clap::Error {
 
 impl GateArguments {
     /// Validates the arguments into a command. Its exit status is 1 if a firm role was lost.
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { sides, families, json, quiet } = self;
         let printed = match (json, quiet) {
             (true, _) => Printed::Json,
@@ -311,16 +312,16 @@ pub struct SidesArguments {
     /// Another
     b: PathBuf,
     /// Label both sides by a published analysis. May be repeated
-    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policies())]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = presets::policy_preset_parser())]
     presets: Vec<String>,
     /// Set thresholds of both sides: a TOML file; what it leaves out stays as each report has it, or has its default
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Fewest words of a relation on either side, for a syntactic label and for a comparison [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(0))]
     min_count: Option<u64>,
     /// Threads that work out the numbers of partials [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024))]
     threads: Option<u16>,
 }
 
@@ -345,7 +346,7 @@ pub struct OutcomeArguments {
 impl OutcomeArguments {
     /// Destinations of an outcome that can be written in `formats`; `what` names the outcome in errors.
     /// Fails if a file is named twice, or has another extension.
-    pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, Usage> {
+    pub fn outputs(self, what: &str, formats: &[&str]) -> Result<OutcomeOutputs, UsageError> {
         let Self { full, json, quiet, mut outputs } = self;
         refuse_overlap(&outputs, &[])?;
         let to_stdout = Path::new("-");
@@ -353,7 +354,7 @@ impl OutcomeArguments {
         if let Some(other) = outputs.iter().find(|path| !is_known(path)) {
             let (last, rest) = formats.split_last().expect("there are formats");
             let way_out = format!("name a file .{} or .{last}", rest.join(", ."));
-            return Err(unfit(&format!("write {what} as"), other, &way_out));
+            return Err(unsuitable_output(&format!("write {what} as"), other, &way_out));
         }
         if json && !outputs.iter().any(|path| path == to_stdout) {
             outputs.push(to_stdout.to_owned());
@@ -366,13 +367,13 @@ impl OutcomeArguments {
 
 impl SidesArguments {
     /// Validates the options of the two analyses. Fails if both are standard input, or a preset adds studies.
-    pub fn named(self) -> Result<SidesOptions, Usage> {
+    pub fn named(self) -> Result<SidesOptions, UsageError> {
         let Self { a, b, presets, policy, min_count, threads } = self;
         if a == Path::new("-") && a == b {
             return Err(anyhow!("standard input can be one of the reports, not both"));
         }
-        presets::refuse_studies(&presets, "headscope analyze")?;
-        let policy = PolicyOptions { presets: presets::named(&presets)?, file: policy, min_count };
+        presets::ensure_policies(&presets, "headscope analyze")?;
+        let policy = PolicyOptions { presets: presets::lookup(&presets)?, file: policy, min_count };
         Ok(SidesOptions { files: [a, b], policy, threads: threads_or_all(threads) })
     }
 }

@@ -7,18 +7,18 @@ use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 
 use crate::commands::cli::shared::inputs::NetworkArguments;
-use crate::commands::cli::shared::numbers::{self, share};
+use crate::commands::cli::shared::numbers::{self, percentage};
 use crate::commands::cli::shared::presets::PolicyArguments;
 use crate::commands::cli::shared::report::{DETAILS, targets};
 use crate::commands::cli::shared::{
-    Command, DONE, Named, READING, RUNNING, Usage, ensure_extension, help, lower_extension, one_of, refuse_overlap,
-    statuses, unfit,
+    Command, NamedValue, READ_ERRORS, RUN_ERRORS, SUCCESS_STATUS, UsageError, ensure_extension, help_with_statuses,
+    lower_extension, named_value_parser, refuse_overlap, statuses, unsuitable_output,
 };
 use crate::commands::saved::cite::cite;
 use crate::commands::saved::export::{Exported, ExportedTable, export};
-use crate::commands::saved::prune::{Budget, prune};
+use crate::commands::saved::prune::{PruningBudget, prune};
 use crate::commands::saved::show::{ShownPart, relabel, show};
-use crate::export::TableWriter;
+use crate::export::TableFormat;
 use crate::export::summary::Detail;
 use crate::model::grid::HeadPlace;
 use crate::studies::registry::STUDIES;
@@ -42,7 +42,7 @@ Examples:
 ///
 /// Needs neither the model nor the corpus.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, READING), group = ArgGroup::new("part"))]
+#[command(after_help = help_with_statuses(EXAMPLES, READ_ERRORS), group = ArgGroup::new("part"))]
 pub struct ShowArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
@@ -60,7 +60,7 @@ pub struct ShowArguments {
     #[arg(long, value_name = "RELATION", group = "part")]
     relation: Option<String>,
     /// Number of heads to show
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::from::<u16>(1))]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "relation", value_parser = numbers::whole_number_from::<u16>(1))]
     top: u16,
     /// Heads with this label (`rare-words`), a label of this family (`syntactic`, `sink`), or this code in the grid (`rare`)
     #[arg(long, value_name = "LABEL", group = "part")]
@@ -68,7 +68,7 @@ pub struct ShowArguments {
     #[command(flatten)]
     policy: PolicyArguments,
     /// How much the summary says
-    #[arg(long, value_parser = one_of(DETAILS), default_value = "brief", conflicts_with = "part")]
+    #[arg(long, value_parser = named_value_parser(DETAILS), default_value = "brief", conflicts_with = "part")]
     summary: Detail,
     /// Write JSON
     #[arg(long)]
@@ -76,7 +76,7 @@ pub struct ShowArguments {
 }
 
 impl ShowArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { report, head, all, heads, relation, top, label, policy, summary, json } = self;
         let policy = policy.options()?;
         let shown = match (head, relation, label) {
@@ -108,7 +108,7 @@ default, or the preset's value. For example:
 ///
 /// Labels every head anew from the evidence in the report, and says which labels change.
 #[derive(Args)]
-#[command(after_help = help(RELABEL_EXAMPLES, READING))]
+#[command(after_help = help_with_statuses(RELABEL_EXAMPLES, READ_ERRORS))]
 pub struct RelabelArguments {
     /// A report in JSON; `-` reads standard input
     report: PathBuf,
@@ -124,7 +124,7 @@ pub struct RelabelArguments {
 }
 
 impl RelabelArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         refuse_overlap(&self.outputs, &[])?;
         let policy = self.policy.options()?.ok_or_else(|| anyhow!("there is no policy: give --policy or --preset"))?;
         let targets = targets(&self.outputs, self.compact)?;
@@ -137,7 +137,7 @@ impl RelabelArguments {
 /// Without a report, prints CITATION.cff. With one, prints the sources of its labels and metrics, and the papers that they
 /// name.
 #[derive(Args)]
-#[command(after_help = statuses(DONE, READING))]
+#[command(after_help = statuses(SUCCESS_STATUS, READ_ERRORS))]
 pub struct CiteArguments {
     /// A report in JSON; `-` reads standard input
     report: Option<PathBuf>,
@@ -184,7 +184,7 @@ Tables: heads, labels, metrics, controls, files, and those of the studies that w
 
 /// Write a saved report in other formats, or a part of it, without the model
 #[derive(Args)]
-#[command(after_help = help(&examples(), READING))]
+#[command(after_help = help_with_statuses(&examples(), READ_ERRORS))]
 pub struct ExportArguments {
     /// A report in JSON; `-` reads standard input. A page (.html) or a table may have several reports
     #[arg(required = true, value_name = "REPORT")]
@@ -213,22 +213,22 @@ pub struct ExportArguments {
 }
 
 impl ExportArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         refuse_overlap(&self.outputs, &[])?;
-        let table = |name| -> Result<Exported, Usage> {
+        let table = |name| -> Result<Exported, UsageError> {
             let writer_of =
-                |path: &PathBuf| TableWriter::ALL.iter().find(|(extension, _)| *extension == lower_extension(path));
+                |path: &PathBuf| TableFormat::ALL.iter().find(|(extension, _)| *extension == lower_extension(path));
             let writer = |path: &PathBuf| match writer_of(path) {
                 Some((_, writer)) => Ok((path.clone(), *writer)),
                 None if lower_extension(path) == "parquet" => {
                     Err(anyhow!("`{}`: this headscope was built without Parquet", path.display())
-                        .about(path.display())
+                        .with_file(path.display())
                         .hint("build it with `--features parquet`, or write .csv"))
                 }
-                None => Err(unfit("write a table as", path, "name a file .csv, .tex or .parquet")),
+                None => Err(unsuitable_output("write a table as", path, "name a file .csv, .tex or .parquet")),
             };
             let table = ExportedTable { name, rows: self.rows.clone(), columns: self.columns.clone() };
-            Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, Usage>>()?))
+            Ok(Exported::Table(table, self.outputs.iter().map(writer).collect::<Result<_, UsageError>>()?))
         };
         let exported = match (self.figure, self.table) {
             (Some(name), _) => {
@@ -267,7 +267,7 @@ head, in float32. Nothing is trained again, and nothing becomes smaller or faste
 /// Removes named heads, replaced by zeros, or the heads that a report on pruning allows to go, replaced as in that report: its
 /// loss then holds for the folder.
 #[derive(Args)]
-#[command(after_help = help(PRUNE_EXAMPLES, RUNNING), group = ArgGroup::new("chosen").required(true).multiple(true))]
+#[command(after_help = help_with_statuses(PRUNE_EXAMPLES, RUN_ERRORS), group = ArgGroup::new("chosen").required(true).multiple(true))]
 pub struct PruneArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary
     model: String,
@@ -280,10 +280,10 @@ pub struct PruneArguments {
     #[arg(long, value_name = "FILE", group = "chosen", required_unless_present = "heads")]
     report: Option<PathBuf>,
     /// How much the loss may rise, or the share right fall, by the report
-    #[arg(long, value_name = "PERCENT", value_parser = share, requires = "report", required_unless_present = "heads")]
+    #[arg(long, value_name = "PERCENT", value_parser = percentage, requires = "report", required_unless_present = "heads")]
     budget: Option<f64>,
     /// The measure that the budget is a share of
-    #[arg(long, value_name = "WHAT", value_parser = one_of(SHARES), default_value = "loss", requires = "budget")]
+    #[arg(long, value_name = "WHAT", value_parser = named_value_parser(SHARES), default_value = "loss", requires = "budget")]
     of: ShareOf,
     /// The order of the report by which heads go [default: the first, by effect, or by that on the task]
     #[arg(long, value_name = "ORDER", requires = "budget")]
@@ -293,16 +293,16 @@ pub struct PruneArguments {
     output: PathBuf,
 }
 
-const SHARES: &[Named<ShareOf>] = &[
+const SHARES: &[NamedValue<ShareOf>] = &[
     (ShareOf::Loss, "loss", "The loss with all heads"),
     (ShareOf::AllHeads, "all-heads", "The loss without any head less that with all"),
     (ShareOf::Right, "right", "The share of the task that is right, which may fall by so much of itself"),
 ];
 
 impl PruneArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { model, network, heads, report, budget, of, by, output } = self;
-        let budget = Budget { rise: budget.unwrap_or_default(), of, by };
+        let budget = PruningBudget { max_cost: budget.unwrap_or_default(), measure: of, order: by };
         let model = network.model(Some(&model))?;
         let heads = (!heads.is_empty()).then(|| heads.into_iter().collect());
         let report = report.map(|path| (path, budget));

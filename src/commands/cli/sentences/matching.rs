@@ -9,8 +9,8 @@ use crate::commands::cli::analyze::words::read;
 use crate::commands::cli::saved::compare::OutcomeArguments;
 use crate::commands::cli::shared::inputs::{NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::report::threads_or_all;
-use crate::commands::cli::shared::{Command, RUNNING, Usage, help, numbers};
-use crate::commands::sentences::matching::{LabelRuns, Observe, match_heads};
+use crate::commands::cli::shared::{Command, RUN_ERRORS, UsageError, help_with_statuses, numbers};
+use crate::commands::sentences::matching::{LabelRuns, ObserveHalf, match_heads};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::sequences::shard::Shard;
@@ -31,7 +31,7 @@ sampling units and labelled over the other; then both halves change roles.
 /// Both models read the same sentences. Within each layer every head gets one partner, so that the sum of root mean square
 /// Hellinger distances between their rows is least (the Hungarian method).
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = help_with_statuses(EXAMPLES, RUN_ERRORS))]
 pub struct MatchArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary
     a: String,
@@ -44,7 +44,7 @@ pub struct MatchArguments {
     #[command(flatten)]
     wanted: SentenceArguments,
     /// Read at most N sentences
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::from::<u64>(1))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = numbers::whole_number_from::<u64>(1))]
     limit: u64,
     /// Read only shard I of N of the corpus, counted from 1: every N-th 256 sentences
     #[arg(long, value_name = "I/N", conflicts_with_all = ["texts", "sentences"])]
@@ -56,14 +56,14 @@ pub struct MatchArguments {
     #[arg(long, conflicts_with_all = ["texts", "sentences", "shard"])]
     labels: bool,
     /// Threads that analyse the models for --labels [default: one per core]
-    #[arg(long, value_name = "N", requires = "labels", value_parser = numbers::whole::<u16>(1..=1024))]
+    #[arg(long, value_name = "N", requires = "labels", value_parser = numbers::whole_number::<u16>(1..=1024))]
     threads: Option<u16>,
     #[command(flatten)]
     outcome: OutcomeArguments,
 }
 
 impl MatchArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let Self { a, b, network, tokenizer, wanted, limit, shard: asked, labels, threads, outcome } = self;
         let models = [network.model(Some(&a))?, network.model(Some(&b))?];
         let analyzed = labels.then(|| analysis_words(&wanted)).transpose()?;
@@ -79,9 +79,16 @@ impl MatchArguments {
         let threads = threads_or_all(threads);
         let SentenceOptions { tokenizer, max_tokens, words, truncate, .. } = sentences;
         let runs = analyzed.map(read).transpose()?.map(|options| {
-            let observe = models.clone().map(|model| -> Observe {
-                let options =
-                    AnalyzeOptions { model, max_tokens, tokenizer, truncate, threads, words, ..options.clone() };
+            let observe = models.clone().map(|model| -> ObserveHalf {
+                let options = AnalyzeOptions {
+                    model,
+                    max_tokens,
+                    tokenizer,
+                    truncate,
+                    threads,
+                    spacing: words,
+                    ..options.clone()
+                };
                 Box::new(move |half| observe_half(&options, half))
             });
             LabelRuns { observe, threads }
@@ -90,7 +97,7 @@ impl MatchArguments {
     }
 }
 
-fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, Usage> {
+fn analysis_words(wanted: &SentenceArguments) -> Result<Vec<String>, UsageError> {
     let mut words = wanted.corpus_words()?;
     words.extend(["--output", "-", "--no-run-info"].map(str::to_owned));
     if wanted.truncate {

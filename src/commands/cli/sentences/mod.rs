@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 
 use super::shared::inputs::{CorpusArguments, FORMATS, SPACINGS};
-use super::shared::{Usage, ensure_truncatable, numbers, one_of, refuse_overlap};
+use super::shared::{UsageError, ensure_truncatable, named_value_parser, numbers, refuse_overlap};
 use crate::commands::sentences::{SentenceChoice, SentenceOptions};
 use crate::corpus::Scope;
 use crate::model::tokenizer::TokenizerOptions;
@@ -26,13 +26,13 @@ pub struct SentenceArguments {
     #[command(flatten)]
     corpora: CorpusArguments,
     /// Only this sentence of the corpus, counted from 0. May be repeated
-    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::from::<u64>(0))]
+    #[arg(short, long = "sentence", value_name = "N", value_parser = numbers::whole_number_from::<u64>(0))]
     pub sentences: Vec<u64>,
     /// How the words of a treebank are given to the tokenizer
-    #[arg(long, value_name = "HOW", value_parser = one_of(SPACINGS), default_value = "written")]
+    #[arg(long, value_name = "HOW", value_parser = named_value_parser(SPACINGS), default_value = "written")]
     words: Spacing,
     /// Skip sentences of more tokens [default: as many as the model has positions]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u32>(1))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u32>(1))]
     max_tokens: Option<u32>,
     /// Cut longer sentences of plain text instead of skipping them
     #[arg(long)]
@@ -42,7 +42,7 @@ pub struct SentenceArguments {
 impl SentenceArguments {
     /// The `--corpus` and `--format` arguments, as words of a command line.
     /// Fails if a path is not UTF-8.
-    pub fn corpus_words(&self) -> Result<Vec<String>, Usage> {
+    pub fn corpus_words(&self) -> Result<Vec<String>, UsageError> {
         let CorpusArguments { corpus, format } = &self.corpora;
         let mut words = Vec::new();
         for path in corpus {
@@ -63,7 +63,7 @@ impl SentenceArguments {
         strict: bool,
         find: Option<String>,
         limit: Option<u64>,
-    ) -> Result<SentenceOptions, Usage> {
+    ) -> Result<SentenceOptions, UsageError> {
         let Self { texts, corpora, sentences, words, max_tokens, truncate } = self;
         let inputs = corpora.validate()?;
         let choice = if texts.is_empty() {
@@ -71,7 +71,7 @@ impl SentenceArguments {
                 ensure_truncatable(&inputs)?;
             }
             let indices = BTreeSet::from_iter(sentences).into_iter().collect();
-            let (scope, shard) = (Scope::sentences(), Shard::WHOLE);
+            let (scope, shard) = (Scope::all_sentences(), Shard::WHOLE);
             SentenceChoice::Corpus { inputs, indices, find, limit, scope, shard }
         } else {
             let most = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
@@ -82,7 +82,7 @@ impl SentenceArguments {
     }
 }
 
-pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), Usage> {
+pub fn refuse_corpus(outputs: &[PathBuf], sentences: &SentenceOptions) -> Result<(), UsageError> {
     match &sentences.choice {
         SentenceChoice::Corpus { inputs, .. } => refuse_overlap(outputs, inputs),
         SentenceChoice::Texts(_) => refuse_overlap(outputs, &[]),

@@ -10,7 +10,8 @@ use clap::Args;
 use super::{SentenceArguments, refuse_corpus};
 use crate::commands::cli::shared::inputs::{FROM_TOKEN, NetworkArguments, TokenizerArguments};
 use crate::commands::cli::shared::{
-    Command, RUNNING, Usage, ascending, extension, help, lower_extension, numbers, one_of, without_duplicates,
+    Command, RUN_ERRORS, UsageError, extension, help_with_statuses, lower_extension, named_value_parser, numbers,
+    sorted_heads, without_duplicates,
 };
 use crate::commands::sentences::HeadChoice;
 use crate::commands::sentences::maps::{MapsOptions, maps};
@@ -49,7 +50,7 @@ token, the gold tree, the name of the sentence and the model's identity. In Pyth
 /// it attends most; or as tensors (.safetensors) of all heads, layers or chosen heads. A page has each sentence to play with, and with
 /// --head all the thumbnails of all heads.
 #[derive(Args)]
-#[command(after_help = help(EXAMPLES, RUNNING))]
+#[command(after_help = help_with_statuses(EXAMPLES, RUN_ERRORS))]
 pub struct ViewArguments {
     /// A Hub id, a folder with config.json, tokenizer.json and weights, or a model in the binary [default: box:small]
     model: Option<String>,
@@ -81,7 +82,7 @@ pub struct ViewArguments {
     #[arg(long, value_name = "WORD", conflicts_with_all = ["texts", "sentences"])]
     find: Option<String>,
     /// Show at most N sentences [default: 3, and all in tensors]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(1))]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(1))]
     limit: Option<u64>,
     /// Draw only the arcs of this relation beside attention, and say which the head finds
     #[arg(long, value_name = "RELATION", conflicts_with = "texts")]
@@ -96,7 +97,7 @@ pub struct ViewArguments {
     #[arg(long, conflicts_with = "outputs")]
     numbers: bool,
     /// How the tokens of a split word are pooled [default: mean]
-    #[arg(long, value_parser = one_of(FROM_TOKEN))]
+    #[arg(long, value_parser = named_value_parser(FROM_TOKEN))]
     from_token: Option<FromToken>,
     /// Write to this file in place of the terminal: .svg, .html or .safetensors. May be repeated but for tensors
     #[arg(short, long = "output", value_name = "FILE")]
@@ -131,15 +132,15 @@ fn head_choice(named: &[ViewedHeads]) -> HeadChoice {
 }
 
 /// Fails for the first option that is given; `purpose` is what the options are for.
-fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), Usage> {
+fn refuse_first(options: [(&str, bool); 4], purpose: &str, hint: &str) -> Result<(), UsageError> {
     match options.into_iter().find(|(_, is_given)| *is_given) {
-        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").of_option(option).hint(hint)),
+        Some((option, _)) => Err(anyhow!("--{option} is for {purpose}").with_option(option).hint(hint)),
         None => Ok(()),
     }
 }
 
 impl ViewArguments {
-    pub fn command(self) -> Result<Command, Usage> {
+    pub fn command(self) -> Result<Command, UsageError> {
         let tensors = self.outputs.iter().find(|path| lower_extension(path) == TENSOR_EXTENSION).cloned();
         if let Some(output) = tensors {
             return self.tensors(output);
@@ -149,10 +150,10 @@ impl ViewArguments {
             "html" => Ok((path.clone(), Drawing::Html)),
             _ => {
                 let error = anyhow!("`{}`: attention is written as .svg, .html or .safetensors", path.display());
-                Err(error.about(path.display()).of_value(extension(path)))
+                Err(error.with_file(path.display()).with_value(extension(path)))
             }
         };
-        let outputs = self.outputs.iter().map(drawing).collect::<Result<_, Usage>>()?;
+        let outputs = self.outputs.iter().map(drawing).collect::<Result<_, UsageError>>()?;
         self.refuse_tensor_options()?;
         let model = self.network.model(self.model.as_deref())?;
         // The limit never cuts off sentences that the user names.
@@ -169,9 +170,9 @@ impl ViewArguments {
             model,
             sentences,
             heads: head_choice(&self.heads),
-            gold,
-            hides_special: self.hide_special,
-            numbers: self.numbers,
+            shown_arcs: gold,
+            hides_special_tokens: self.hide_special,
+            prints_numbers: self.numbers,
             from_token: self.from_token.unwrap_or_default(),
             outputs,
         };
@@ -179,7 +180,7 @@ impl ViewArguments {
     }
 
     /// Fails if an option for tensors is given, or `--head` is missing, although attention is drawn or printed.
-    fn refuse_tensor_options(&self) -> Result<(), Usage> {
+    fn refuse_tensor_options(&self) -> Result<(), UsageError> {
         let of_tensors = [
             ("layer", !self.layers.is_empty()),
             ("rollout", self.rollout),
@@ -190,16 +191,16 @@ impl ViewArguments {
         refuse_first(of_tensors, "attention as tensors", hint)?;
         if self.heads.is_empty() {
             return Err(anyhow!("no head is named")
-                .of_option("head")
+                .with_option("head")
                 .hint("name heads, as in --head L2H8, or --head all"));
         }
         Ok(())
     }
 
-    fn tensors(self, output: PathBuf) -> Result<Command, Usage> {
+    fn tensors(self, output: PathBuf) -> Result<Command, UsageError> {
         if self.outputs.len() > 1 {
             let two = anyhow!("`{}`: a file of tensors is written alone", output.display());
-            return Err(two.about(output.display()).hint("run the command once more for the others"));
+            return Err(two.with_file(output.display()).hint("run the command once more for the others"));
         }
         let of_words = [
             ("from-token", self.from_token.is_some()),
@@ -216,8 +217,8 @@ impl ViewArguments {
             ([], layers) => HeadChoice::Layers(BTreeSet::from_iter(layers).into_iter().copied().collect()),
             (heads, _) => head_choice(heads),
         };
-        let (rollout, removed) = (self.rollout, ascending(self.removed));
-        let options = MapsOptions { model, sentences, heads, rollout, output, removed };
+        let (rollout, removed) = (self.rollout, sorted_heads(self.removed));
+        let options = MapsOptions { model, sentences, heads, rollout, output, removed_heads: removed };
         Ok(Command::new(move || maps(&options)))
     }
 }

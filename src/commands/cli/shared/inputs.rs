@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{INPUT, Named, Usage, one_of};
+use super::{INPUT_HEADING, NamedValue, UsageError, named_value_parser};
 use crate::corpus::{Format, Input};
 use crate::model::source::ModelRef;
 use crate::model::tokenizer::TokenizerOptions;
@@ -18,10 +18,10 @@ use crate::system::errors::Facts;
 #[derive(Args)]
 pub struct NetworkArguments {
     /// Do not ask the Hub: take the model from its cache
-    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     pub offline: bool,
     /// Merge this LoRA adapter, a folder that peft saved, into the model
-    #[arg(long, value_name = "FOLDER", requires = "model", help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "FOLDER", requires = "model", help_heading = INPUT_HEADING, hide_short_help = true)]
     pub adapter: Option<PathBuf>,
 }
 
@@ -32,13 +32,13 @@ pub struct TokenizerArguments {
     ///
     /// For vocabularies of something else than language whose folder does not say how text was cut. A word that is no entry is the
     /// unknown token; words of plain text are what stands between spaces
-    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, help_heading = INPUT_HEADING, hide_short_help = true)]
     tokens_as_words: bool,
     /// How to split sequences of residues: letters, spaced, kmer:K or kmer:K:STRIDE [default: as the vocabulary tells]
     ///
     /// `letters` are one after the other, `spaced` have a space between them, and `kmer:3` are all words of three letters, each one
     /// letter after the last. What is an entry of the vocabulary between spaces stays as it is
-    #[arg(long, value_name = "PARTING", conflicts_with = "tokens_as_words", help_heading = INPUT, hide_short_help = true)]
+    #[arg(long, value_name = "PARTING", conflicts_with = "tokens_as_words", help_heading = INPUT_HEADING, hide_short_help = true)]
     residues: Option<Parting>,
 }
 
@@ -55,17 +55,17 @@ pub struct CorpusArguments {
     ///
     /// A file may be compressed (.gz, .zst); `-` is standard input. Sentences of several are numbered through. box:gold is in the
     /// binary
-    #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT)]
+    #[arg(short, long = "corpus", value_name = "PATH", help_heading = INPUT_HEADING)]
     pub corpus: Vec<PathBuf>,
     /// Corpus format
     ///
     /// Holds for every corpus; of a folder only the files of this format are read [default: by extension: .conllu, .conll,
     /// .txt, .text, .jsonl, .ndjson, .fasta, .fa, .faa, .rxn, .rsmi or .pairs]
-    #[arg(long, value_parser = one_of(FORMATS), requires = "corpus", help_heading = INPUT)]
+    #[arg(long, value_parser = named_value_parser(FORMATS), requires = "corpus", help_heading = INPUT_HEADING)]
     pub format: Option<Format>,
 }
 
-pub const FORMATS: &[Named<Format>] = &[
+pub const FORMATS: &[NamedValue<Format>] = &[
     (Format::Conllu, "conllu", "CoNLL-U"),
     (Format::Text, "text", "One sentence per line, a blank line between documents"),
     (Format::Jsonl, "jsonl", "One JSON object per line"),
@@ -74,20 +74,20 @@ pub const FORMATS: &[Named<Format>] = &[
     (Format::Pairs, "pairs", "Two texts, and the alignment of their words, one pair per line"),
 ];
 
-pub const FROM_TOKEN: &[Named<FromToken>] =
+pub const FROM_TOKEN: &[NamedValue<FromToken>] =
     &[(FromToken::Mean, "mean", "The mean over its tokens"), (FromToken::First, "first", "Its first token")];
 
-pub const SPACINGS: &[Named<Spacing>] = &[
+pub const SPACINGS: &[NamedValue<Spacing>] = &[
     (Spacing::Written, "written", "In the text as it was written"),
     (Spacing::Spaced, "spaced", "One by one, each with a space before it"),
 ];
 
 impl NetworkArguments {
     /// The named model, or the built-in default. Fails if a `box:` name is unknown.
-    pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, Usage> {
+    pub fn model(&self, argument: Option<&str>) -> Result<ModelRef, UsageError> {
         let model = ModelRef::parse(argument.unwrap_or(boxed::MODEL));
         if let ModelRef::Bundled(name) = &model {
-            boxed::model(name).of_option("model")?;
+            boxed::model(name).with_option("model")?;
         }
         let model = if self.offline { model.offline() } else { model };
         let Some(adapter) = self.adapter.clone() else { return Ok(model) };
@@ -96,7 +96,7 @@ impl NetworkArguments {
 }
 
 impl CorpusArguments {
-    pub fn validate(self) -> Result<Vec<Input>, Usage> {
+    pub fn validate(self) -> Result<Vec<Input>, UsageError> {
         let corpora = if self.corpus.is_empty() { vec![boxed::CORPUS.into()] } else { self.corpus };
         corpora.iter().map(|path| Input::parse(path, self.format)).collect()
     }

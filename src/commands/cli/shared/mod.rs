@@ -17,31 +17,31 @@ use crate::model::grid::HeadPlace;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::output;
 
-pub type Usage = anyhow::Error;
+pub type UsageError = anyhow::Error;
 
 pub struct Command {
     /// Runs the command and returns the exit status, 0 for nearly all commands.
     pub run: Box<dyn FnOnce() -> Result<u8>>,
     /// Error class of failures that have no class yet.
-    pub other: Class,
+    pub default_class: Class,
 }
 
 impl Command {
     /// A command that ends with status 0 unless it fails.
     pub fn new(run: impl FnOnce() -> Result<()> + 'static) -> Self {
-        Self { run: Box::new(|| run().map(|()| 0)), other: Class::Other }
+        Self { run: Box::new(|| run().map(|()| 0)), default_class: Class::Other }
     }
 
     /// A command that ends with status 0 if `run` returns true, 1 if it returns false, and 2 if it fails without a class.
     pub fn judgement(run: impl FnOnce() -> Result<bool> + 'static) -> Self {
-        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), other: Class::Usage }
+        Self { run: Box::new(|| run().map(|holds| u8::from(!holds))), default_class: Class::Usage }
     }
 }
 
 /// An argument's value, its name on the command line, and its line of help.
-pub type Named<T> = (T, &'static str, &'static str);
+pub type NamedValue<T> = (T, &'static str, &'static str);
 
-pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedValueParser<Value = T> {
+pub fn named_value_parser<T: Copy + Send + Sync>(values: &'static [NamedValue<T>]) -> impl TypedValueParser<Value = T> {
     let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
     PossibleValuesParser::new(names).map(|given| {
         let (value, ..) = values.iter().find(|(_, name, _)| *name == given).expect("the parser knows these names only");
@@ -50,20 +50,20 @@ pub fn one_of<T: Copy + Send + Sync>(values: &'static [Named<T>]) -> impl TypedV
 }
 
 /// Error classes of commands that only print or write.
-pub const WRITING: &[Class] = &[Class::Other, Class::Usage, Class::Output];
+pub const WRITE_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Output];
 
 /// Error classes of commands that also read files.
-pub const READING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
+pub const READ_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output];
 
 /// Error classes of commands that add up shards.
-pub const MERGING: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
+pub const MERGE_ERRORS: &[Class] = &[Class::Other, Class::Usage, Class::Input, Class::Output, Class::Incomplete];
 
 /// Error classes of commands that run a model.
-pub const RUNNING: &[Class] =
+pub const RUN_ERRORS: &[Class] =
     &[Class::Other, Class::Usage, Class::Input, Class::Model, Class::Output, Class::Temporary];
 
 /// Meaning of exit status 0, unless a command has its own.
-pub const DONE: &str = "0 done";
+pub const SUCCESS_STATUS: &str = "0 done";
 
 /// Exit statuses after a signal: 128 plus the number of the signal.
 const SIGNAL_STATUSES: &str = "129 hung up, 130 interrupted, 143 terminated";
@@ -78,58 +78,58 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
 }
 
 /// A help text that ends with the exit statuses: [`DONE`], then these classes.
-pub fn help(text: &str, classes: &[Class]) -> String {
-    format!("{text}\n{}", statuses(DONE, classes))
+pub fn help_with_statuses(text: &str, classes: &[Class]) -> String {
+    format!("{text}\n{}", statuses(SUCCESS_STATUS, classes))
 }
 
 // The headings under which the help lists options.
-pub const INPUT: &str = "Input";
-pub const STUDIES: &str = "Studies";
+pub const INPUT_HEADING: &str = "Input";
+pub const STUDIES_HEADING: &str = "Studies";
 /// Heading of the options of control runs, against which labels are checked.
-pub const CONTROL: &str = "Controls";
-pub const SHARDS: &str = "Shards";
+pub const CONTROLS_HEADING: &str = "Controls";
+pub const SHARDS_HEADING: &str = "Shards";
 /// Heading of the options for reports, the summary and labelling.
-pub const OUTPUT: &str = "Output";
+pub const OUTPUT_HEADING: &str = "Output";
 
 /// Refuses outputs that would overwrite one another or a corpus, even if the paths are spelt differently.
-pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), Usage> {
+pub fn refuse_overlap(outputs: &[PathBuf], corpora: &[Input]) -> Result<(), UsageError> {
     let mut destinations = BTreeSet::new();
     for output in outputs {
-        let destination = output::destination(output);
-        if corpora.iter().filter_map(Input::path).any(|corpus| output::destination(corpus) == destination) {
+        let destination = output::resolve_target(output);
+        if corpora.iter().filter_map(Input::path).any(|corpus| output::resolve_target(corpus) == destination) {
             let error = anyhow!("output `{}` is also a corpus: it would be overwritten", output.display());
-            return Err(error.about(output.display()));
+            return Err(error.with_file(output.display()));
         }
         if !destinations.insert(destination) {
-            return Err(anyhow!("the same output is given twice: `{}`", output.display()).about(output.display()));
+            return Err(anyhow!("the same output is given twice: `{}`", output.display()).with_file(output.display()));
         }
     }
     Ok(())
 }
 
 /// Fails unless a corpus may have plain text, since no other text can be cut (`--truncate`).
-pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), Usage> {
+pub fn ensure_truncatable(corpora: &[Input]) -> Result<(), UsageError> {
     if corpora.iter().any(Input::may_have_text) {
         return Ok(());
     }
-    Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").of_option("truncate"))
+    Err(anyhow!("--truncate is for plain text: a sentence without its end has another tree").with_option("truncate"))
 }
 
 /// Fails if an output has another extension; `what` and `way_out` as for [`unfit`].
-pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), Usage> {
+pub fn ensure_extension(outputs: &[PathBuf], extension: &str, what: &str, way_out: &str) -> Result<(), UsageError> {
     match outputs.iter().find(|path| lower_extension(path) != extension) {
-        Some(other) => Err(unfit(what, other, way_out)),
+        Some(other) => Err(unsuitable_output(what, other, way_out)),
         None => Ok(()),
     }
 }
 
-pub fn unfit(what: &str, output: &Path, way_out: &str) -> Usage {
+pub fn unsuitable_output(what: &str, output: &Path, way_out: &str) -> UsageError {
     let shown = output.display();
-    anyhow!("cannot {what} `{shown}`").about(shown).of_value(extension(output)).hint(way_out)
+    anyhow!("cannot {what} `{shown}`").with_file(shown).with_value(extension(output)).hint(way_out)
 }
 
 /// Sorts attention heads and removes duplicates.
-pub fn ascending(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
+pub fn sorted_heads(named: Vec<HeadPlace>) -> Vec<HeadPlace> {
     BTreeSet::from_iter(named).into_iter().collect()
 }
 

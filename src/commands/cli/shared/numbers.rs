@@ -2,15 +2,15 @@
 
 use std::ops::RangeInclusive;
 
-pub fn whole<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
+pub fn whole_number<N: TryFrom<u64>>(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<N, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| expected(text, &bounds))
     }
 }
 
-pub fn from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
-    whole(least..=u64::MAX)
+pub fn whole_number_from<N: TryFrom<u64>>(least: u64) -> impl Fn(&str) -> Result<N, String> + Clone {
+    whole_number(least..=u64::MAX)
 }
 
 fn expected(text: &str, bounds: &RangeInclusive<u64>) -> String {
@@ -52,7 +52,7 @@ pub fn bytes_or_none(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a percentage above 0, such as `1%` or `1`, and returns it as a share.
-pub fn share(text: &str) -> Result<f64, String> {
+pub fn percentage(text: &str) -> Result<f64, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     let percent = percent.filter(|percent: &f64| *percent > 0.0 && percent.is_finite());
     percent.map(|percent| percent / 100.0).ok_or_else(|| "a share above 0 in per cent is expected, as in 1%".to_owned())
@@ -79,15 +79,19 @@ mod tests {
 
     #[test]
     fn numbers_out_of_bounds_are_refused_in_words() {
-        assert_eq!((from::<u64>(1)("7"), whole::<u8>(1..=7)("7")), (Ok(7), Ok(7)));
+        assert_eq!((whole_number_from::<u64>(1)("7"), whole_number::<u8>(1..=7)("7")), (Ok(7), Ok(7)));
         for wrong in ["0", "-1", "x", "", "1.5"] {
-            assert_eq!(from::<u32>(1)(wrong).unwrap_err(), "a whole number of 1 or more is expected", "{wrong}");
+            assert_eq!(
+                whole_number_from::<u32>(1)(wrong).unwrap_err(),
+                "a whole number of 1 or more is expected",
+                "{wrong}"
+            );
         }
         assert_eq!(
-            from::<u32>(1)("4294967296").unwrap_err(),
+            whole_number_from::<u32>(1)("4294967296").unwrap_err(),
             "a whole number of 1 or more is expected, and a smaller one"
         );
-        assert_eq!(whole::<u16>(1..=1024)("1025").unwrap_err(), "a whole number from 1 to 1024 is expected");
+        assert_eq!(whole_number::<u16>(1..=1024)("1025").unwrap_err(), "a whole number from 1 to 1024 is expected");
         assert_eq!((number("1e-5"), number("much").is_err()), (Ok(1e-5), true));
     }
 }

@@ -6,39 +6,39 @@ use anyhow::anyhow;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
-use super::Usage;
+use super::UsageError;
 use crate::commands::reporting::PolicyOptions;
 use crate::evaluation::presets::{PRESETS, Preset};
 use crate::system::errors::Facts;
 
-pub fn any() -> PossibleValuesParser {
-    PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.about)))
+pub fn preset_parser() -> PossibleValuesParser {
+    PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.description)))
 }
 
 /// Parser of `--preset` for commands that measure nothing. Help lists only policies; [`refuse_studies`] refuses other presets.
-pub fn policies() -> PossibleValuesParser {
-    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.about).hide(!preset.is_policy());
+pub fn policy_preset_parser() -> PossibleValuesParser {
+    let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.description).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))
 }
 
 /// The presets with these names, without duplicates; clap has checked the names.
 /// Fails if two of them give their own labels and no others.
-pub fn named(names: &[String]) -> Result<Vec<&'static Preset>, Usage> {
+pub fn lookup(names: &[String]) -> Result<Vec<&'static Preset>, UsageError> {
     let presets: Vec<&Preset> = PRESETS.iter().filter(|preset| names.iter().any(|name| name == preset.name)).collect();
-    let exclusive: Vec<&str> = presets.iter().filter(|preset| preset.alone).map(|preset| preset.name).collect();
+    let exclusive: Vec<&str> = presets.iter().filter(|preset| preset.is_exclusive).map(|preset| preset.name).collect();
     if let [one, other, ..] = exclusive[..] {
         return Err(anyhow!("--preset {one} and --preset {other}: each gives its own labels and no others")
-            .of_option("preset")
+            .with_option("preset")
             .hint("give one of them"));
     }
     Ok(presets)
 }
 
 /// Refuses presets that add studies, for commands that measure nothing; `instead` is the command that takes them.
-pub fn refuse_studies(names: &[String], instead: &str) -> Result<(), Usage> {
-    match named(names)?.iter().find(|preset| !preset.is_policy()) {
+pub fn ensure_policies(names: &[String], instead: &str) -> Result<(), UsageError> {
+    match lookup(names)?.iter().find(|preset| !preset.is_policy()) {
         Some(preset) => Err(anyhow!("--preset {} is no policy, it measures more", preset.name)
-            .of_value(preset.name)
+            .with_value(preset.name)
             .hint(format!("give it to {instead}"))),
         None => Ok(()),
     }
@@ -51,15 +51,15 @@ pub struct PolicyArguments {
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Label every head anew by the thresholds of a published analysis; the policy file changes them
-    #[arg(long = "preset", value_name = "PRESET", value_parser = policies())]
+    #[arg(long = "preset", value_name = "PRESET", value_parser = policy_preset_parser())]
     presets: Vec<String>,
 }
 
 impl PolicyArguments {
-    pub fn options(self) -> Result<Option<PolicyOptions>, Usage> {
-        refuse_studies(&self.presets, "headscope analyze")?;
+    pub fn options(self) -> Result<Option<PolicyOptions>, UsageError> {
+        ensure_policies(&self.presets, "headscope analyze")?;
         let is_asked = self.policy.is_some() || !self.presets.is_empty();
-        let options = PolicyOptions { presets: named(&self.presets)?, file: self.policy, min_count: None };
+        let options = PolicyOptions { presets: lookup(&self.presets)?, file: self.policy, min_count: None };
         Ok(is_asked.then_some(options))
     }
 }

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use clap::Args;
 
-use super::{Named, OUTPUT, Usage, extension, has_extension, lower_extension, numbers, one_of, presets};
+use super::{
+    NamedValue, OUTPUT_HEADING, UsageError, extension, has_extension, lower_extension, named_value_parser, numbers,
+    presets,
+};
 use crate::commands::reporting::{PolicyOptions, ReportOptions};
 use crate::evaluation::presets::Preset;
 use crate::export::json::{Digits, JsonForm};
 use crate::export::summary::Detail;
-use crate::export::{Target, Writer};
+use crate::export::{OutputTarget, ReportFormat};
 use crate::passes::observation::partial;
 use crate::system::errors::Facts;
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 /// Options that `analyze` and `merge` have in common: where the report goes, and how it is labelled.
 #[derive(Args)]
@@ -23,56 +26,56 @@ pub struct ReportArguments {
     ///
     /// The extension says how: JSON, packed JSON, CSV or a page (.html); `-` writes JSON to standard output. `merge` also writes one
     /// partial, FILE.headscope
-    #[arg(short, long = "output", value_name = "FILE", help_heading = OUTPUT)]
+    #[arg(short, long = "output", value_name = "FILE", help_heading = OUTPUT_HEADING)]
     pub outputs: Vec<PathBuf>,
     /// Write JSON on one line, not indented: some 8 % fewer bytes
-    #[arg(long, requires = "outputs", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, requires = "outputs", help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub compact: bool,
     /// Significant digits of the numbers in reports and summary; 17 keep all
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<Digits>(Digits::RANGE), default_value = "6", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<Digits>(Digits::RANGE), default_value = "6", help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub digits: Digits,
     /// Do not print the summary
-    #[arg(short, long, help_heading = OUTPUT)]
+    #[arg(short, long, help_heading = OUTPUT_HEADING)]
     pub quiet: bool,
     /// How much the summary says
-    #[arg(long, value_parser = one_of(DETAILS), default_value = "brief", help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_parser = named_value_parser(DETAILS), default_value = "brief", help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub summary: Detail,
     /// Set thresholds of the labels: a TOML file
     ///
     /// It has any of the keys of `settings.policy` in a report; "off" switches a rule off
-    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT_HEADING)]
     pub policy: Option<PathBuf>,
     /// Fewest words of a relation for a syntactic label [default: that of the policy, 100]
-    #[arg(long, value_name = "N", value_parser = numbers::from::<u64>(0), help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number_from::<u64>(0), help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub min_count: Option<u64>,
     /// Worker threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = numbers::whole::<u16>(1..=1024), help_heading = OUTPUT)]
+    #[arg(long, value_name = "N", value_parser = numbers::whole_number::<u16>(1..=1024), help_heading = OUTPUT_HEADING)]
     pub threads: Option<u16>,
     /// Leave time, threads and host out of the report, so that equal runs give equal bytes
-    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
+    #[arg(long, help_heading = OUTPUT_HEADING, hide_short_help = true)]
     pub no_run_info: bool,
 }
 
-pub const DETAILS: &[Named<Detail>] =
+pub const DETAILS: &[NamedValue<Detail>] =
     &[(Detail::Brief, "brief", "What fits on one screen"), (Detail::Full, "full", "Also what each study found")];
 
 impl ReportArguments {
     /// Options of the requested reports. `also` names other outputs of the command, for the error on an unknown extension.
-    pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, Usage> {
+    pub fn validate(self, named: &[String], also: &str) -> Result<ReportOptions, UsageError> {
         let target = |path: &PathBuf| target(path, self.compact, also);
-        let outputs: Vec<Target> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
-        let to_stdout = outputs.iter().any(|target| matches!(target, Target::Stdout(_)));
+        let outputs: Vec<OutputTarget> = self.outputs.iter().map(target).collect::<Result<_, _>>()?;
+        let to_stdout = outputs.iter().any(|target| matches!(target, OutputTarget::Stdout(_)));
         Ok(ReportOptions {
             threads: threads_or_all(self.threads),
             digits: self.digits,
             summary: Some(self.summary).filter(|_| !self.quiet && !to_stdout),
             outputs,
-            policy: PolicyOptions { presets: presets::named(named)?, file: self.policy, min_count: self.min_count },
+            policy: PolicyOptions { presets: presets::lookup(named)?, file: self.policy, min_count: self.min_count },
         })
     }
 
     /// The first labelling option that was given: `--min-count`, `--policy` or this preset.
-    pub fn of_labels(&self, preset: Option<&Preset>) -> Option<String> {
+    pub fn labelling_option(&self, preset: Option<&Preset>) -> Option<String> {
         let options = [
             self.min_count.map(|_| "--min-count".to_owned()),
             self.policy.as_ref().map(|_| "--policy".to_owned()),
@@ -83,33 +86,34 @@ impl ReportArguments {
 }
 
 pub fn threads_or_all(threads: Option<u16>) -> NonZeroUsize {
-    threads.map_or_else(all_cores, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
+    threads.map_or_else(core_count, |threads| NonZeroUsize::new(threads.into()).expect("in range"))
 }
 
 /// Outputs for these paths; JSON is indented, or on one line with `compact`.
-pub fn targets(paths: &[PathBuf], compact: bool) -> Result<Vec<Target>, Usage> {
+pub fn targets(paths: &[PathBuf], compact: bool) -> Result<Vec<OutputTarget>, UsageError> {
     paths.iter().map(|path| target(path, compact, "")).collect()
 }
 
-fn target(path: &Path, compact: bool, also: &str) -> Result<Target, Usage> {
+fn target(path: &Path, compact: bool, also: &str) -> Result<OutputTarget, UsageError> {
     if path == Path::new("-") {
-        return Ok(Target::Stdout(JsonForm { compact, packed: false }));
+        return Ok(OutputTarget::Stdout(JsonForm { compact, gzipped: false }));
     }
     let extensions =
-        || Writer::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
+        || ReportFormat::ALL.iter().map(|(extension, _)| format!(".{extension}")).collect::<Vec<_>>().join(" or ");
     if lower_extension(path) == partial::EXTENSION {
         let shown = path.display();
-        return Err(anyhow!("`{shown}` would be a partial").about(shown).hint(format!(
+        return Err(anyhow!("`{shown}` would be a partial").with_file(shown).hint(format!(
             "give it to `headscope analyze` as --partial FILE, or with --shard I/N, or use {}",
             extensions()
         )));
     }
-    let entry = Writer::ALL.iter().find(|(name, _)| has_extension(path, name));
+    let entry = ReportFormat::ALL.iter().find(|(name, _)| has_extension(path, name));
     let entry = entry.ok_or_else(|| {
         let shown = path.display();
         let unknown = anyhow!("cannot tell the format of output `{shown}` by its extension");
-        unknown.about(shown).of_value(extension(path)).hint(format!("use {}{also}", extensions()))
+        unknown.with_file(shown).with_value(extension(path)).hint(format!("use {}{also}", extensions()))
     })?;
-    let writer = if let Writer::Json(form) = entry.1 { Writer::Json(JsonForm { compact, ..form }) } else { entry.1 };
-    Ok(Target::File(path.to_owned(), writer))
+    let writer =
+        if let ReportFormat::Json(form) = entry.1 { ReportFormat::Json(JsonForm { compact, ..form }) } else { entry.1 };
+    Ok(OutputTarget::File(path.to_owned(), writer))
 }

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 
 use super::sides::matching::HeadMatching;
-use super::sides::standing::{self, Idleness, LabelStanding, by_label, same_rule};
+use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
 use super::sides::{self, Side, SidesOptions, described};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
 use crate::export::tables::csv;
-use crate::export::{Writer, json};
+use crate::export::{ReportFormat, json};
 use crate::report::roles::is_role;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::studies::registry;
@@ -30,7 +30,7 @@ use outcome::{
     LabelEvidence, MatchedHeads, OutcomeCounts, SCHEMA_VERSION, UntoldCounts,
 };
 pub use tables::ComparedTable;
-pub use text::{firm_in_words, share, share_by_chance};
+pub use text::{agreement_share, firm_in_words, share_by_chance};
 
 #[derive(PartialEq, Eq)]
 pub enum Pairing {
@@ -53,21 +53,21 @@ pub fn compare(
     table: ComparedTable,
 ) -> Result<bool> {
     let outputs = outputs.open()?;
-    let outcome = outcome(sides, pairing)?;
+    let outcome = read_and_compare(sides, pairing)?;
     let render = |writer| match writer {
-        Writer::Json(form) => json::render(&outcome, form),
-        Writer::Csv => csv::table(&table.of(&outcome)),
-        Writer::Html => tables::page(&outcome),
+        ReportFormat::Json(form) => json::to_json(&outcome, form),
+        ReportFormat::Csv => csv::table_csv(&table.build(&outcome)),
+        ReportFormat::Html => tables::page(&outcome),
     };
-    let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::width());
-    reporting::write_each(outputs, render, text)?;
+    let text = |detail, _: &[_]| text::render(&outcome, detail == Detail::Full).fit(terminal::stdout_width());
+    reporting::write_outputs(outputs, render, text)?;
     if fail_on.iter().any(|finding| finding.is_met(&outcome)) {
         return Ok(false);
     }
     // A finding about labels of the first analysis is undecided if none of them could be tested.
     let asks_for_lost = fail_on.iter().any(|finding| matches!(finding, FailOn::Lost | FailOn::NoLongerFirm));
     match outcome.why_none_tested().filter(|_| asks_for_lost) {
-        Some(why) => Err(anyhow!("--fail-on: {why}").of_option("fail-on").hint("analyse more text, by one command"))
+        Some(why) => Err(anyhow!("--fail-on: {why}").with_option("fail-on").hint("analyse more text, by one command"))
             .class(Class::Input),
         None => Ok(true),
     }
@@ -75,8 +75,8 @@ pub fn compare(
 
 /// Reads and compares two analyses.
 /// Fails if either cannot be read, or the models have different heads.
-pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
-    let [a, b] = sides::read(sides).class(Class::Input)?;
+pub fn read_and_compare(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome> {
+    let [a, b] = sides::read_sides(sides).class(Class::Input)?;
     [&a, &b].into_iter().try_for_each(Side::ensure_labelled).class(Class::Input)?;
     let matching = match pairing {
         Pairing::Matched(file) => {
@@ -86,26 +86,26 @@ pub fn outcome(sides: &SidesOptions, pairing: &Pairing) -> Result<CompareOutcome
         }
         Pairing::Unknown | Pairing::OneLineage => None,
     };
-    Ok(compared([&a, &b], matching, *pairing == Pairing::Unknown))
+    Ok(compare_sides([&a, &b], matching, *pairing == Pairing::Unknown))
 }
 
 /// Compares two analyses of models with equal numbers of layers and heads. Heads are paired by place or by `matching`.
 /// `matching`: index in `b` of each head's partner, `[layers * heads]`, and how many partners both halves of the text agree on.
 /// `is_unknown`: whether nothing is known of how the models are related, which adds a caveat.
-pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
+pub fn compare_sides([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_unknown: bool) -> CompareOutcome {
     let grid = a.context.model.grid();
     let places: Vec<usize> = (0..grid.count()).collect();
     let partners = matching.as_ref().map_or(&places, |(partners, _)| partners);
     let heads = compare_heads(a, b, partners);
-    let idle = standing::one_sided(a, b, partners);
+    let idle = standing::idle_on_one_side(a, b, partners);
     let has_choices = heads.iter().any(|head| head.choice.is_some());
     let choice_fates = heads.iter().map(|head| head.choice.as_ref().map_or(Fate::None, |choice| choice.outcome));
-    let heads_by_outcome = OutcomeCounts::of(heads.iter().map(|head| head.outcome));
-    let choices_by_outcome = has_choices.then(|| OutcomeCounts::of(choice_fates));
+    let heads_by_outcome = OutcomeCounts::count(heads.iter().map(|head| head.outcome));
+    let choices_by_outcome = has_choices.then(|| OutcomeCounts::count(choice_fates));
     CompareOutcome {
         schema_version: SCHEMA_VERSION,
-        corpora: a.other_corpus(b),
-        lineage: (is_unknown && !a.same_weights(b)).then(|| UNKNOWN_LINEAGE.to_owned()),
+        corpora: a.corpus_difference(b),
+        lineage: (is_unknown && !a.has_same_weights(b)).then(|| UNKNOWN_LINEAGE.to_owned()),
         matched: matching.map(|(partners, halves_agree)| MatchedHeads {
             moved: partners.iter().zip(&places).filter(|(partner, place)| partner != place).count(),
             halves_agree,
@@ -113,19 +113,19 @@ pub fn compared([a, b]: [&Side; 2], matching: Option<(Vec<usize>, usize)>, is_un
             firm_labels: ShareByChance::new(&firm_labels(&heads), grid.heads),
         }),
         idle,
-        unread: sides::unread(a, b),
+        unread: sides::unread_reasons(a, b),
         too_few_units: sides::too_few_units(a, b),
-        changed: heads_by_outcome.any_change() || choices_by_outcome.is_some_and(|counts| counts.any_change()),
+        changed: heads_by_outcome.has_change() || choices_by_outcome.is_some_and(|counts| counts.has_change()),
         agreement: agreement(&heads, has_choices),
         heads_by_outcome,
         choices_by_outcome,
-        labels_by_outcome: OutcomeCounts::of(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
-        untold: UntoldCounts::of(heads.iter().flat_map(|head| &head.labels)),
+        labels_by_outcome: OutcomeCounts::count(heads.iter().flat_map(|head| &head.labels).map(|label| label.outcome)),
+        untold: UntoldCounts::count(heads.iter().flat_map(|head| &head.labels)),
         families: families(&heads),
         heads,
-        not_shared: described::not_shared([&a.context, &b.context]),
-        a: a.described(),
-        b: b.described(),
+        not_shared: described::differing_facts([&a.context, &b.context]),
+        a: a.description(),
+        b: b.description(),
     }
 }
 
@@ -139,7 +139,7 @@ fn first_labels(heads: &[HeadComparison]) -> Vec<(&str, &str)> {
 
 fn firm_labels(heads: &[HeadComparison]) -> Vec<(BTreeSet<&str>, BTreeSet<&str>)> {
     fn firm(head: &HeadComparison, side: usize) -> BTreeSet<&str> {
-        head.labels.iter().filter(|label| label.firm()[side]).map(|label| &*label.label).collect()
+        head.labels.iter().filter(|label| label.is_firm()[side]).map(|label| &*label.label).collect()
     }
     heads.iter().map(|head| (firm(head, 0), firm(head, 1))).collect()
 }
@@ -148,9 +148,9 @@ fn agreement(heads: &[HeadComparison], has_choices: bool) -> HeadAgreement {
     let choices_of = |choice: &'_ ChoiceComparison| (choice.a.clone(), choice.b.clone());
     let choices: Vec<_> = heads.iter().map(|head| head.choice.as_ref().map(choices_of).unwrap_or_default()).collect();
     HeadAgreement {
-        first_label: CategoryAgreement::of(&first_labels(heads)),
-        firm_labels: CategoryAgreement::of(&firm_labels(heads)),
-        choice: has_choices.then(|| CategoryAgreement::of(&choices)),
+        first_label: CategoryAgreement::new(&first_labels(heads)),
+        firm_labels: CategoryAgreement::new(&firm_labels(heads)),
+        choice: has_choices.then(|| CategoryAgreement::new(&choices)),
     }
 }
 
@@ -165,7 +165,7 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
     let family = |(_, family): (usize, &str)| {
         let is_firm = |labels: &[&'_ LabelComparison]| -> (bool, bool) {
             let own_labels = || labels.iter().filter(|label| label.family == family);
-            (own_labels().any(|label| label.firm()[0]), own_labels().any(|label| label.firm()[1]))
+            (own_labels().any(|label| label.is_firm()[0]), own_labels().any(|label| label.is_firm()[1]))
         };
         let firm: Vec<(bool, bool)> = labels.iter().map(|labels| is_firm(labels)).collect();
         let count = |wanted: fn(&(bool, bool)) -> bool| firm.iter().filter(|pair| wanted(pair)).count();
@@ -175,8 +175,8 @@ fn families(heads: &[HeadComparison]) -> Vec<FamilyComparison> {
             heads_a: count(|(a, _)| *a),
             heads_b: count(|(_, b)| *b),
             heads_both: count(|(a, b)| *a && *b),
-            outcomes: OutcomeCounts::of(all.map(|label| label.outcome)),
-            agreement: CategoryAgreement::of(&firm),
+            outcomes: OutcomeCounts::count(all.map(|label| label.outcome)),
+            agreement: CategoryAgreement::new(&firm),
         }
     };
     present.into_iter().map(family).collect()
@@ -200,7 +200,7 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
     let grid = a.context.model.grid();
     let policies = [a, b].map(|side| &side.context.settings.policy);
     let roles = [a.results.assessments(policies[0]), b.results.assessments(policies[1])];
-    let choices = [a.results.assessments_of_choices(policies[0]), b.results.assessments_of_choices(policies[1])];
+    let choices = [a.results.choice_assessments(policies[0]), b.results.choice_assessments(policies[1])];
     let head = |place: usize| {
         let assessed = [&roles[0][place], &roles[1][partners[place]]];
         let choices = [&*choices[0][place], &*choices[1][partners[place]]];
@@ -228,7 +228,7 @@ fn compare_heads(a: &Side, b: &Side, partners: &[usize]) -> Vec<HeadComparison> 
         }
     };
     let is_present =
-        |place: &usize| !(a.results.absent.contains(place) && b.results.absent.contains(&partners[*place]));
+        |place: &usize| !(a.results.absent_heads.contains(place) && b.results.absent_heads.contains(&partners[*place]));
     (0..grid.count()).filter(is_present).map(head).collect()
 }
 
@@ -242,16 +242,16 @@ fn compare_labels(
     let at_work = assessed.iter().zip(idle).filter(|(_, idle)| idle.is_none());
     let fired = at_work.flat_map(|(all, _)| all.iter()).filter(|one| one.fires);
     let names: BTreeSet<&str> = fired.map(|one| one.label.label.as_str()).collect();
-    let by_label = assessed.map(by_label);
+    let by_label = assessed.map(assessments_by_label);
     let comparison = |label: &str| {
         let assessments = by_label.each_ref().map(|by_label| by_label.get(label).copied());
-        let fate = if !sides.iter().all(|side| side.has_study_of(label)) {
+        let fate = if !sides.iter().all(|side| side.has_study_of_label(label)) {
             Err(Doubt::NotMeasured)
-        } else if sides.iter().any(|side| !side.results.is_read) {
+        } else if sides.iter().any(|side| !side.results.could_read_text) {
             Err(Doubt::Unread)
         } else if !sides[0].has_comparable_counts(sides[1], label) {
             Err(Doubt::OtherCounts)
-        } else if same_rule(label, sides.map(|side| &side.context.settings.policy)) {
+        } else if has_same_thresholds(label, sides.map(|side| &side.context.settings.policy)) {
             label_fate([0, 1].map(|side| label_standing(assessments[side], idle[side])))
         } else {
             Err(Doubt::OtherThresholds)
@@ -259,7 +259,7 @@ fn compare_labels(
         let [a, b] = [0, 1].map(|side| assessments[side].map(|one| evidence(one, idle[side])));
         LabelComparison {
             label: label.to_owned(),
-            family: registry::detector_of(label).map_or(label, |of| of.explanation.name).to_owned(),
+            family: registry::detector_of_label(label).map_or(label, |of| of.explanation.name).to_owned(),
             outcome: fate.unwrap_or(Fate::CouldNotTell),
             doubt: fate.err(),
             a,
@@ -274,7 +274,7 @@ fn label_standing(assessed: Option<&Assessment>, idle: Option<Idleness>) -> Opti
     match idle {
         Some(Idleness::WritesConstant) => Some(LabelStanding::WritesConstant),
         Some(Idleness::Absent | Idleness::Removed) => Some(LabelStanding::OutOfReach),
-        None => assessed.map(LabelStanding::of),
+        None => assessed.map(LabelStanding::new),
     }
 }
 
@@ -299,7 +299,7 @@ fn label_fate(sides: [Option<LabelStanding>; 2]) -> Result<Fate, Doubt> {
 /// Fate of a head, from the fates of all labels that it has in either analysis.
 fn head_fate(labels: &[LabelComparison]) -> Fate {
     let any = |fates: &[Fate]| labels.iter().any(|label| fates.contains(&label.outcome));
-    let firm = [0, 1].map(|side| labels.iter().any(|label| label.firm()[side]));
+    let firm = [0, 1].map(|side| labels.iter().any(|label| label.is_firm()[side]));
     match (any(&[Fate::Lost, Fate::Gained]), firm) {
         (true, [true, true]) => Fate::Changed,
         (true, [true, false]) => Fate::Lost,

@@ -240,7 +240,7 @@ impl HeadComparison {
 }
 
 impl LabelComparison {
-    pub fn firm(&self) -> [bool; 2] {
+    pub fn is_firm(&self) -> [bool; 2] {
         [&self.a, &self.b].map(|side| side.as_ref().is_some_and(|of| of.standing == LabelStanding::Firm))
     }
 
@@ -250,14 +250,14 @@ impl LabelComparison {
 }
 
 impl UntoldCounts {
-    pub fn firm(self) -> usize {
+    pub fn firm_in_any(self) -> usize {
         self.firm_in_a + self.firm_in_b + self.firm_in_both
     }
 
-    pub fn of<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
+    pub fn count<'a>(labels: impl IntoIterator<Item = &'a LabelComparison>) -> Self {
         let mut counts = Self::default();
         for label in labels.into_iter().filter(|label| label.outcome == Fate::CouldNotTell) {
-            *match label.firm() {
+            *match label.is_firm() {
                 [true, false] => &mut counts.firm_in_a,
                 [false, true] => &mut counts.firm_in_b,
                 [false, false] => &mut counts.firm_in_neither,
@@ -269,7 +269,7 @@ impl UntoldCounts {
 }
 
 impl OutcomeCounts {
-    pub fn of(fates: impl IntoIterator<Item = Fate>) -> Self {
+    pub fn count(fates: impl IntoIterator<Item = Fate>) -> Self {
         let mut counts = Self::default();
         for fate in fates {
             *match fate {
@@ -284,7 +284,7 @@ impl OutcomeCounts {
         counts
     }
 
-    pub fn any_change(&self) -> bool {
+    pub fn has_change(&self) -> bool {
         self.gained + self.lost + self.changed > 0
     }
 }
@@ -350,7 +350,7 @@ impl FailOn {
             Self::Any => labels.any(|label| [Fate::Lost, Fate::Gained].contains(&label.outcome)),
             Self::Lost => labels.any(|label| label.outcome == Fate::Lost),
             Self::Gained => labels.any(|label| label.outcome == Fate::Gained),
-            Self::NoLongerFirm => labels.any(|label| label.firm() == [true, false]),
+            Self::NoLongerFirm => labels.any(|label| label.is_firm() == [true, false]),
             Self::Corpora => outcome.corpora.is_some(),
             Self::Never => false,
         }

@@ -9,7 +9,7 @@ use super::outcome::Fate;
 use crate::commands::saved::sides::standing::LabelStanding;
 use crate::stats::block_test::{Estimate, Scale};
 use crate::studies::registry::default_policy;
-use crate::study::labels::{Assessment, Bound, Measured, assess, correct};
+use crate::study::labels::{Assessment, Bound, MeasuredScore, assess, correct_for_multiple_tests};
 
 const THRESHOLD: f64 = 0.5;
 const BLOCKS: usize = 64;
@@ -32,11 +32,11 @@ fn assessed(scores: &[f64], rng: &mut ChaCha8Rng) -> Vec<Assessment> {
             effective_blocks: BLOCKS as f64,
             scale: Scale::Real,
         };
-        let measured = Measured { score: Some(mean), estimate: Some(estimate), ..Measured::default() };
+        let measured = MeasuredScore { score: Some(mean), estimate: Some(estimate), ..MeasuredScore::default() };
         assess("x", "x", measured, Bound::AtLeast, Some(THRESHOLD)).expect("a score and a threshold")
     };
     let mut all: Vec<Assessment> = scores.iter().map(&mut assess_one).collect();
-    correct(&mut all, &default_policy());
+    correct_for_multiple_tests(&mut all, &default_policy());
     all
 }
 
@@ -48,7 +48,7 @@ fn fates(a: &[f64], b: &[f64], pairs: usize, rng: &mut ChaCha8Rng) -> Vec<Vec<Fa
         for (head, found) in found.iter_mut().enumerate() {
             let [a, b] = [&sides[0][head], &sides[1][head]];
             if a.fires || b.fires {
-                let standings = [a, b].map(|side| Some(LabelStanding::of(side)));
+                let standings = [a, b].map(|side| Some(LabelStanding::new(side)));
                 found.push(label_fate(standings).unwrap_or(Fate::CouldNotTell));
             }
         }

@@ -19,11 +19,11 @@ pub enum ComparedTable {
 }
 
 impl ComparedTable {
-    pub fn of(self, outcome: &CompareOutcome) -> Table {
+    pub fn build(self, outcome: &CompareOutcome) -> Table {
         match self {
-            Self::Heads => Table::of("heads", outcome.heads.iter().map(head)),
-            Self::Labels => Table::of("labels", outcome.heads.iter().flat_map(labels)),
-            Self::Families => Table::of("families", &outcome.families),
+            Self::Heads => Table::from_rows("heads", outcome.heads.iter().map(head)),
+            Self::Labels => Table::from_rows("labels", outcome.heads.iter().flat_map(labels)),
+            Self::Families => Table::from_rows("families", &outcome.families),
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
         [&outcome.a, &outcome.b],
         &outcome.verdict(),
         &outcome.findings(usize::MAX),
-        text::INTERVALS,
+        text::INTERVALS_NOTE,
         &[
             PageTable::new(
                 "Agreement",
@@ -101,7 +101,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
             PageTable::new(
                 "Labels: score with its 95 % interval, of the threshold",
                 &["head", "label", "outcome", "a", "b"],
-                text::by_fate(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
+                text::labels_by_fate(outcome).into_iter().map(|row| text::label_row(row).to_vec()).collect(),
             ),
             PageTable::new(
                 "Heads: their labels by outcome, and the one with the largest margin",
@@ -115,7 +115,7 @@ pub fn page(outcome: &CompareOutcome) -> Result<Vec<u8>> {
 
 fn agreement((name, agreement): &(&'static str, CategoryAgreement)) -> Vec<String> {
     let expected = agreement.expected.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share));
-    vec![(*name).to_owned(), text::share(agreement), expected, text::kappa(agreement)]
+    vec![(*name).to_owned(), text::agreement_share(agreement), expected, text::kappa(agreement)]
 }
 
 const HEAD_COLUMNS: [&str; 11] = [

@@ -6,14 +6,14 @@ use super::outcome::{
     CompareOutcome, Doubt, Fate, HeadComparison, LabelComparison, LabelEvidence, MatchedHeads, OutcomeCounts,
     UntoldCounts,
 };
-use crate::commands::saved::sides::described::{Valued, most, sides, write_not_shared};
+use crate::commands::saved::sides::described::{Valued, list_limit, write_not_shared, write_sides};
 use crate::commands::saved::sides::standing::{self, LabelStanding};
 use crate::model::grid::HeadPlace;
 use crate::stats::agreement::{CategoryAgreement, ShareByChance};
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::Reach;
 use crate::study::show::summary::Summary;
-use crate::study::show::wording::{aligned_table, decimal, percent_of, plain_table, plus_minus, significance};
+use crate::study::show::wording::{aligned_table, decimal, plain_table, plus_minus, significance, whole_percent};
 use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
@@ -25,11 +25,11 @@ const MAX_NAMES: usize = 12;
 
 /// Renders a comparison as text. With `full` it lists every label, including kept ones.
 pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
-    Summary::written(|out| {
+    Summary::from_writer(|out| {
         writeln!(out, "{}.", outcome.verdict())?;
-        let findings = outcome.findings(most(MAX_NAMES, full));
+        let findings = outcome.findings(list_limit(MAX_NAMES, full));
         findings.iter().try_for_each(|finding| writeln!(out, "{}", one_line(finding)))?;
-        sides(out, [&outcome.a, &outcome.b])?;
+        write_sides(out, [&outcome.a, &outcome.b])?;
         agreement(out, outcome)?;
         families(out, outcome)?;
         labels(out, outcome, full)?;
@@ -37,14 +37,14 @@ pub fn render(outcome: &CompareOutcome, full: bool) -> Summary {
     })
 }
 
-pub fn share(agreement: &CategoryAgreement) -> String {
+pub fn agreement_share(agreement: &CategoryAgreement) -> String {
     let Some(share) = agreement.share else { return "-".to_owned() };
-    percent_of(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
+    whole_percent(share) + &agreement.share_ci95.map_or_else(String::new, ends_in_percent)
 }
 
 /// Share of heads that agree in random order, with its range.
 pub fn share_by_chance(share: ShareByChance) -> String {
-    percent_of(share.mean) + &ends_in_percent(share.range95)
+    whole_percent(share.mean) + &ends_in_percent(share.range95)
 }
 
 fn ends_in_percent(shares: Interval) -> String {
@@ -66,15 +66,15 @@ pub fn agreements(outcome: &CompareOutcome) -> Vec<(&'static str, CategoryAgreem
 fn agreement(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
     let rows = agreements(outcome)
         .into_iter()
-        .map(|(name, agreement)| [name.to_owned(), share(&agreement), kappa(&agreement)]);
+        .map(|(name, agreement)| [name.to_owned(), agreement_share(&agreement), kappa(&agreement)]);
     let mut table = plain_table();
     table.set_header(["agreement on", "heads", "Cohen's kappa"]).add_rows(rows);
     out.table(table);
-    writeln!(out, "{INTERVALS}")
+    writeln!(out, "{INTERVALS_NOTE}")
 }
 
 /// Note on the meaning of the intervals of agreement.
-pub const INTERVALS: &str =
+pub const INTERVALS_NOTE: &str =
     "The 95 % intervals treat heads as independent draws, and leave out how labels vary with the sentences.";
 
 pub const FAMILY_COLUMNS: [&str; 8] =
@@ -83,7 +83,8 @@ pub const FAMILY_COLUMNS: [&str; 8] =
 pub fn family_rows(outcome: &CompareOutcome) -> impl Iterator<Item = [String; 8]> {
     outcome.families.iter().map(move |family| {
         let OutcomeCounts { kept, gained, lost, .. } = family.outcomes;
-        let untold = UntoldCounts::of(outcome.all_labels().filter(|label| label.family == family.family)).firm();
+        let untold =
+            UntoldCounts::count(outcome.all_labels().filter(|label| label.family == family.family)).firm_in_any();
         let [a, b, kept, gained, lost, untold] =
             [family.heads_a, family.heads_b, kept, gained, lost, untold].map(|count| count.to_string());
         [one_line(&family.family), a, b, kept, gained, lost, untold, kappa(&family.agreement)]
@@ -100,12 +101,12 @@ fn families(out: &mut Summary, outcome: &CompareOutcome) -> fmt::Result {
         "\nFirm labels by family: heads in a and in b, then what became of the labels (a head may have several{apart}); kappa: agreement on which heads have \
          one\n"
     )?;
-    out.table_without(aligned_table(FAMILY_COLUMNS, family_rows(outcome), 1..7), &[7]);
+    out.table_with_optional_columns(aligned_table(FAMILY_COLUMNS, family_rows(outcome), 1..7), &[7]);
     Ok(())
 }
 
 /// Lists every label of every head, with the head: lost, then gained, then undecided, then kept ones.
-pub fn by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
+pub fn labels_by_fate(outcome: &CompareOutcome) -> Vec<(HeadPlace, &LabelComparison)> {
     let of_head = outcome.heads.iter().flat_map(|head| head.all_labels().map(|label| (head.place, label)));
     let rank =
         |fate: Fate| [Fate::Lost, Fate::Gained, Fate::CouldNotTell].iter().position(|one| *one == fate).unwrap_or(3);
@@ -160,21 +161,21 @@ fn brief_row((place, label): (HeadPlace, &LabelComparison), full: bool) -> [Stri
 }
 
 fn labels(out: &mut Summary, outcome: &CompareOutcome, full: bool) -> fmt::Result {
-    let mut rows = by_fate(outcome);
+    let mut rows = labels_by_fate(outcome);
     if !full {
         // A label that is firm on neither side cannot be lost.
-        rows.retain(|(_, label)| label.outcome != Fate::Kept && label.firm() != [false, false]);
+        rows.retain(|(_, label)| label.outcome != Fate::Kept && label.is_firm() != [false, false]);
     }
     if rows.is_empty() {
         return Ok(());
     }
     let title = if full { "All labels" } else { "Firm labels that were not kept" };
     writeln!(out, "\n{title}: score ± half of its 95 % interval\n")?;
-    let shown = rows.iter().take(most(MAX_LABELS, full)).map(|row| brief_row(*row, full));
+    let shown = rows.iter().take(list_limit(MAX_LABELS, full)).map(|row| brief_row(*row, full));
     let mut table = plain_table();
     table.set_header(["head", "label", "", "a", "b", "threshold (a | b)"]).add_rows(shown);
-    out.table_without(table, &[5]);
-    match rows.len().saturating_sub(most(MAX_LABELS, full)) {
+    out.table_with_optional_columns(table, &[5]);
+    match rows.len().saturating_sub(list_limit(MAX_LABELS, full)) {
         0 => Ok(()),
         more => writeln!(out, " and {}: --full", counted(more, "more label")),
     }
@@ -205,7 +206,7 @@ impl CompareOutcome {
             return format!("Could not tell: {units}");
         }
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
-        let untold = self.untold.firm();
+        let untold = self.untold.firm_in_any();
         format!("{}: {kept} kept, {lost} lost, {gained} gained, {untold} could not tell", self.firm_in_words())
     }
 
@@ -213,7 +214,7 @@ impl CompareOutcome {
     /// `compare`, `compare --numbers` and `gate` print this count.
     pub fn firm_labels(&self) -> usize {
         let OutcomeCounts { kept, gained, lost, .. } = self.labels_by_outcome;
-        kept + lost + gained + self.untold.firm()
+        kept + lost + gained + self.untold.firm_in_any()
     }
 
     fn firm_in_words(&self) -> String {
@@ -223,7 +224,7 @@ impl CompareOutcome {
     /// Why a finding about lost labels is undecided; `None` if it is decided.
     /// Either no label is firm in the first analysis, or none was tested in the second.
     pub fn why_none_tested(&self) -> Option<String> {
-        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.firm()[0]).collect();
+        let firm: Vec<&LabelComparison> = self.all_labels().filter(|label| label.is_firm()[0]).collect();
         let is_tested =
             |label: &&LabelComparison| matches!(label.doubt, None | Some(Doubt::Borderline | Doubt::WithinReach));
         match firm.first() {
@@ -248,7 +249,7 @@ impl CompareOutcome {
             let title = format!(
                 "Could not tell: {labels} firm in {has}; in {lacks} they are borderline, not significantly below the threshold, or not tested"
             );
-            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.firm() == firm)
+            sentence(title, &|label| label.outcome == Fate::CouldNotTell && label.is_firm() == firm)
         };
         let labels_are = |count: usize, predicate: &str| {
             (count > 0).then(|| format!("{} {} {predicate}.", counted(count, "label"), plural(&count, "is", "are")))

@@ -8,19 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, anyhow};
 
 use super::sides::described::{self, LeftAside, Valued};
-use super::sides::standing::{self, Idleness, LabelStanding, by_label, same_rule};
+use super::sides::standing::{self, Idleness, LabelStanding, assessments_by_label, has_same_thresholds};
 use super::sides::{self, Side, SidesOptions};
 use crate::commands::reporting::{self, OutcomeOutputs};
 use crate::export::summary::Detail;
-use crate::export::{Writer, json};
+use crate::export::{ReportFormat, json};
 use crate::model::grid::HeadGrid;
 use crate::report::roles::is_role;
-use crate::stats::difference::{DifferenceTest, ReportedNumber, by_intervals, paired};
+use crate::stats::difference::{DifferenceTest, ReportedNumber, paired_test, welch_test};
 use crate::stats::significance::benjamini_hochberg;
 use crate::studies::registry;
 use crate::study::labels::{Assessment, Label};
-use crate::study::metrics::number::{Number, Part, in_rules};
-use crate::study::metrics::unit::{PerUnit, SAME_MODEL};
+use crate::study::metrics::number::{Number, Part, rule_name};
+use crate::study::metrics::unit::{PRECISION_TOLERANCE, PerUnit};
 use crate::system::counted::plural;
 use crate::system::errors::{Class, Facts};
 use outcome::{
@@ -46,17 +46,17 @@ pub fn compare_numbers(options: &NumbersOptions) -> Result<bool> {
     let outputs = options.outputs.open()?;
     let outcome = outcome(options)?;
     let render = |writer| match writer {
-        Writer::Json(form) => json::render(&outcome, form),
-        Writer::Html => page::html(&outcome),
-        Writer::Csv => Err(anyhow!("what changed is no table")),
+        ReportFormat::Json(form) => json::to_json(&outcome, form),
+        ReportFormat::Html => page::html(&outcome),
+        ReportFormat::Csv => Err(anyhow!("what changed is no table")),
     };
-    reporting::write_each(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
+    reporting::write_outputs(outputs, render, |detail, _| page::render(&outcome, detail == Detail::Full))?;
     Ok(!outcome.changed)
 }
 
 fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
-    let [a, b] = sides::read(&options.sides).class(Class::Input)?;
-    let method = if a.same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
+    let [a, b] = sides::read_sides(&options.sides).class(Class::Input)?;
+    let method = if a.has_same_sentences(&b) { Method::PairedByBlock } else { Method::ByIntervals };
     let pairs = NumberPairs::new(&a, &b, method, &options.tolerances);
     let labels = ComparedLabels::new(&a, &b, &pairs, options.rate);
     let is_wanted = |part: Part| options.only.is_empty() || options.only.contains(&part);
@@ -69,9 +69,9 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
     let changed = is_lost || !changes.is_empty() || !relations.is_empty() || !metrics.is_empty();
     Ok(NumbersOutcome {
         schema_version: SCHEMA_VERSION,
-        corpora: a.other_corpus(&b),
-        task: a.on_task().zip(b.on_task()).map(|(a, b)| [a, b]),
-        unread: sides::unread(&a, &b),
+        corpora: a.corpus_difference(&b),
+        task: a.task_result().zip(b.task_result()).map(|(a, b)| [a, b]),
+        unread: sides::unread_reasons(&a, &b),
         too_few_units: sides::too_few_units(&a, &b),
         changed,
         method,
@@ -93,9 +93,9 @@ fn outcome(options: &NumbersOptions) -> Result<NumbersOutcome> {
         relations,
         metrics,
         left_aside: pairs.left_aside.iter().cloned().chain(labels.left_aside).chain(sides::untested(&a, &b)).collect(),
-        not_shared: described::not_shared([&a.context, &b.context]),
-        a: a.described(),
-        b: b.described(),
+        not_shared: described::differing_facts([&a.context, &b.context]),
+        a: a.description(),
+        b: b.description(),
     })
 }
 
@@ -116,36 +116,37 @@ impl ComparedLabels {
     /// Compares all labels. A changed label is firm in one analysis, out of reach in the other, and its number has q <= `rate`.
     pub fn new(a: &Side, b: &Side, pairs: &NumberPairs<'_>, rate: f64) -> Self {
         let places: Vec<usize> = (0..a.context.model.grid().count()).collect();
-        let idle =
-            standing::one_sided(a, b, &places).into_iter().map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
+        let idle = standing::idle_on_one_side(a, b, &places)
+            .into_iter()
+            .map(|head| IdleHeadLabels { head, firm_labels: Vec::new() });
         let mut result = Self { idle: idle.collect(), ..Self::default() };
         let grid = a.context.model.grid();
         let have_like_counts = |label: &str| a.has_comparable_counts(b, label);
         // Rules name a number either as policies do or as the report does.
         let numbers: BTreeMap<(usize, String), &Pair<'_>> = (pairs.tested.iter())
-            .flat_map(|pair| [pair.a.in_rules(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
+            .flat_map(|pair| [pair.a.rule_name(), pair.a.name.clone()].map(|name| ((pair.a.head, name), pair)))
             .collect();
         // A score over a text that the model could not read says nothing about a label.
-        let are_read = a.results.is_read && b.results.is_read;
+        let are_read = a.results.could_read_text && b.results.could_read_text;
         let policies = [a, b].map(|side| &side.context.settings.policy);
         let [of_a, of_b] = [a, b].map(Side::assessments);
         let [mut other_rules, mut other_counts, mut unassessed, mut untested] = [const { Vec::new() }; 4];
         for (place, (of_a, of_b)) in of_a.iter().zip(&of_b).enumerate() {
-            let [of_a, of_b] = [of_a, of_b].map(|all| by_label(all));
+            let [of_a, of_b] = [of_a, of_b].map(|all| assessments_by_label(all));
             let is_idle = standing::idleness([(a, place), (b, place)]).map(|why| why.is_some());
             for label in of_a.keys().chain(of_b.keys()).copied().collect::<BTreeSet<&str>>() {
                 let sides = [of_a.get(label).copied(), of_b.get(label).copied()];
-                let standings = sides.map(|side| side.map(LabelStanding::of));
+                let standings = sides.map(|side| side.map(LabelStanding::new));
                 let is_firm = [0, 1].map(|side| standings[side] == Some(LabelStanding::Firm) && !is_idle[side]);
                 let Some(firm) = is_firm.iter().position(|is| *is) else { continue };
-                let is_choice = registry::is_of_choice(label);
+                let is_choice = registry::is_key_choice_label(label);
                 // `broad` does not count, because every untrained head has it.
                 if !is_choice && sides.iter().flatten().any(|side| !is_role(&side.label)) {
                     continue;
                 }
                 let counts = usize::from(!is_choice);
                 result.firm += counts;
-                if is_idle[1 - firm] && [a, b][1 - firm].has_study_of(label) {
+                if is_idle[1 - firm] && [a, b][1 - firm].has_study_of_label(label) {
                     result.compared += counts;
                     let head = result.idle.iter_mut().find(|head| head.head.place == grid.place(place));
                     head.into_iter().filter(|_| !is_choice).for_each(|head| head.firm_labels.push(label.to_owned()));
@@ -155,7 +156,7 @@ impl ComparedLabels {
                     unassessed.push(label);
                     continue;
                 };
-                if !same_rule(label, policies) {
+                if !has_same_thresholds(label, policies) {
                     other_rules.push(label);
                     continue;
                 }
@@ -215,7 +216,7 @@ impl ComparedLabels {
 
 /// Entry for labels that were not compared, with the reason; `None` if there are none besides labels of how heads choose.
 fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> {
-    labels.retain(|label| !registry::is_of_choice(label));
+    labels.retain(|label| !registry::is_key_choice_label(label));
     let names: BTreeSet<String> = labels.iter().map(|label| (*label).to_owned()).collect();
     (!labels.is_empty()).then(|| LeftAside { why: why.to_owned(), count: labels.len(), of: Vec::from_iter(names) })
 }
@@ -223,7 +224,7 @@ fn left_aside_labels((mut labels, why): (Vec<&str>, &str)) -> Option<LeftAside> 
 /// Standing of a head for a label in one analysis; `number` names the metric that the label's rule tests.
 fn standing_of(assessment: &Assessment, number: String) -> Standing {
     let Label { score, ci95, threshold, .. } = assessment.label;
-    Standing { firm: LabelStanding::of(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
+    Standing { firm: LabelStanding::new(assessment) == LabelStanding::Firm, number, score, ci95, threshold }
 }
 
 struct NumberPairs<'a> {
@@ -245,7 +246,7 @@ struct Pair<'a> {
 impl Pair<'_> {
     /// Size of the difference, as a multiple of the tolerance for weights of another precision; this makes units comparable.
     fn size(&self) -> f64 {
-        self.test.difference.abs() / SAME_MODEL.of(self.a.unit)
+        self.test.difference.abs() / PRECISION_TOLERANCE.get(self.a.unit)
     }
 }
 
@@ -292,7 +293,7 @@ impl<'a> NumberPairs<'a> {
         let mut leave = |number: &Number<'_>, reason: Obstacle| {
             let (count, of) = aside.entry(reason).or_default();
             *count += 1;
-            of.insert(number.of.clone());
+            of.insert(number.subject.clone());
         };
         let key = |number: &Number<'_>| (number.part, number.head, number.name.clone());
         let mut others: BTreeMap<_, Number<'a>> =
@@ -311,17 +312,17 @@ impl<'a> NumberPairs<'a> {
                 leave(&number, Obstacle::Idle);
                 continue;
             }
-            if let Some(of_head) = number.made_of.as_ref() {
+            if let Some(of_head) = number.base_number.as_ref() {
                 others.remove(&key(&number));
                 leave(&number, Obstacle::OfCorpus);
-                corpus_dependent.insert(number.in_rules(), [number.name.clone(), in_rules(number.part, of_head)]);
+                corpus_dependent.insert(number.rule_name(), [number.name.clone(), rule_name(number.part, of_head)]);
                 continue;
             }
             let Some(other) = others.remove(&key(&number)) else {
                 leave(&number, Obstacle::OneSided);
                 continue;
             };
-            match test_difference(&number, &other, method, tolerances.of(number.unit)) {
+            match test_difference(&number, &other, method, tolerances.get(number.unit)) {
                 Ok(Some(test)) => tested.push(Pair { a: number, b: other, test, q: 1.0 }),
                 Ok(None) => {}
                 Err(reason) => leave(&number, reason),
@@ -400,11 +401,11 @@ fn test_difference(
         (None, None) => return Ok(None),
         _ => return Err(Obstacle::OneSided),
     };
-    if !(a.enough && b.enough) {
+    if !(a.has_enough_evidence && b.has_enough_evidence) {
         return Err(Obstacle::Rare);
     }
     let test = match method {
-        Method::PairedByBlock => a.left_out.zip(b.left_out).and_then(|(a, b)| paired(a, b, tolerance)),
+        Method::PairedByBlock => a.jackknife.zip(b.jackknife).and_then(|(a, b)| paired_test(a, b, tolerance)),
         Method::ByIntervals => {
             let reported = |number: &Number<'_>, place: usize| {
                 let Number { blocks, effective_blocks, trials, .. } = *number;
@@ -412,7 +413,7 @@ fn test_difference(
                     |ci95| ReportedNumber { value: values[place], ci95, blocks, effective_blocks, trials };
                 number.ci95.map(number_with_interval)
             };
-            reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| by_intervals(&a, &b, tolerance))
+            reported(a, 0).zip(reported(b, 1)).and_then(|(a, b)| welch_test(&a, &b, tolerance))
         }
     };
     let untested = if (values[0] - values[1]).abs() <= tolerance { Obstacle::Equal } else { Obstacle::Differing };

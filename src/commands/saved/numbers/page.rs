@@ -5,9 +5,9 @@ use std::fmt::{self, Write};
 
 use super::outcome::{Change, HeadChanges, LabelChange, LargestChange, NumbersOutcome, OneSidedLabel};
 use crate::commands::saved::sides::described::{
-    LeftAside, PageTable, comparison_page, left_aside, most, sides, write_not_shared,
+    LeftAside, PageTable, comparison_page, list_limit, write_left_aside, write_not_shared, write_sides,
 };
-use crate::export::written;
+use crate::export::write_to_string;
 use crate::study::show::wording::{plain_table, significance};
 use crate::system::counted::counted;
 use crate::system::printable::{one_line, printable};
@@ -21,7 +21,7 @@ const DIGITS: usize = 3;
 
 /// Renders a comparison of numbers as text. With `full` it lists every change.
 pub fn render(outcome: &NumbersOutcome, full: bool) -> String {
-    printable(&written(|out| NumbersText { outcome, full }.write(out)))
+    printable(&write_to_string(|out| NumbersText { outcome, full }.write(out)))
 }
 
 struct NumbersText<'a> {
@@ -38,7 +38,7 @@ impl NumbersText<'_> {
         let NumbersOutcome { relations, metrics, compared, .. } = self.outcome;
         self.numbers(out, "Accuracies on relations", relations, compared.relations)?;
         self.numbers(out, "Metrics of heads", metrics, compared.metrics)?;
-        left_aside(out, &self.outcome.left_aside, self.full)?;
+        write_left_aside(out, &self.outcome.left_aside, self.full)?;
         write_not_shared(out, &self.outcome.not_shared, self.full)
     }
 
@@ -46,9 +46,9 @@ impl NumbersText<'_> {
         let NumbersOutcome { a, b, .. } = self.outcome;
         writeln!(out, "{}.", self.outcome.verdict())?;
         let NumbersOutcome { unread, corpora, .. } = self.outcome;
-        let idle = self.outcome.idle_in_words(most(MAX_ROWS, self.full));
+        let idle = self.outcome.idle_in_words(list_limit(MAX_ROWS, self.full));
         unread.iter().chain(corpora).chain(&idle).try_for_each(|fact| writeln!(out, "{}", one_line(fact)))?;
-        sides(out, [a, b])?;
+        write_sides(out, [a, b])?;
         for (side, found) in ["a", "b"].iter().zip(self.outcome.task.iter().flatten()) {
             writeln!(out, "Task in {side}: {}", one_line(found))?;
         }
@@ -75,7 +75,8 @@ impl NumbersText<'_> {
         let Some(words) = self.outcome.one_sided_in_words() else { return Ok(()) };
         writeln!(out, "\n{words}")?;
         let labels = &self.outcome.one_sided;
-        let shown = labels.iter().take(most(MAX_LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
+        let shown =
+            labels.iter().take(list_limit(MAX_LABELS, self.full)).map(OneSidedLabel::in_words).collect::<Vec<_>>();
         let more = if labels.len() > shown.len() { ", ..." } else { "" };
         writeln!(out, "  {}{more}", shown.join(", "))
     }
@@ -127,9 +128,9 @@ impl NumbersText<'_> {
             return Ok(());
         }
         let mut table = plain_table();
-        table.add_rows(items.iter().take(most(usual, self.full)).map(row));
+        table.add_rows(items.iter().take(list_limit(usual, self.full)).map(row));
         writeln!(out, "\n{title}\n\n{table}")?;
-        match items.len().saturating_sub(most(usual, self.full)) {
+        match items.len().saturating_sub(list_limit(usual, self.full)) {
             0 => Ok(()),
             more => writeln!(out, " and {}: --full", counted(more, "more row")),
         }

@@ -76,7 +76,7 @@ impl Described {
 }
 
 /// Lists the single values of tool, model, corpus and settings in which two runs differ, by their keys in a report.
-pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
+pub fn differing_facts(runs: [&ReportContext; 2]) -> Vec<Fact> {
     let [a, b] = runs.map(|ReportContext { tool, model, corpus, settings, .. }| {
         json!({ "tool": tool, "model": model, "corpus": corpus, "settings": settings })
     });
@@ -87,17 +87,17 @@ pub fn not_shared(runs: [&ReportContext; 2]) -> Vec<Fact> {
 const ROUNDING: f64 = 5e-6;
 
 /// Whether two values are equal up to the rounding of reports.
-pub fn are_same(a: &Value, b: &Value) -> bool {
+pub fn are_equal_when_rounded(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(ours), Value::Number(theirs)) if ours.is_f64() || theirs.is_f64() => {
             let near = |(a, b): (f64, f64)| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
             ours.as_f64().zip(theirs.as_f64()).is_some_and(near)
         }
         (Value::Array(ours), Value::Array(theirs)) => {
-            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| are_same(a, b))
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| are_equal_when_rounded(a, b))
         }
         (Value::Object(ours), Value::Object(theirs)) => {
-            let is_there = |(key, a): (&String, &Value)| theirs.get(key).is_some_and(|b| are_same(a, b));
+            let is_there = |(key, a): (&String, &Value)| theirs.get(key).is_some_and(|b| are_equal_when_rounded(a, b));
             ours.len() == theirs.len() && ours.iter().all(is_there)
         }
         _ => a == b,
@@ -106,7 +106,7 @@ pub fn are_same(a: &Value, b: &Value) -> bool {
 
 fn differences(at: &str, a: &Value, b: &Value) -> Vec<Fact> {
     match (a, b) {
-        _ if are_same(a, b) => Vec::new(),
+        _ if are_equal_when_rounded(a, b) => Vec::new(),
         (Value::Object(whole), Value::Null) | (Value::Null, Value::Object(whole)) => {
             // If one side lacks an object, each of its values is a fact.
             whole.keys().flat_map(|key| differences(&format!("{at}.{key}"), &a[key], &b[key])).collect()
@@ -139,18 +139,18 @@ const MAX_VALUE_LENGTH: usize = 40;
 /// Number of characters shown before the first difference of two long values.
 const CONTEXT_LENGTH: usize = 12;
 
-pub fn sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
+pub fn write_sides(out: &mut impl Write, [a, b]: [&Described; 2]) -> fmt::Result {
     writeln!(out, "\na  {}\nb  {}\n", one_line(&a.in_words()), one_line(&b.in_words()))
 }
 
 /// Writes what was not compared, and why; with `full` every name.
-pub fn left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
+pub fn write_left_aside(out: &mut impl Write, all: &[LeftAside], full: bool) -> fmt::Result {
     if all.is_empty() {
         return Ok(());
     }
     writeln!(out, "\nNot compared:")?;
     for aside in all {
-        let names: Vec<String> = aside.of.iter().take(most(MAX_NAMES, full)).map(|name| one_line(name)).collect();
+        let names: Vec<String> = aside.of.iter().take(list_limit(MAX_NAMES, full)).map(|name| one_line(name)).collect();
         let more = if aside.of.len() > names.len() { ", ..." } else { "" };
         let names = if names.is_empty() { String::new() } else { format!(" ({}{more})", names.join(", ")) };
         writeln!(out, "  {} {}{names}", aside.count, aside.why)?;
@@ -165,7 +165,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
         return Ok(());
     }
     let is_shown = |fact: &&Fact| full || !fact.key.starts_with("corpus.");
-    let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(most(MAX_FACTS, full)).collect();
+    let shown: Vec<&Fact> = facts.iter().filter(is_shown).take(list_limit(MAX_FACTS, full)).collect();
     if shown.is_empty() {
         let values = counted(facts.len(), "value");
         return writeln!(
@@ -188,7 +188,7 @@ pub fn write_not_shared(out: &mut impl Write, facts: &[Fact], full: bool) -> fmt
 fn differing_excerpts(values: [&Value; 2], full: bool) -> [String; 2] {
     let texts = values.map(|value| one_line(&value.to_string()).chars().collect::<Vec<char>>());
     let common = texts[0].iter().zip(&texts[1]).take_while(|(a, b)| a == b).count();
-    let shown = most(MAX_VALUE_LENGTH, full);
+    let shown = list_limit(MAX_VALUE_LENGTH, full);
     let start = if common + CONTEXT_LENGTH < shown { 0 } else { common - CONTEXT_LENGTH };
     texts.map(|text| {
         let part: String = text.iter().skip(start).take(shown).collect();
@@ -199,7 +199,7 @@ fn differing_excerpts(values: [&Value; 2], full: bool) -> [String; 2] {
 }
 
 /// Maximum length of a list: `usual`, or no limit with `full`.
-pub fn most(usual: usize, full: bool) -> usize {
+pub fn list_limit(usual: usize, full: bool) -> usize {
     if full { usize::MAX } else { usual }
 }
 
@@ -242,7 +242,7 @@ pub fn comparison_page(
         "parts": tables,
         "footer": "Layers and heads are counted from 0.",
     });
-    page::filled("changes", &page)
+    page::fill_template("changes", &page)
 }
 
 #[cfg(test)]

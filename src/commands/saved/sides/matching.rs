@@ -89,8 +89,8 @@ impl HeadMatching {
 
 /// Index of each head's partner, `[layers * heads]`; `None` unless heads are paired one to one within each layer.
 fn partner_indices(heads: &[MatchedHead], grid: HeadGrid) -> Option<Vec<usize>> {
-    let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.stray([head.b]).is_none();
-    let is_complete = grid.is(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
+    let is_within = |head: &MatchedHead| head.a.layer == head.b.layer && grid.first_outside([head.b]).is_none();
+    let is_complete = grid.equals_all_heads(heads.iter().map(|head| head.a)) && heads.iter().all(is_within);
     let partners: Vec<usize> = heads.iter().map(|head| grid.index(head.b.layer, head.b.head)).collect();
     let mut sorted = partners.clone();
     sorted.sort_unstable();
@@ -110,7 +110,8 @@ mod tests {
     fn every_head_has_a_partner_of_its_own_in_its_layer() {
         let grid = HeadGrid { layers: 2, heads: 2 };
         let of = |partners: [(usize, usize); 4]| {
-            let heads: Vec<_> = partners.into_iter().enumerate().map(|(at, b)| head(grid.at(at), b)).collect();
+            let heads: Vec<_> =
+                partners.into_iter().enumerate().map(|(at, b)| head(grid.layer_and_head(at), b)).collect();
             partner_indices(&heads, grid)
         };
         assert_eq!(of([(0, 1), (0, 0), (1, 0), (1, 1)]), Some(vec![1, 0, 2, 3]));

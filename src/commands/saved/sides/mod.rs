@@ -15,16 +15,16 @@ use crate::evaluation::results::Results;
 use crate::export::json;
 use crate::model::grid::HeadGrid;
 use crate::passes::observation::{Observation, partial};
-use crate::report::health::is_of_corpus;
+use crate::report::health::analyses_corpus;
 use crate::report::{Report, ReportContext};
 use crate::sequences::derived::task::TaskInfo;
 use crate::sequences::shard::Shard;
 use crate::studies::registry;
-use crate::study::Counts;
+use crate::study::TokenCountUse;
 use crate::study::labels::Assessment;
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::number::Number;
-use crate::study::section::Known;
+use crate::study::section::ViewContext;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
 use crate::system::printable::one_line;
@@ -53,11 +53,12 @@ enum SavedFile {
 
 /// Reads the two analyses. A partial takes the policy of the other file, or else the default; the options override both.
 /// Fails if a file is neither report nor partial, the policy cannot be used, or the models have different heads.
-pub fn read(options: &SidesOptions) -> Result<[Side; 2]> {
+pub fn read_sides(options: &SidesOptions) -> Result<[Side; 2]> {
     let SidesOptions { files: paths, policy: options, threads } = options;
     let [a, b] = [read_file(&paths[0])?, read_file(&paths[1])?];
     let policies = [[&a, &b], [&b, &a]].map(|files| files.into_iter().find_map(saved_policy));
-    let [policy_a, policy_b] = policies.map(|policy| options.over(policy.unwrap_or_else(registry::default_policy)));
+    let [policy_a, policy_b] =
+        policies.map(|policy| options.overriding(policy.unwrap_or_else(registry::default_policy)));
     let sides = [Side::new(a, &paths[0], policy_a?, *threads)?, Side::new(b, &paths[1], policy_b?, *threads)?];
     for side in &sides {
         options.ensure_measured(&side.context.settings.protocol.studies).cannot("label", &side.file)?;
@@ -120,22 +121,27 @@ impl Side {
                 (Some(shard), measure(*observation, policy.clone(), threads, true)?)
             }
         };
-        context.label_by(&mut results, policy);
+        context.set_policy(&mut results, policy);
         Ok(Self { file: path.display().to_string(), shard, context, results })
     }
 
     /// Builds the side of a comparison from an analysis that was just run; `name` stands for its file.
-    pub fn of_run(name: &str, observation: Observation, policy: Policy, threads: NonZeroUsize) -> Result<Self> {
+    pub fn from_observation(
+        name: &str,
+        observation: Observation,
+        policy: Policy,
+        threads: NonZeroUsize,
+    ) -> Result<Self> {
         Self::new(SavedFile::Partial(Shard::WHOLE, Box::new(observation)), Path::new(name), policy, threads)
     }
 
     /// Whether the two corpora have a file in common.
-    pub fn same_text(&self, other: &Self) -> bool {
+    pub fn has_common_file(&self, other: &Self) -> bool {
         let [ours, theirs] = [self, other].map(|side| &side.context.corpus.files);
         ours.iter().any(|file| theirs.iter().any(|other| other.sha256 == file.sha256))
     }
 
-    pub fn same_weights(&self, other: &Self) -> bool {
+    pub fn has_same_weights(&self, other: &Self) -> bool {
         self.context.model.weights_sha256 == other.context.model.weights_sha256
     }
 
@@ -143,13 +149,14 @@ impl Side {
     /// by at most a tenth in size. The rarity of a sentence's rarest token grows with the corpus. True for labels without token
     /// counts.
     pub fn has_comparable_counts(&self, other: &Self, label: &str) -> bool {
-        let is_counted = registry::study_of_label(label).is_some_and(|study| study.card().counts == Counts::Needed);
+        let is_counted =
+            registry::study_of_label(label).is_some_and(|study| study.card().token_counts == TokenCountUse::Needed);
         let counts_files = [self, other].map(|side| &side.context.settings.protocol.counts);
         let [a, b] = [self, other].map(|side| side.context.corpus.tokens as f64);
         !is_counted || counts_files[0] == counts_files[1] && (counts_files[0].is_some() || a.min(b) >= 0.9 * a.max(b))
     }
 
-    pub fn has_study_of(&self, label: &str) -> bool {
+    pub fn has_study_of_label(&self, label: &str) -> bool {
         let study = registry::study_of_label(label).map(|study| study.card().name);
         study.is_none_or(|study| self.results.studies().iter().any(|run| run.card().name == study))
     }
@@ -161,19 +168,19 @@ impl Side {
     /// Assessments of every head for every label, `[layers * heads]`. Labels of how the head chooses come last.
     pub fn assessments(&self) -> Vec<Vec<Assessment>> {
         let policy = &self.context.settings.policy;
-        let by_head = self.results.assessments(policy).into_iter().zip(self.results.assessments_of_choices(policy));
+        let by_head = self.results.assessments(policy).into_iter().zip(self.results.choice_assessments(policy));
         by_head.map(|(roles, choices)| [roles, choices].concat()).collect()
     }
 
     /// Whether both files are partials of one shard of equal corpus files, and so have equal sentences in equal blocks.
-    pub fn same_sentences(&self, other: &Self) -> bool {
+    pub fn has_same_sentences(&self, other: &Self) -> bool {
         self.shard.is_some() && self.shard == other.shard && self.same_corpus(other)
     }
 
     /// Whether partials of the two analyses could be compared pairwise: both analyses cover all of equal corpus files.
     pub fn could_be_paired(&self, other: &Self) -> bool {
         let is_whole = |side: &Self| side.shard.is_none_or(|shard| shard == Shard::WHOLE);
-        is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.same_sentences(other)
+        is_whole(self) && is_whole(other) && self.same_corpus(other) && !self.has_same_sentences(other)
     }
 
     /// Whether both analyses have equal corpus files in equal order, with equal limits and numbers of blocks.
@@ -187,7 +194,7 @@ impl Side {
     }
 
     /// Sentence on how the two corpora (or tasks) differ; `None` if they are the same.
-    pub fn other_corpus(&self, other: &Self) -> Option<String> {
+    pub fn corpus_difference(&self, other: &Self) -> Option<String> {
         if ![self, other].iter().any(|side| side.is_of_corpus()) {
             let task = |side: &Self| side.context.settings.protocol.task.as_ref().map(|task| task.sha256.clone());
             return (task(self) != task(other)).then(|| "The tasks are not the same.".to_owned());
@@ -205,7 +212,7 @@ impl Side {
         (!is_same).then(|| "The corpora are not the same.".to_owned())
     }
 
-    pub fn described(&self) -> Described {
+    pub fn description(&self) -> Described {
         let ReportContext { model, corpus, .. } = &self.context;
         Described {
             file: self.file.clone(),
@@ -217,7 +224,7 @@ impl Side {
     }
 
     fn is_of_corpus(&self) -> bool {
-        is_of_corpus(&self.context.settings.protocol, &self.results.sections)
+        analyses_corpus(&self.context.settings.protocol, &self.results.sections)
     }
 
     fn only_task(&self) -> Option<&TaskInfo> {
@@ -230,7 +237,7 @@ impl Side {
         let (file, name) = (&self.file, one_line(name));
         let error =
             anyhow!("`{file}` is of the task `{name}` alone: no corpus was asked about, so no head has a label");
-        Err(error.about(file).hint(
+        Err(error.with_file(file).hint(
             "`headscope analyze MODEL --task FILE -c CORPUS` labels the heads as well; `headscope compare --numbers` compares what was \
              measured",
         ))
@@ -247,26 +254,26 @@ impl Side {
     }
 
     /// Why the model could not read the corpus, with a remedy; `None` if it could.
-    pub fn unread(&self) -> Option<String> {
+    pub fn unread_reason(&self) -> Option<String> {
         let ReportContext { model, corpus, .. } = &self.context;
         let read = Some(corpus).filter(|_| self.is_of_corpus());
-        read.and_then(|corpus| corpus.unread(model))
+        read.and_then(|corpus| corpus.unread_cause(model))
             .map(|[why, way_out]| format!("the model could not read the corpus, since {why}: {way_out}"))
     }
 
     /// The result on the task of the run, in a sentence; `None` without a task.
-    pub fn on_task(&self) -> Option<String> {
+    pub fn task_result(&self) -> Option<String> {
         let settings = &self.context.settings;
         settings.protocol.task.as_ref()?;
         self.results.sections.iter().find_map(|(_, section)| {
-            let view = section.view(Known::new(&settings.policy));
-            view.in_brief.found.filter(|_| view.is_above_baseline.is_some())
+            let view = section.view(ViewContext::new(&settings.policy));
+            view.in_brief.finding.filter(|_| view.is_above_baseline.is_some())
         })
     }
 
     /// Sections of the report for which no test is known, as (key, JSON).
     fn untested(&self) -> Vec<(&'static str, serde_json::Value)> {
-        let known = Known::new(&self.context.settings.policy);
+        let known = ViewContext::new(&self.context.settings.policy);
         let sections = self.results.sections.iter().filter(|(_, section)| section.view(known).numbers.is_empty());
         let value = |entry: &dyn erased_serde::Serialize| serde_json::to_value(entry).expect("a section is JSON");
         sections
@@ -283,9 +290,9 @@ pub fn too_few_units(a: &Side, b: &Side) -> Option<String> {
 }
 
 /// Sentence on why no label is firm, for each analysis whose model could not read the corpus; `None` if both could.
-pub fn unread(a: &Side, b: &Side) -> Option<String> {
-    let sentences =
-        [(a, "a"), (b, "b")].map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unread()?)));
+pub fn unread_reasons(a: &Side, b: &Side) -> Option<String> {
+    let sentences = [(a, "a"), (b, "b")]
+        .map(|(side, name)| Some(format!("No label is firm in {name}: {}.", side.unread_reason()?)));
     sentences.into_iter().flatten().reduce(|first, second| format!("{first} {second}"))
 }
 
@@ -293,7 +300,7 @@ pub fn unread(a: &Side, b: &Side) -> Option<String> {
 pub fn untested(a: &Side, b: &Side) -> Option<LeftAside> {
     let (a, b) = (a.untested(), b.untested());
     let differs = |(key, value): &&(&'static str, serde_json::Value), others: &[(&'static str, serde_json::Value)]| {
-        !others.iter().any(|(other, theirs)| other == key && described::are_same(value, theirs))
+        !others.iter().any(|(other, theirs)| other == key && described::are_equal_when_rounded(value, theirs))
     };
     let mut keys: Vec<String> = a.iter().filter(|part| differs(part, &b)).map(|(key, _)| (*key).to_owned()).collect();
     keys.extend(b.iter().filter(|(key, _)| !a.iter().any(|(other, _)| other == key)).map(|(key, _)| (*key).to_owned()));

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Side;
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::TAIL;
+use crate::stats::block_test::TAIL_SHARE;
 use crate::studies::registry;
 use crate::study::labels::Assessment;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
@@ -32,12 +32,12 @@ pub enum LabelStanding {
 }
 
 impl LabelStanding {
-    pub fn of(assessment: &Assessment) -> Self {
+    pub fn new(assessment: &Assessment) -> Self {
         match assessment {
             Assessment { fires: true, label, .. } if label.borderline => Self::Borderline,
             Assessment { fires: true, .. } => Self::Firm,
             Assessment { p_below_threshold: None, .. } => Self::Untested,
-            Assessment { p_below_threshold: Some(p), .. } if *p <= TAIL => Self::OutOfReach,
+            Assessment { p_below_threshold: Some(p), .. } if *p <= TAIL_SHARE => Self::OutOfReach,
             Assessment { .. } => Self::WithinReach,
         }
     }
@@ -55,13 +55,13 @@ impl LabelStanding {
 }
 
 /// Assessments of one head by the names of their labels.
-pub fn by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
+pub fn assessments_by_label(assessments: &[Assessment]) -> BTreeMap<&str, &Assessment> {
     assessments.iter().map(|assessment| (assessment.label.label.as_str(), assessment)).collect()
 }
 
 /// Whether two policies have the same thresholds for a label.
-pub fn same_rule(label: &str, policies: [&Policy; 2]) -> bool {
-    let thresholds = registry::detector_of(label).map_or(&[][..], |detector| detector.thresholds);
+pub fn has_same_thresholds(label: &str, policies: [&Policy; 2]) -> bool {
+    let thresholds = registry::detector_of_label(label).map_or(&[][..], |detector| detector.thresholds);
     let mut all = thresholds.iter().copied().chain([&MIN_QUERIES, &MIN_SENTENCES]);
     all.all(|threshold| policies[0].get(threshold) == policies[1].get(threshold))
 }
@@ -104,9 +104,9 @@ impl Side {
     /// Why the head with this index does nothing; `None` if it is at work.
     fn idleness(&self, place: usize) -> Option<Idleness> {
         let model = &self.context.model;
-        if self.results.absent.contains(&place) {
+        if self.results.absent_heads.contains(&place) {
             Some(Idleness::Absent)
-        } else if self.results.removed.contains(&place) {
+        } else if self.results.removed_heads.contains(&place) {
             Some(Idleness::Removed)
         } else {
             model.constant_heads.contains(&model.grid().place(place)).then_some(Idleness::WritesConstant)
@@ -122,7 +122,7 @@ pub fn idleness([(a, place), (b, partner)]: [(&Side, usize); 2]) -> [Option<Idle
 }
 
 /// Heads that do nothing in exactly one analysis, by their place there. `partners`: index in `b` per head, `[layers * heads]`.
-pub fn one_sided(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
+pub fn idle_on_one_side(a: &Side, b: &Side, partners: &[usize]) -> Vec<IdleHead> {
     let grid = a.context.model.grid();
     let idle = |(place, &partner): (usize, &usize)| match idleness([(a, place), (b, partner)]) {
         [Some(why), None] => Some(IdleHead { place: grid.place(place), side: "a", why }),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::bounds::MAX_REMEMBERED;
+use super::bounds::MAX_REMEMBERED_DIGESTS;
 use super::sentence::{Content, SentenceFamily};
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod tests;
 
 /// Counts of sentences, repeated sentences and families; sentences that are skipped later are counted too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repeats {
+pub struct RepeatCounts {
     pub read: u64,
     pub different: u64,
     /// Number of sentences whose words equal the words of another sentence, first copies included.
@@ -32,7 +32,7 @@ pub struct Repeats {
 pub(super) struct Families {
     /// Families met so far, keyed by the digest of the words or of the family name.
     remembered: HashMap<u64, RememberedFamily>,
-    pub counts: Repeats,
+    pub counts: RepeatCounts,
     last_document: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ struct RememberedFamily {
 impl Families {
     /// Assigns the next sentence to a family; `name` is the family name in the corpus, if any. If `document` is given, documents
     /// are the sampling unit: `name` is ignored, and a new family takes the document's number.
-    pub(super) fn of(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
+    pub(super) fn assign(&mut self, content: &Content, name: Option<&str>, document: Option<u64>) -> SentenceFamily {
         self.counts.read += 1;
         let name = name.filter(|_| document.is_none());
         let (words, name) = (content_digest(content), name.map(|name| digest(NAME, [name])));
@@ -67,7 +67,7 @@ impl Families {
     fn assign_new(&mut self, words: u64, name: Option<u64>, document: Option<u64>) -> SentenceFamily {
         self.counts.different += 1;
         let named = name.and_then(|name| self.remembered.get(&name));
-        let next = SentenceFamily::alone(document.unwrap_or(self.counts.families));
+        let next = SentenceFamily::new(document.unwrap_or(self.counts.families));
         let family = named.map_or(next, |known| SentenceFamily { number: known.family.into(), is_first: false });
         self.counts.families += u64::from(family.is_first);
         let is_of_known_document = document.is_some() && document == self.last_document;
@@ -78,12 +78,12 @@ impl Families {
         }
         self.counts.not_remembered += 1;
         // The digest serves as the family number, so that equal sentences still fall into one block.
-        if family.is_first { SentenceFamily::alone(document.or(name).unwrap_or(words)) } else { family }
+        if family.is_first { SentenceFamily::new(document.or(name).unwrap_or(words)) } else { family }
     }
 
     /// Records the family number of a digest, unless it has one. False if the table is full or the number exceeds 32 bits.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
-        let has_room = self.remembered.len() < MAX_REMEMBERED;
+        let has_room = self.remembered.len() < MAX_REMEMBERED_DIGESTS;
         let Some(family) = u32::try_from(family).ok().filter(|_| has_room) else { return false };
         self.remembered.entry(digest).or_insert(RememberedFamily { family, has_recurred: false });
         true
@@ -130,7 +130,7 @@ pub enum Unit {
 
 impl Unit {
     /// Name of the unit, `[singular, plural]`; `piece` is the word for a sentence of this corpus: `sentence`, `protein`.
-    pub fn words(self, piece: &str) -> [String; 2] {
+    pub fn nouns(self, piece: &str) -> [String; 2] {
         match self {
             Self::Documents => ["document".to_owned(), "documents".to_owned()],
             Self::Sentences => [piece.to_owned(), format!("{piece}s")],
@@ -141,13 +141,13 @@ impl Unit {
 
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [_, many] = self.words("sentence");
+        let [_, many] = self.nouns("sentence");
         f.write_str(&many)
     }
 }
 
 /// Minimum number of documents, marked by file ends alone, that serve as sampling units: fewer give too few blocks for a test.
-pub(in crate::corpus) const ENOUGH_DOCUMENTS: u64 = 10;
+pub(in crate::corpus) const MIN_UNMARKED_DOCUMENTS: u64 = 10;
 
 /// Marks in the files that decide the sampling unit, gathered up to the [`ENOUGH_DOCUMENTS`]th document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,7 +162,7 @@ impl UnitMarks {
     /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`ENOUGH_DOCUMENTS`], or if
     /// the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
-        let has_documents = self.documents >= ENOUGH_DOCUMENTS || self.documents >= 2 && self.marks_documents;
+        let has_documents = self.documents >= MIN_UNMARKED_DOCUMENTS || self.documents >= 2 && self.marks_documents;
         match (self.names_families, has_documents) {
             (true, _) => Unit::Families,
             (false, true) => Unit::Documents,

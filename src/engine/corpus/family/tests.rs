@@ -8,9 +8,9 @@ fn words(forms: &str) -> Content {
 }
 
 /// The families of sentences of these words and names, as their numbers; negative where the sentence is not the first.
-fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, Repeats) {
+fn numbers(sentences: &[(&str, Option<&str>)]) -> (Vec<(u64, bool)>, RepeatCounts) {
     let mut families = Families::default();
-    let numbers = sentences.iter().map(|(forms, name)| families.of(&words(forms), *name, None));
+    let numbers = sentences.iter().map(|(forms, name)| families.assign(&words(forms), *name, None));
     let numbers = numbers.map(|family| (family.number, family.is_first)).collect();
     (numbers, families.counts)
 }
@@ -20,7 +20,7 @@ fn equal_words_are_one_family() {
     let (found, counts) = numbers(&[("a b", None), ("c", None), ("a b", None), ("d", None), ("a b", None)]);
     // Families are numbered as they begin: `d` is the third of them.
     assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (0, false)]);
-    assert_eq!(counts, Repeats { read: 5, different: 3, repeated: 3, families: 3, units: 3, not_remembered: 0 });
+    assert_eq!(counts, RepeatCounts { read: 5, different: 3, repeated: 3, families: 3, units: 3, not_remembered: 0 });
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn sentences_under_one_name_are_one_family() {
     let (found, counts) = numbers(&[("a", x), ("b", None), ("c", x), ("d", y), ("b", y), ("e", y)]);
     // Equal words come first: the second `b` stays with the first one, whatever it is called.
     assert_eq!(found, [(0, true), (1, true), (0, false), (2, true), (1, false), (2, false)]);
-    assert_eq!(counts, Repeats { read: 6, different: 5, repeated: 2, families: 3, units: 3, not_remembered: 0 });
+    assert_eq!(counts, RepeatCounts { read: 6, different: 5, repeated: 2, families: 3, units: 3, not_remembered: 0 });
     // A name that comes up first at a sentence that is known is that sentence's family.
     let (found, _) = numbers(&[("a", None), ("a", x), ("b", x)]);
     assert_eq!(found, [(0, true), (0, false), (0, false)]);
@@ -38,7 +38,7 @@ fn sentences_under_one_name_are_one_family() {
 #[test]
 fn a_family_has_the_number_of_its_document() {
     let mut families = Families::default();
-    let mut of = |forms, document| families.of(&words(forms), Some("x"), Some(document));
+    let mut of = |forms, document| families.assign(&words(forms), Some("x"), Some(document));
     let found = [of("a", 0), of("b", 0), of("c", 1), of("a", 2)].map(|family| (family.number, family.is_first));
     // The second `a` stays with the first one; a name does not count.
     assert_eq!(found, [(0, true), (0, true), (1, true), (0, false)]);
@@ -68,19 +68,19 @@ fn the_annotation_does_not_matter_and_the_pieces_do() {
 #[test]
 fn what_cannot_be_remembered_keeps_to_its_block_all_the_same() {
     let mut families = Families::default();
-    let known = families.of(&words("a"), None, None);
-    families
-        .remembered
-        .extend((0..MAX_REMEMBERED as u64).map(|digest| (digest, RememberedFamily { family: 0, has_recurred: false })));
+    let known = families.assign(&words("a"), None, None);
+    families.remembered.extend(
+        (0..MAX_REMEMBERED_DIGESTS as u64).map(|digest| (digest, RememberedFamily { family: 0, has_recurred: false })),
+    );
     let [b, c, b_again, a_again, named, named_again] =
         [("b", None), ("c", None), ("b", None), ("a", None), ("d", Some("x")), ("e", Some("x"))]
-            .map(|(forms, name)| families.of(&words(forms), name, None));
+            .map(|(forms, name)| families.assign(&words(forms), name, None));
     assert_eq!((b.number, b.is_first, b_again.is_first), (b_again.number, true, true));
     assert_ne!(b.number, c.number);
     assert_eq!((a_again.number, a_again.is_first), (known.number, false));
     assert_eq!(named.number, named_again.number);
     let counts = families.counts;
-    assert_eq!(counts, Repeats { read: 7, different: 6, repeated: 2, families: 6, units: 6, not_remembered: 5 });
+    assert_eq!(counts, RepeatCounts { read: 7, different: 6, repeated: 2, families: 6, units: 6, not_remembered: 5 });
 }
 
 proptest! {
@@ -93,7 +93,7 @@ proptest! {
         let mut of_words = std::collections::HashMap::new();
         for (number, name) in sentences {
             let name = name.map(|name| name.to_string());
-            let family = families.of(&words(&number.to_string()), name.as_deref(), None);
+            let family = families.assign(&words(&number.to_string()), name.as_deref(), None);
             prop_assert_eq!(family.is_first, family.number == begun);
             begun += u64::from(family.is_first);
             prop_assert!(family.number < begun);
@@ -108,7 +108,7 @@ proptest! {
     fn sentences_of_their_own_are_families_of_their_own(count in 0..80_u64) {
         let mut families = Families::default();
         for number in 0..count {
-            prop_assert_eq!(families.of(&words(&number.to_string()), None, None), SentenceFamily::alone(number));
+            prop_assert_eq!(families.assign(&words(&number.to_string()), None, None), SentenceFamily::new(number));
         }
     }
 }

@@ -17,13 +17,13 @@ pub struct FileKind {
 }
 
 impl FileKind {
-    pub(in crate::corpus) fn plain(format: Format) -> Self {
+    pub(in crate::corpus) fn uncompressed(format: Format) -> Self {
         Self { format, compression: Compression::None }
     }
 
     /// Infers format and compression from a file name (`b.txt.gz`); `None` if no format has its extension.
-    pub fn of(path: &Path) -> Option<Self> {
-        let (compression, bare) = Compression::of(path);
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let (compression, bare) = Compression::from_path(path);
         let extension = lower_extension(&bare);
         let format = Format::ALL.into_iter().find(|format| format.extensions().contains(&extension.as_str()))?;
         Some(Self { format, compression })
@@ -50,7 +50,7 @@ impl Input {
             if format.is_some_and(|format| format != Format::Conllu) {
                 bail!(anyhow!("`{name}` is CoNLL-U").hint("leave out --format"));
             }
-            return Ok(Self::Embedded(name, bytes, FileKind::plain(Format::Conllu)));
+            return Ok(Self::Embedded(name, bytes, FileKind::uncompressed(Format::Conllu)));
         }
         if path == Path::new("-") {
             let stdin = format.map(Self::Stdin).context("standard input has no extension to tell the format by");
@@ -60,16 +60,15 @@ impl Input {
             return Ok(Self::Folder(path.to_owned(), format));
         }
         let kind = match format {
-            Some(format) => Some(FileKind { format, compression: Compression::of(path).0 }),
+            Some(format) => Some(FileKind { format, compression: Compression::from_path(path).0 }),
             // An unreadable file has no format here; opening it reports the error.
-            None => {
-                FileKind::of(path).or_else(|| fs::metadata(path).is_err().then_some(FileKind::plain(Format::Conllu)))
-            }
+            None => FileKind::from_path(path)
+                .or_else(|| fs::metadata(path).is_err().then_some(FileKind::uncompressed(Format::Conllu))),
         };
         let shown = path.display();
         let unknown = || format!("cannot tell the format of `{shown}` by its extension");
-        let file = kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).about(shown);
-        file.of_value(path.extension().unwrap_or_default().display()).hint(Self::choices())
+        let file = kind.map(|kind| Self::File(path.to_owned(), kind)).with_context(unknown).with_file(shown);
+        file.with_value(path.extension().unwrap_or_default().display()).hint(Self::choices())
     }
 
     fn choices() -> String {
@@ -92,7 +91,7 @@ impl Input {
             Self::File(_, kind) | Self::Embedded(_, _, kind) => Some(kind.format),
             Self::Folder(_, format) => *format,
         };
-        format.is_none_or(|format| format.entry().may_have_text)
+        format.is_none_or(|format| format.reader().may_have_text)
     }
 
     /// Whether the input can be read again from its beginning; standard input, pipes and devices cannot.
@@ -120,15 +119,15 @@ impl Input {
 }
 
 /// Explains the `error` of opening the corpus file at `path`: broken link, missing file, or another cause.
-pub(super) fn why_not(path: &Path, error: io::Error) -> Error {
+pub(super) fn explain_open_error(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {
         Ok(target) => {
             let broken = format!("corpus `{shown}` is a link to `{}`, which leads to no file", target.display());
-            Error::new(error).context(broken).about(shown)
+            Error::new(error).context(broken).with_file(shown)
         }
         Err(_) if error.kind() == io::ErrorKind::NotFound => {
-            anyhow!("no such corpus file or folder: `{shown}`").about(shown)
+            anyhow!("no such corpus file or folder: `{shown}`").with_file(shown)
         }
         Err(_) => Error::new(error).cannot("open corpus", shown),
     }

@@ -15,7 +15,7 @@ use super::formats::Format;
 use crate::system::counted::plural;
 use crate::system::errors::Facts;
 use crate::system::files::{input as reading, output};
-use input::{FileKind, Input, why_not};
+use input::{FileKind, Input, explain_open_error};
 
 /// A file of the corpus, to be read when its turn comes.
 pub(super) struct CorpusFile {
@@ -37,13 +37,13 @@ pub(super) enum Source {
 }
 
 impl CorpusFile {
-    pub(super) fn of_bytes(name: &str, bytes: Cow<'static, [u8]>, kind: FileKind) -> Self {
+    pub(super) fn from_bytes(name: &str, bytes: Cow<'static, [u8]>, kind: FileKind) -> Self {
         let (length, source) = (bytes.len() as u64, Source::Bytes(bytes));
         Self { name: name.to_owned(), path: name.into(), kind, bytes: Some(length), source }
     }
 
     /// A copy of this entry for a second reading; `None` if the file can be read only once.
-    pub(super) fn again(&self) -> Option<Self> {
+    pub(super) fn for_second_reading(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Path(path) => Source::Path(path.clone()),
             Source::Stream(_) => return None,
@@ -107,19 +107,19 @@ impl Identity {
 
 /// Lists the files of all inputs in reading order, and counts the skipped entries of folders: subfolders, hidden files, pipes,
 /// and files without an extension of the requested format (or of any format). Fails if a file is given twice or cannot be opened.
-pub(super) fn of(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
+pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
     for input in inputs {
         match input {
             Input::Stdin(format) => {
-                let kind = FileKind::plain(*format);
+                let kind = FileKind::uncompressed(*format);
                 let source = Source::Stream(Box::new(reading::stdin().context("cannot read standard input")?));
                 let file = CorpusFile { name: input.name(), path: "-".into(), kind, bytes: None, source };
                 files.add(Identity::Stdin, "standard input", || Ok(file))?;
             }
             Input::Embedded(name, bytes, kind) => {
-                let file = CorpusFile::of_bytes(name, Cow::Borrowed(bytes), *kind);
+                let file = CorpusFile::from_bytes(name, Cow::Borrowed(bytes), *kind);
                 files.add(Identity::Embedded(name), &format!("corpus `{name}`"), || Ok(file))?;
             }
             Input::File(path, kind) => files.add_path(path, *kind)?,
@@ -155,8 +155,8 @@ impl Files {
 
     fn add_path(&mut self, path: &Path, kind: FileKind) -> Result<()> {
         let shown = path.display().to_string();
-        let metadata = fs::metadata(path).map_err(|error| why_not(path, error))?;
-        ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").about(&shown));
+        let metadata = fs::metadata(path).map_err(|error| explain_open_error(path, error))?;
+        ensure!(!metadata.is_dir(), anyhow!("corpus `{shown}` is a folder").with_file(&shown));
         let identity = Identity::of(path, &metadata).cannot("open corpus", &shown)?;
         let added = self.add(identity, &format!("corpus `{shown}`"), || {
             // Opened before any other work, so that errors come early.
@@ -170,7 +170,7 @@ impl Files {
             let name = path.file_name().map_or_else(|| shown.clone(), |name| name.to_string_lossy().into_owned());
             Ok(CorpusFile { name, path: shown.as_str().into(), kind, bytes, source })
         });
-        added.about(&shown)
+        added.with_file(&shown)
     }
 }
 
@@ -185,7 +185,7 @@ fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, Fi
             continue;
         }
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        let kind = FileKind::of(&entry.path()).filter(|kind| format.is_none_or(|format| kind.format == format));
+        let kind = FileKind::from_path(&entry.path()).filter(|kind| format.is_none_or(|format| kind.format == format));
         let is_other_entry = || fs::metadata(entry.path()).is_ok_and(|metadata| !metadata.is_file());
         match kind {
             Some(kind) if !is_hidden && !is_other_entry() => files.push((entry.path(), kind)),
@@ -202,7 +202,7 @@ fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, Fi
             extensions.join(", "),
             plural(&passed_over, "file or folder", "files or folders"),
         );
-        return Err(error.about(shown));
+        return Err(error.with_file(shown));
     }
     files.sort_by(|(a, _), (b, _)| a.file_name().cmp(&b.file_name()));
     Ok((files, passed_over))

@@ -15,17 +15,17 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::reader::{Context, DocumentName, Name, Parsed, next_line};
-use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
+use super::reader::{DocumentName, JsonName, ParsedSentence, ReaderContext, next_line};
+use crate::corpus::annotation::{Annotation, Upos, WordClass, entry_value};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, MAX_WORDS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::relation::RelationNames;
-use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, place};
-use crate::corpus::sentence::written::{Misfit, Written, WrittenPiece};
+use crate::corpus::sentence::links::{LinkSet, LinkType, LinkTypes, word_position};
+use crate::corpus::sentence::written::{Misalignment, Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::counted::{counted, plural};
 use crate::system::errors::Facts;
-use crate::system::json::problem_in_line;
+use crate::system::json::describe_error_in_line;
 use crate::system::printable::excerpt;
 
 #[derive(Deserialize)]
@@ -44,8 +44,8 @@ struct Line {
     min_distance: Option<BTreeMap<String, usize>>,
     classes: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     id: Option<Value>,
-    document: Option<Name>,
-    family: Option<Name>,
+    document: Option<JsonName>,
+    family: Option<JsonName>,
     /// Key that other programs use for `heads` (`deprel`: for `relations`). A line with words, this key and no key of ours is an
     /// error, since its tree would be lost.
     head: Option<IgnoredAny>,
@@ -60,18 +60,27 @@ enum Targets {
     Several(Vec<u64>),
 }
 
-pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     next_line(lines, |line| parse_line(line, context))
 }
 
-fn parse_line(json: &str, context: &mut Context) -> Result<Parsed> {
-    let Context { relations, links: types, requested, reads_classes, classes, file, .. } = context;
+fn parse_line(json: &str, context: &mut ReaderContext) -> Result<ParsedSentence> {
+    let ReaderContext {
+        relations,
+        link_types: types,
+        requested_columns: requested,
+        reads_classes,
+        class_column: classes,
+        file,
+        ..
+    } = context;
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object with `words` or `text`: `{}`", excerpt(json));
     let mut line: Line = serde_json::from_str(json)
-        .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", problem_in_line(&error), excerpt(json)))?;
+        .map_err(|error| anyhow!("not a sentence in JSON: {}: `{}`", describe_error_in_line(&error), excerpt(json)))?;
     line.classes = line.classes.filter(|_| *reads_classes);
-    let (document, family) = (line.document.take().map(DocumentName::from), line.family.take().map(Name::into_text));
+    let (document, family) =
+        (line.document.take().map(DocumentName::from), line.family.take().map(JsonName::into_text));
     ensure!(family.as_deref() != Some(""), anyhow!("`family` is empty").hint("give it a name, or leave it out"));
     let id = line.id.take().and_then(sentence_id);
     let sentence = if let Some(forms) = line.words.take() {
@@ -89,7 +98,7 @@ fn parse_line(json: &str, context: &mut Context) -> Result<Parsed> {
     };
     let begins_document = document != file.document;
     file.document = document;
-    Ok(Parsed { sentence, begins_document, family })
+    Ok(ParsedSentence { sentence, begins_document, family })
 }
 
 /// Id of a sentence: a string or a whole number. `None` for any other value, and for an empty or too long id.
@@ -170,12 +179,12 @@ impl Line {
                 let too_many = || anyhow!("`links` has more than {MAX_LINKS} links of one sentence");
                 ensure!(count <= MAX_LINKS, too_many().hint("split the sentence"));
                 for to in targets {
-                    set.link(from, to, words).reworded(in_type)?;
+                    set.add_numbered(from, to, words).map_message(in_type)?;
                 }
             }
             if let Some(numbers) = candidates.remove(&name) {
                 let in_type = |problem: String| format!("`candidates`, `{}`: {problem}", excerpt(&name));
-                let position = |number: u64| place(number, words).reworded(in_type);
+                let position = |number: u64| word_position(number, words).map_message(in_type);
                 set.candidates = Some(numbers.into_iter().map(position).collect::<Result<_>>()?);
             }
             sets.push(set);
@@ -188,18 +197,18 @@ impl Line {
         let first = without_links.into_iter().find_map(|(key, name)| Some((key, name?)));
         let Some((key, name)) = first else { return Ok(sets) };
         let error = anyhow!("`{key}` names the type `{}`, and `links` has none of that name", excerpt(&name));
-        Err(error.of_value(&name).hint("give the type a list in `links`; it may be empty"))
+        Err(error.with_value(&name).hint("give the type a list in `links`; it may be empty"))
     }
 
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
         let pieces: Vec<WrittenPiece> =
-            forms.iter().zip(spaces).map(|(_, space_after)| WrittenPiece::word(space_after)).collect();
+            forms.iter().zip(spaces).map(|(_, space_after)| WrittenPiece::single_word(space_after)).collect();
         let Some(text) = &self.text else {
-            return Ok(self.space_after.is_some().then(|| Written::joined(&forms, &pieces)));
+            return Ok(self.space_after.is_some().then(|| Written::join(&forms, &pieces)));
         };
-        let misfit = |Misfit { word, at }: Misfit| {
+        let misfit = |Misalignment { word, offset: at }: Misalignment| {
             let (column, rest) = (text.trim()[..at].chars().count() + 1, excerpt(&text.trim()[at..]));
             let error = match forms.get(word).map(|form| (nth_word(word), excerpt(form))) {
                 Some((nth, form)) => anyhow!("{nth} is `{form}`, and at character {column} `text` has `{rest}`"),
@@ -207,7 +216,7 @@ impl Line {
             };
             error.hint("`text` has the words from left to right, with white space or nothing between them")
         };
-        Written::aligned(text, &forms, &pieces).map(Some).map_err(misfit)
+        Written::align(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
     /// Length of the list under each key with a value per word; `None` for a missing key.
@@ -238,7 +247,7 @@ impl Line {
         }
         let listed = |word: usize| {
             let name = values_of_word(&listed, word).into_iter().flatten().next()?;
-            Some(WordClass::shared(class_key?, name))
+            Some(WordClass::new(class_key?, name))
         };
         let mut classes = classes_of_words(self.classes, forms.len(), class_key)?.into_iter();
         let mut words = Vec::with_capacity(forms.len().min(MAX_WORDS));
@@ -261,14 +270,14 @@ impl Line {
             };
             let check = relations.check(head, &relation);
             check
-                .reworded(|problem| format!("{}: its relation {problem}", nth_word(words.len())))
-                .of_value(&relation)?;
+                .map_message(|problem| format!("{}: its relation {problem}", nth_word(words.len())))
+                .with_value(&relation)?;
             let upos = upos.next().flatten().as_deref().and_then(Upos::of);
             let annotation = Annotation { upos, lemma, features, entity: None, class, requested };
             words.push(Word { form, head, relation, annotation });
         }
         let in_word = |(word, problem): (usize, Error)| {
-            problem.reworded(|problem| format!("{}: its head {problem}", nth_word(word)))
+            problem.map_message(|problem| format!("{}: its head {problem}", nth_word(word)))
         };
         check_tree(&words).map_err(in_word)?;
         Ok(words)
@@ -301,7 +310,7 @@ fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str
             scalar => scalar.to_string(),
         };
         match entry {
-            Some(entry) => value_of(entry, &value).map(Box::from),
+            Some(entry) => entry_value(entry, &value).map(Box::from),
             None => Some(value.into()),
         }
     };
@@ -325,7 +334,7 @@ fn classes_of_words(
     let Some((name, classes)) = given.into_iter().next() else { return Ok(Vec::new()) };
     ensure_length(&format!("classes.{name}"), classes.len(), words)?;
     let key: Arc<str> = wanted.map_or_else(|| name.into(), Arc::clone);
-    classes.into_iter().map(|name| name.map(|name| WordClass::shared(&key, name)).transpose()).collect()
+    classes.into_iter().map(|name| name.map(|name| WordClass::new(&key, name)).transpose()).collect()
 }
 
 /// Fails unless the list under the key `name` has one value per word.

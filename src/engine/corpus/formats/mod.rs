@@ -13,7 +13,7 @@ use anyhow::Result;
 
 use super::lines::Lines;
 use super::sentence::{Content, Sentence};
-use reader::{Context, FormatReader, Parsed, next_line};
+use reader::{FormatReader, ParsedSentence, ReaderContext, next_line};
 
 /// File format of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -36,16 +36,16 @@ pub enum Format {
 impl Format {
     pub const ALL: [Self; 6] = [Self::Conllu, Self::Text, Self::Jsonl, Self::Fasta, Self::Rxn, Self::Pairs];
 
-    pub(in crate::corpus) fn entry(self) -> &'static FormatReader {
+    pub(in crate::corpus) fn reader(self) -> &'static FormatReader {
         &READERS[self as usize]
     }
 
     pub fn extensions(self) -> &'static [&'static str] {
-        self.entry().extensions
+        self.reader().extensions
     }
 
     pub fn name(self) -> &'static str {
-        self.entry().name
+        self.reader().name
     }
 }
 
@@ -66,11 +66,11 @@ static READERS: [FormatReader; Format::ALL.len()] = [
 ];
 
 /// Reads the next sentence of plain text, which is a line; a blank line separates documents.
-fn next_text(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+fn next_text(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     let before = lines.number();
     let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;
     let begins_document = lines.number() > before + 1;
-    Ok(parsed.map(|parsed| Parsed { begins_document, ..parsed }))
+    Ok(parsed.map(|parsed| ParsedSentence { begins_document, ..parsed }))
 }
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
                 Format::Rxn => "rxn",
                 Format::Pairs => "pairs",
             };
-            assert_eq!(format.entry().name, name);
+            assert_eq!(format.reader().name, name);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::reader::{Context, Parsed, next_line};
+use super::reader::{ParsedSentence, ReaderContext, next_line};
 use crate::corpus::bounds::{MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
@@ -17,10 +17,10 @@ use crate::system::printable::excerpt;
 /// Token between the fields of a line.
 const SEPARATOR: &str = "|||";
 
-pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     next_line(lines, |line| {
-        let (words, first, links) = pair(line, &mut context.links)?;
-        Ok(Sentence { links, first_text: Some(first), ..Sentence::new(Content::Words(words)) }.into())
+        let (words, first, links) = pair(line, &mut context.link_types)?;
+        Ok(Sentence { links, first_text_word_count: Some(first), ..Sentence::new(Content::Words(words)) }.into())
     })
 }
 
@@ -50,15 +50,15 @@ fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<Link
     let Some(alignment) = alignment else { return Ok((words, first.len(), Vec::new())) };
     let too_many = || anyhow!("the alignment has more than {MAX_LINKS} links").hint("split the texts");
     ensure!(alignment.len() <= MAX_LINKS, too_many());
-    let mut links = LinkSet::new(types.plain("align")?);
+    let mut links = LinkSet::new(types.get_by_name("align")?);
     for link in alignment {
         let ends = link.split_once('-').and_then(|(from, to)| Some([from.parse().ok()?, to.parse().ok()?]));
         let wrong = || anyhow!("`{}` is no link: expected FROM-TO, two numbers of words, as `0-2`", excerpt(link));
-        let [from, to]: [usize; 2] = ends.ok_or_else(wrong).of_value(link)?;
+        let [from, to]: [usize; 2] = ends.ok_or_else(wrong).with_value(link)?;
         for (number, text, ordinal) in [(from, first, "first"), (to, second, "second")] {
             let last = text.len() - 1;
             let missing = || anyhow!("`{link}`: the {ordinal} text has no word {number}, but words 0 to {last}");
-            ensure!(number <= last, missing().of_value(link));
+            ensure!(number <= last, missing().with_value(link));
         }
         links.add(from, first.len() + to);
     }
@@ -78,7 +78,7 @@ mod tests {
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
         assert_eq!((forms.join(" "), first), ("das Haus the big house".to_owned(), 2));
         assert_eq!(links[0].targets, BTreeMap::from([(0, [2].into()), (1, [3, 4].into())]));
-        assert_eq!((&*links[0].kind.name, &links[0].candidates), ("align", &Some([2, 3, 4].into())));
+        assert_eq!((&*links[0].link_type.name, &links[0].candidates), ("align", &Some([2, 3, 4].into())));
         // Without a third field there are no links, with an empty one there are none in this pair.
         let count = |line: &str| pair(line, &mut LinkTypes::default()).unwrap().2.len();
         assert_eq!([count("a ||| b"), count("a ||| b |||")], [0, 1]);

@@ -18,11 +18,11 @@ pub(in crate::corpus) struct FormatReader {
     /// Whether a file may hold running text. Only running text can be truncated (`--truncate`).
     pub may_have_text: bool,
     /// Reads the next sentence of a file, or `None` at its end; errors name the file, the line and the value.
-    pub read: fn(&mut Lines, &mut Context) -> Result<Option<Parsed>>,
+    pub read: fn(&mut Lines, &mut ReaderContext) -> Result<Option<ParsedSentence>>,
 }
 
 /// A sentence as a reader hands it over, before it gets its numbers, document and family in the corpus.
-pub(in crate::corpus) struct Parsed {
+pub(in crate::corpus) struct ParsedSentence {
     pub sentence: Sentence,
     /// Whether the file marks the beginning of a document here. The first sentence of a file always begins one.
     pub begins_document: bool,
@@ -30,36 +30,39 @@ pub(in crate::corpus) struct Parsed {
     pub family: Option<Box<str>>,
 }
 
-impl From<Sentence> for Parsed {
+impl From<Sentence> for ParsedSentence {
     fn from(sentence: Sentence) -> Self {
         Self { sentence, begins_document: false, family: None }
     }
 }
 
 /// Parses the next line that is not blank and sets the sentence's origin; `None` at the end of the file.
-pub(super) fn next_line(lines: &mut Lines, mut parse: impl FnMut(&str) -> Result<Parsed>) -> Result<Option<Parsed>> {
+pub(super) fn next_line(
+    lines: &mut Lines,
+    mut parse: impl FnMut(&str) -> Result<ParsedSentence>,
+) -> Result<Option<ParsedSentence>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() {
             continue;
         }
         let parsed = parse(line);
         let mut parsed = parsed.at(lines.path(), lines.number())?;
-        parsed.sentence.origin = lines.here();
+        parsed.sentence.origin = lines.origin();
         return Ok(Some(parsed));
     }
     Ok(None)
 }
 
 #[derive(Default)]
-pub(in crate::corpus) struct Context {
+pub(in crate::corpus) struct ReaderContext {
     pub relations: RelationNames,
-    pub links: LinkTypes,
-    pub requested: Arc<[String]>,
+    pub link_types: LinkTypes,
+    pub requested_columns: Arc<[String]>,
     pub links_from: Option<LinksFrom>,
     /// Whether word classes are read. If a line has classes under several keys, the run must name one key.
     pub reads_classes: bool,
     /// Column or key of the word classes, if the run names one.
-    pub classes: Option<Arc<str>>,
+    pub class_column: Option<Arc<str>>,
     pub file: FileContext,
 }
 
@@ -76,10 +79,15 @@ pub(in crate::corpus) struct FileContext {
 impl FileContext {
     /// Sets a sentence's index, its entity fields, and whether it is glued: no white space separates it from the sentence before.
     /// The first sentence of a segment is never glued, since a shard may not read the one before.
-    pub(in crate::corpus) fn placed(&mut self, sentence: Sentence, index: u64, begins_segment: bool) -> Sentence {
+    pub(in crate::corpus) fn with_file_context(
+        &mut self,
+        sentence: Sentence,
+        index: u64,
+        begins_segment: bool,
+    ) -> Sentence {
         let is_glued = self.is_glued && !begins_segment;
         self.is_glued = sentence.written.as_ref().is_some_and(|written| !written.space_after);
-        Sentence { index, is_glued, entity_fields: self.entity_fields.clone(), ..sentence }
+        Sentence { index, follows_without_space: is_glued, entity_fields: self.entity_fields.clone(), ..sentence }
     }
 }
 
@@ -88,12 +96,12 @@ impl FileContext {
 /// Consecutive sentences with one document name form a document. All sentences with one family name form a family.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`document` and `family` are a string or a whole number each")]
-pub(crate) enum Name {
+pub(crate) enum JsonName {
     Text(Box<str>),
     Number(i64),
 }
 
-impl Name {
+impl JsonName {
     pub(crate) fn into_text(self) -> Box<str> {
         match self {
             Self::Text(text) => text,
@@ -109,11 +117,11 @@ pub(in crate::corpus) enum DocumentName {
     Number(i64),
 }
 
-impl From<Name> for DocumentName {
-    fn from(name: Name) -> Self {
+impl From<JsonName> for DocumentName {
+    fn from(name: JsonName) -> Self {
         match name {
-            Name::Text(text) => Self::Text(text),
-            Name::Number(number) => Self::Number(number),
+            JsonName::Text(text) => Self::Text(text),
+            JsonName::Number(number) => Self::Number(number),
         }
     }
 }

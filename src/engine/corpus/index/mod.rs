@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::bounds::MAX_LINE_BYTES;
-use super::family::{Repeats, UnitMarks};
+use super::family::{RepeatCounts, UnitMarks};
 use super::files::CorpusFile;
 use super::formats::Format;
 use super::formats::reader::DocumentName;
@@ -133,7 +133,7 @@ impl Segment {
     }
 
     /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families begun in it.
-    pub(super) fn add(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
+    pub(super) fn add_piece(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.families.push(match family {
                 SentenceFamily { number, is_first: false } => FamilyId::Of(*number),
@@ -171,8 +171,8 @@ impl Segment {
         let mut next = self.families_before;
         let family = |id: &FamilyId| {
             let family = match *id {
-                FamilyId::Next => SentenceFamily::alone(next),
-                FamilyId::Begins(number) => SentenceFamily::alone(number),
+                FamilyId::Next => SentenceFamily::new(next),
+                FamilyId::Begins(number) => SentenceFamily::new(number),
                 FamilyId::Of(number) => SentenceFamily { number, is_first: false },
             };
             next += u64::from(family.is_first);
@@ -183,25 +183,25 @@ impl Segment {
 }
 
 /// Writer of an index: the segments in order, then the contents.
-pub(super) struct Records<W> {
+pub(super) struct IndexWriter<W> {
     write: W,
     lengths: Vec<u64>,
 }
 
-impl<W: FnMut(&[u8]) -> Result<()>> Records<W> {
+impl<W: FnMut(&[u8]) -> Result<()>> IndexWriter<W> {
     pub(super) fn new(mut write: W) -> Result<Self> {
         write(format!("{MAGIC}{FORMAT_VERSION}\n").as_bytes())?;
         Ok(Self { write, lengths: Vec::new() })
     }
 
-    pub(super) fn add(&mut self, segment: &Segment) -> Result<()> {
+    pub(super) fn add_segment(&mut self, segment: &Segment) -> Result<()> {
         let record = sealed(segment)?;
         self.lengths.push(record.len() as u64);
         (self.write)(&record)
     }
 
     /// Writes the contents, which end the index. Returns the number of segments. Fails if the contents are too long.
-    pub(super) fn finish(mut self, files: &[IndexedFile], repeats: Repeats, marks: UnitMarks) -> Result<usize> {
+    pub(super) fn finish(mut self, files: &[IndexedFile], repeats: RepeatCounts, marks: UnitMarks) -> Result<usize> {
         let segments = self.lengths.len();
         let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
         let length = (contents.len() - DIGEST_BYTES) as u64;
@@ -262,8 +262,8 @@ const AGAIN: &str = "make it again with `headscope index`";
 pub struct Index {
     shown: String,
     file: Mutex<File>,
-    pub(super) files: Vec<IndexedFile>,
-    pub(super) repeats: Repeats,
+    pub(super) indexed_files: Vec<IndexedFile>,
+    pub(super) repeats: RepeatCounts,
     pub(super) marks: UnitMarks,
     /// Byte offset of each segment's record in the file, and the end of the last record.
     bounds: Vec<u64>,
@@ -298,7 +298,7 @@ impl Index {
         let this = env!("CARGO_PKG_VERSION");
         ensure!(program == this, anyhow!("version {program} made it, and this is {this}").hint(AGAIN));
         let (files, rest) = parse_sequence::<IndexedFile>(rest, rest.len() as u64 / SHORTEST_FILE)?;
-        let (repeats, rest) = parse::<Repeats>(rest)?;
+        let (repeats, rest) = parse::<RepeatCounts>(rest)?;
         let (marks, rest) = parse::<UnitMarks>(rest)?;
         let (lengths, rest) = parse_sequence::<u64>(rest, records / SHORTEST_RECORD)?;
         // A corpus without sentences still has one segment.
@@ -312,33 +312,34 @@ impl Index {
             bounds.push(end.ok_or_else(damaged)?);
         }
         ensure!(bounds.last() == Some(&start), damaged());
-        Ok(Self { shown, file: Mutex::new(file), files, repeats, marks, bounds })
+        Ok(Self { shown, file: Mutex::new(file), indexed_files: files, repeats, marks, bounds })
     }
 
-    pub(super) fn segments(&self) -> u64 {
+    pub(super) fn segment_count(&self) -> u64 {
         self.bounds.len() as u64 - 1
     }
 
-    pub(super) fn segment(&self, number: u64) -> Result<Segment> {
+    pub(super) fn read_segment(&self, number: u64) -> Result<Segment> {
         let read = || -> Result<Segment> {
             let segment = usize::try_from(number)?;
             let (start, end) = (self.bounds[segment], self.bounds[segment + 1]);
             let record = read_range(&mut self.file.lock().unwrap_or_else(PoisonError::into_inner), start, end)?;
             // The last segment may be shorter.
             let sentences = (self.repeats.read - number * SEGMENT_SENTENCES).min(SEGMENT_SENTENCES);
-            Segment::read(unsealed(&record)?, sentences, self.files.len())
+            Segment::read(unsealed(&record)?, sentences, self.indexed_files.len())
         };
         read().cannot("use the index", &self.shown)
     }
 
     /// Fails unless these files have the names, formats, compression and sizes of the indexed ones.
-    pub(super) fn ensure_of(&self, files: &[CorpusFile]) -> Result<()> {
+    pub(super) fn ensure_matches(&self, files: &[CorpusFile]) -> Result<()> {
         let shown = &self.shown;
-        let mismatch = |error: Error| error.about(shown).hint(SAME);
-        let (indexed, count) = (counted(self.files.len(), "file"), files.len());
+        let mismatch = |error: Error| error.with_file(shown).hint(SAME);
+        let (indexed, count) = (counted(self.indexed_files.len(), "file"), files.len());
         let other_count = || anyhow!("the index `{shown}` is of {indexed}, and the corpus has {count}");
-        ensure!(count == self.files.len(), mismatch(other_count()));
-        for (IndexedFile { name, format: then, is_compressed, bytes, .. }, file) in self.files.iter().zip(files) {
+        ensure!(count == self.indexed_files.len(), mismatch(other_count()));
+        for (IndexedFile { name, format: then, is_compressed, bytes, .. }, file) in self.indexed_files.iter().zip(files)
+        {
             let (path, now) = (&file.path, file.kind.format);
             let is_same_file = *name == file.name && *is_compressed == (file.kind.compression != Compression::None);
             let other_file =
@@ -347,14 +348,14 @@ impl Index {
             let other_format =
                 || anyhow!("the index `{shown}` was made of `{path}` as {then}, and here it is read as {now}");
             ensure!(*then == now, mismatch(other_format()));
-            ensure!(file.bytes == Some(*bytes), self.changed(path));
+            ensure!(file.bytes == Some(*bytes), self.changed_error(path));
         }
         Ok(())
     }
 
-    pub(super) fn changed(&self, path: &str) -> Error {
+    pub(super) fn changed_error(&self, path: &str) -> Error {
         let changed = anyhow!("corpus `{path}` has changed since the index `{}` was made of it", self.shown);
-        changed.about(path).hint("make the index again with `headscope index`")
+        changed.with_file(path).hint("make the index again with `headscope index`")
     }
 }
 

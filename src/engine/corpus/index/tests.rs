@@ -9,7 +9,7 @@ fn families_are_told_again() {
     // Two begin as counted, one is older, one could not be remembered, and the next is counted on.
     let families = [family(5, true), family(6, true), family(2, false), family(1 << 60, true), family(8, true)];
     let mut segment = Segment::new(5);
-    assert_eq!(segment.add(piece(5), &families, 5), 9);
+    assert_eq!(segment.add_piece(piece(5), &families, 5), 9);
     assert_eq!(segment.families, [Next, Next, Of(2), Begins(1 << 60), Next]);
     assert_eq!(segment.families(), families);
 }
@@ -19,23 +19,23 @@ fn what_is_no_index_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("corpus.index");
     let mut whole = Vec::new();
-    let mut records = Records::new(|bytes: &[u8]| {
+    let mut records = IndexWriter::new(|bytes: &[u8]| {
         whole.extend_from_slice(bytes);
         Ok(())
     })
     .unwrap();
-    records.add(&Segment::default()).unwrap();
-    assert_eq!(records.finish(&[], Repeats::default(), UnitMarks::default()).unwrap(), 1);
+    records.add_segment(&Segment::default()).unwrap();
+    assert_eq!(records.finish(&[], RepeatCounts::default(), UnitMarks::default()).unwrap(), 1);
     let open = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         Index::open(&path)
     };
-    assert_eq!(open(&whole).unwrap().segment(0).unwrap(), Segment::default());
+    assert_eq!(open(&whole).unwrap().read_segment(0).unwrap(), Segment::default());
     for place in 0..whole.len() {
         assert!(open(&whole[..place]).is_err(), "cut at {place}");
         let mut flipped = whole.clone();
         flipped[place] ^= 1;
-        let found = open(&flipped).and_then(|index| index.segment(0));
+        let found = open(&flipped).and_then(|index| index.read_segment(0));
         assert!(found.is_err(), "flipped at {place}");
     }
     let other = open(b"headscope index 0\nwhatever").unwrap_err();
@@ -62,7 +62,7 @@ fn piece(sentences: u64) -> Piece {
 /// The record of a segment of this many sentences, each its own family.
 fn record(sentences: u64) -> Vec<u8> {
     let mut segment = Segment::new(0);
-    segment.add(piece(sentences), &(0..sentences).map(SentenceFamily::alone).collect::<Vec<_>>(), 0);
+    segment.add_piece(piece(sentences), &(0..sentences).map(SentenceFamily::new).collect::<Vec<_>>(), 0);
     sealed(&segment).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn forged(folder: &Path, read: u64, records: &[Vec<u8>], lengths: Vec<u64>) -> P
         sha256: "0".repeat(64),
         generated: None,
     };
-    let (program, repeats) = (env!("CARGO_PKG_VERSION"), Repeats { read, ..Repeats::default() });
+    let (program, repeats) = (env!("CARGO_PKG_VERSION"), RepeatCounts { read, ..RepeatCounts::default() });
     let contents = sealed(&(program, vec![file], repeats, UnitMarks::default(), lengths)).unwrap();
     let length = (contents.len() - DIGEST_BYTES) as u64;
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n").into_bytes();
@@ -94,7 +94,7 @@ fn segments_have_all_sentences_together() {
         let records: Vec<Vec<u8>> = sentences.iter().map(|&sentences| record(sentences)).collect();
         let lengths = records.iter().map(|record| record.len() as u64).collect();
         let index = Index::open(&forged(folder.path(), 257, &records, lengths)).ok()?;
-        Some((0..index.segments()).map(|number| index.segment(number).is_ok()).collect::<Vec<bool>>())
+        Some((0..index.segment_count()).map(|number| index.read_segment(number).is_ok()).collect::<Vec<bool>>())
     };
     assert_eq!(readable(&[256, 1]), Some(vec![true, true]));
     assert_eq!(readable(&[0, 1]), Some(vec![false, true]));
@@ -121,7 +121,7 @@ fn what_cannot_be_there_takes_no_memory() {
         let record = [&bytes[..], &Sha256::digest(&bytes)].concat();
         let length = record.len() as u64;
         let index = Index::open(&forged(folder.path(), 1, &[record], vec![length])).unwrap();
-        let taken = memory(|| assert!(index.segment(0).is_err()));
+        let taken = memory(|| assert!(index.read_segment(0).is_err()));
         assert!(taken < length + 10_000, "{taken} bytes for {what}");
     }
     let path = forged(folder.path(), 1, &[record(1)], vec![0; MANY]);

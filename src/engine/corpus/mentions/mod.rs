@@ -18,7 +18,7 @@ pub struct Mention<'a> {
     /// Word ranges of the mention, first to last: one, or several if it is discontinuous; none is empty.
     pub parts: Vec<Range<usize>>,
     /// Syntactic head that the annotation names; `None` if it names no single word of the mention.
-    pub named_head: Option<usize>,
+    pub annotated_head: Option<usize>,
 }
 
 /// Entity mentions of a text, in the order in which they end.
@@ -69,7 +69,7 @@ struct MentionParser<'a> {
 
 impl<'a> Mentions<'a> {
     /// Parses the mentions in the `Entity=` values of words; `fields` is the declaration by `# global.Entity`.
-    pub fn of(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
+    pub fn parse(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
         let fields = EntityFields::new(fields);
         let mut parser =
             MentionParser { fields, open: BTreeMap::new(), unfinished: BTreeMap::new(), parsed: Mentions::default() };
@@ -151,7 +151,7 @@ impl<'a> Mention<'a> {
             place = within.checked_sub(part.len());
             (within < part.len()).then(|| part.start + within)
         });
-        Self { entity, parts, named_head }
+        Self { entity, parts, annotated_head: named_head }
     }
 
     /// Syntactic head of the mention: the annotated word, else the first word whose head is outside the mention, if any.
@@ -161,6 +161,6 @@ impl<'a> Mention<'a> {
             TreeHead::Word(head) => !self.parts.iter().any(|part| part.contains(&head)),
             TreeHead::Unknown => false,
         };
-        self.named_head.or_else(|| self.parts.iter().cloned().flatten().find(is_outside))
+        self.annotated_head.or_else(|| self.parts.iter().cloned().flatten().find(is_outside))
     }
 }

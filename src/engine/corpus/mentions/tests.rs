@@ -11,8 +11,8 @@ type ParsedMention<'a> = (&'a str, Vec<Range<usize>>, Option<usize>);
 /// The mentions of these words, and the unmatched brackets.
 fn found<'a>(words: &[&'a str], fields: Option<&str>) -> (Vec<ParsedMention<'a>>, u64) {
     let given = words.iter().map(|value| (!value.is_empty()).then_some(*value));
-    let Mentions { mentions, unmatched } = Mentions::of(given, fields);
-    let mention = |Mention { entity, parts, named_head }: Mention<'a>| (entity, parts, named_head);
+    let Mentions { mentions, unmatched } = Mentions::parse(given, fields);
+    let mention = |Mention { entity, parts, annotated_head: named_head }: Mention<'a>| (entity, parts, named_head);
     (mentions.into_iter().map(mention).collect(), unmatched)
 }
 
@@ -92,12 +92,12 @@ fn the_head_of_a_mention_is_named_or_leads_out_of_it() {
     let tree = [Word(1), Root, Word(3), Word(1)];
     let all = 0..tree.len();
     let head = |named_head, tree: &[TreeHead]| {
-        Mention { parts: vec![all.clone()], entity: "a", named_head }.head(|word| tree[word])
+        Mention { parts: vec![all.clone()], entity: "a", annotated_head: named_head }.head(|word| tree[word])
     };
     assert_eq!(head(None, &tree), Some(1));
     assert_eq!(head(Some(3), &tree), Some(3));
     assert_eq!(head(None, &[Unknown; 4]), None);
-    let apart = Mention { entity: "a", parts: vec![0..1, 2..4], named_head: None };
+    let apart = Mention { entity: "a", parts: vec![0..1, 2..4], annotated_head: None };
     assert_eq!(apart.head(|word| tree[word]), Some(0));
 }
 
@@ -108,12 +108,12 @@ proptest! {
         words in prop::collection::vec("[()e1\\[\\]/2-]{0,9}|\\PC{0,6}", 0..9),
         fields in prop::option::of("[a-z-]{0,9}|eid-etype-head-other|head-eid"),
     ) {
-        let Mentions { mentions, unmatched } = Mentions::of(words.iter().map(|word| Some(word.as_str())), fields.as_deref());
+        let Mentions { mentions, unmatched } = Mentions::parse(words.iter().map(|word| Some(word.as_str())), fields.as_deref());
         for mention in &mentions {
             prop_assert!(!mention.parts.is_empty() && mention.parts.iter().all(|part| !part.is_empty()));
             prop_assert!(mention.parts.is_sorted_by(|a, b| a.end <= b.start));
             prop_assert!(mention.parts.iter().all(|part| part.end <= words.len()));
-            let head = mention.named_head;
+            let head = mention.annotated_head;
             prop_assert!(head.is_none_or(|head| mention.parts.iter().any(|part| part.contains(&head))));
         }
         let opened: usize = words.iter().map(|word| word.matches('(').count()).sum();
@@ -135,7 +135,7 @@ proptest! {
             }
         }
         let words: Vec<String> = (0..12).map(|word| [&*ends[word], &singles[word], &begins[word]].concat()).collect();
-        let read = Mentions::of(words.iter().map(|word| Some(word.as_str())), None);
+        let read = Mentions::parse(words.iter().map(|word| Some(word.as_str())), None);
         prop_assert_eq!((read.mentions.len(), read.unmatched), (lengths.len(), 0));
         for Mention { entity, parts, .. } in read.mentions {
             let (start, length) = lengths[entity[1..].parse::<usize>().unwrap()];

@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::bounds::{MAX_LINK_TYPES, MAX_RELATION_BYTES, SHORTER_NAME};
 use crate::system::errors::Facts;
-use crate::system::errors::similar::closest;
+use crate::system::errors::similar::closest_name;
 use crate::system::printable::excerpt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSet {
     /// Type of the links, shared by all sentences of the corpus.
-    pub kind: Arc<LinkType>,
+    pub link_type: Arc<LinkType>,
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
     /// Words that can be targets, if the corpus names them.
     pub candidates: Option<BTreeSet<usize>>,
     /// Number of links dropped because a word is missing: it has no token, or is an empty node.
-    pub lost: u64,
+    pub dropped_links: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,28 +35,28 @@ pub struct LinkType {
 
 impl LinkSet {
     pub(in crate::corpus) fn new(kind: Arc<LinkType>) -> Self {
-        Self { kind, targets: BTreeMap::new(), candidates: None, lost: 0 }
+        Self { link_type: kind, targets: BTreeMap::new(), candidates: None, dropped_links: 0 }
     }
 
     /// Adds a link, and its reverse where the type is undirected. A repeated link counts once.
     pub(in crate::corpus) fn add(&mut self, from: usize, to: usize) {
         self.targets.entry(from).or_default().insert(to);
-        if self.kind.is_undirected {
+        if self.link_type.is_undirected {
             self.targets.entry(to).or_default().insert(from);
         }
     }
 
     /// Adds a link between two words by their numbers, counted from 1. Fails if one is 0 or above `words`, or both are equal.
-    pub(in crate::corpus) fn link(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
-        let self_link = || anyhow!("word {to} is linked to itself: leave that link out").of_value(to);
+    pub(in crate::corpus) fn add_numbered(&mut self, from: u64, to: u64, words: usize) -> anyhow::Result<()> {
+        let self_link = || anyhow!("word {to} is linked to itself: leave that link out").with_value(to);
         ensure!(from != to, self_link());
-        self.add(place(from, words)?, place(to, words)?);
+        self.add(word_position(from, words)?, word_position(to, words)?);
         Ok(())
     }
 
     /// Gets the link set of type `kind` from a sentence's `sets`; adds an empty one if there is none.
-    pub(in crate::corpus) fn of_type<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
-        let index = sets.iter().position(|set| set.kind == *kind).unwrap_or_else(|| {
+    pub(in crate::corpus) fn get_or_add<'a>(sets: &'a mut Vec<Self>, kind: &Arc<LinkType>) -> &'a mut Self {
+        let index = sets.iter().position(|set| set.link_type == *kind).unwrap_or_else(|| {
             sets.push(Self::new(Arc::clone(kind)));
             sets.len() - 1
         });
@@ -66,18 +66,18 @@ impl LinkSet {
     /// Whether any link spans at least the minimum distance of its type.
     pub fn has_scored_link(&self) -> bool {
         let mut links = self.targets.iter().flat_map(|(&from, targets)| targets.iter().map(move |&to| (from, to)));
-        links.any(|(from, to)| from.abs_diff(to) >= self.kind.min_distance)
+        links.any(|(from, to)| from.abs_diff(to) >= self.link_type.min_distance)
     }
 
     /// Maps each word position by `new_position`. Links to or from a word without a new position are dropped and counted in `lost`.
     #[must_use]
-    pub fn moved(&self, new_position: impl Fn(usize) -> Option<usize>) -> Self {
+    pub fn remapped(&self, new_position: impl Fn(usize) -> Option<usize>) -> Self {
         let map =
             |words: &BTreeSet<usize>| words.iter().filter_map(|&word| new_position(word)).collect::<BTreeSet<_>>();
-        let mut moved = Self { lost: self.lost, ..Self::new(Arc::clone(&self.kind)) };
+        let mut moved = Self { dropped_links: self.dropped_links, ..Self::new(Arc::clone(&self.link_type)) };
         for (&from, targets) in &self.targets {
             let kept = new_position(from).map(|from| (from, map(targets))).filter(|(_, kept)| !kept.is_empty());
-            moved.lost += (targets.len() - kept.as_ref().map_or(0, |(_, kept)| kept.len())) as u64;
+            moved.dropped_links += (targets.len() - kept.as_ref().map_or(0, |(_, kept)| kept.len())) as u64;
             moved.targets.extend(kept);
         }
         moved.candidates = self.candidates.as_ref().map(map);
@@ -86,10 +86,10 @@ impl LinkSet {
 }
 
 /// Converts a word number, counted from 1, to a position, counted from 0. Fails if the number is 0 or above `words`.
-pub(in crate::corpus) fn place(number: u64, words: usize) -> anyhow::Result<usize> {
+pub(in crate::corpus) fn word_position(number: u64, words: usize) -> anyhow::Result<usize> {
     let position = number.checked_sub(1).and_then(|position| usize::try_from(position).ok());
     let out_of_range =
-        || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").of_value(number);
+        || anyhow!("there is no word {number}: the sentence has the words 1 to {words}").with_value(number);
     position.filter(|&position| position < words).ok_or_else(out_of_range)
 }
 
@@ -164,7 +164,7 @@ impl LinkTypes {
     }
 
     /// Gets the link type `name`, directed and without a minimum distance unless options set them. Fails as [`LinkTypes::get`].
-    pub(in crate::corpus) fn plain(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
+    pub(in crate::corpus) fn get_by_name(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
 
@@ -176,8 +176,8 @@ impl LinkTypes {
         let types: Vec<String> = self.types.keys().map(|name| format!("`{}`", excerpt(name))).collect();
         let types = if types.is_empty() { "no type".to_owned() } else { types.join(", ") };
         let error = anyhow!("--{option} names the type `{}`, and links are of {types}", excerpt(name));
-        let similar = closest(name, self.types.keys().map(|name| &**name));
-        Err(error.of_option(option).of_value(name).did_you_mean(similar))
+        let similar = closest_name(name, self.types.keys().map(|name| &**name));
+        Err(error.with_option(option).with_value(name).did_you_mean(similar))
     }
 
     /// Gets the shared link type, or adds it. Fails if its properties differ from the known type's, if its name is empty or too
@@ -223,12 +223,12 @@ mod tests {
         [(3, 0), (3, 1), (4, 2), (3, 1)].into_iter().for_each(|(from, to)| links.add(from, to));
         links.candidates = Some([0, 1, 2].into());
         // Word 1 has no token: 3 and 4 are one place further to the left, and 3 -> 1 is lost.
-        let moved = links.moved(|word| (word != 1).then_some(word - usize::from(word > 1)));
+        let moved = links.remapped(|word| (word != 1).then_some(word - usize::from(word > 1)));
         assert_eq!(moved.targets, BTreeMap::from([(2, [0].into()), (3, [1].into())]));
-        assert_eq!((moved.candidates, moved.lost), (Some([0, 1].into()), 1));
+        assert_eq!((moved.candidates, moved.dropped_links), (Some([0, 1].into()), 1));
         // Without its source a link is lost, too.
-        let moved = links.moved(|word| (word != 3).then_some(word));
-        assert_eq!((moved.targets, moved.lost), (BTreeMap::from([(4, [2].into())]), 2));
+        let moved = links.remapped(|word| (word != 3).then_some(word));
+        assert_eq!((moved.targets, moved.dropped_links), (BTreeMap::from([(4, [2].into())]), 2));
     }
 
     #[test]

@@ -35,13 +35,13 @@ pub struct Sentence {
     /// Text as written, with the byte range of each word; `None` for running text, and if the corpus does not give it.
     pub written: Option<Written>,
     /// Number of words in the first text of a pair; `None` for a single text.
-    pub first_text: Option<usize>,
-    pub is_glued: bool,
+    pub first_text_word_count: Option<usize>,
+    pub follows_without_space: bool,
 }
 
 impl Sentence {
     /// Makes a sentence that comes from no file; messages give `name` as its file.
-    pub fn single(name: &str, content: Content) -> Self {
+    pub fn standalone(name: &str, content: Content) -> Self {
         Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
     }
 
@@ -61,14 +61,14 @@ pub struct SentenceFamily {
 }
 
 impl SentenceFamily {
-    pub fn alone(number: u64) -> Self {
+    pub fn new(number: u64) -> Self {
         Self { number, is_first: true }
     }
 }
 
 impl Default for SentenceFamily {
     fn default() -> Self {
-        Self::alone(0)
+        Self::new(0)
     }
 }
 
@@ -143,7 +143,7 @@ impl TreeHead {
 
     /// Maps the position of a syntactic head by `to`; a root and an unknown head stay.
     #[must_use]
-    pub fn moved(self, to: impl FnOnce(usize) -> usize) -> Self {
+    pub fn map_word(self, to: impl FnOnce(usize) -> usize) -> Self {
         self.word().map_or(self, |word| Self::Word(to(word)))
     }
 }
@@ -153,12 +153,12 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     let next = |word: usize| words[word].head.word();
     for word in 0..words.len() {
         if next(word) == Some(word) {
-            let error = anyhow!("is {}, the word itself", word + 1).of_value(word + 1);
+            let error = anyhow!("is {}, the word itself", word + 1).with_value(word + 1);
             return Err((word, error.hint("the head of a root is 0")));
         }
         if let Some(head) = next(word).filter(|&head| head >= words.len()) {
             let error = anyhow!("is {}, but the sentence has {}", head + 1, counted(words.len(), "word"));
-            return Err((word, error.of_value(head + 1)));
+            return Err((word, error.with_value(head + 1)));
         }
     }
     // The walk that met each word first: a walk that meets itself has found a cycle.

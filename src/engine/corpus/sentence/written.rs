@@ -9,7 +9,7 @@ pub struct Written {
     /// Text of the sentence as written, without leading or trailing white space.
     pub text: String,
     /// Byte range of each word in `text`, ascending and disjoint; empty for a word without characters.
-    pub words: Vec<Range<usize>>,
+    pub word_ranges: Vec<Range<usize>>,
     /// Whether white space stands between this sentence and the next.
     pub space_after: bool,
 }
@@ -19,69 +19,74 @@ pub struct Written {
 pub(in crate::corpus) struct WrittenPiece {
     /// Multiword token as written (`zum`); `None` for a single word, which is written as its form.
     pub surface: Option<String>,
-    pub words: usize,
+    pub word_count: usize,
     pub space_after: bool,
 }
 
 impl WrittenPiece {
-    pub fn word(space_after: bool) -> Self {
-        Self { surface: None, words: 1, space_after }
+    pub fn single_word(space_after: bool) -> Self {
+        Self { surface: None, word_count: 1, space_after }
     }
 
     /// The piece as written, and the forms of its words; `first` is the index of its first word in `forms`.
     fn surface<'a>(&'a self, forms: &'a [&'a str], first: usize) -> (&'a str, &'a [&'a str]) {
-        let own_forms = &forms[first..first + self.words];
+        let own_forms = &forms[first..first + self.word_count];
         (self.surface.as_deref().unwrap_or(own_forms[0]), own_forms)
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::corpus) struct Misfit {
+pub(in crate::corpus) struct Misalignment {
     /// First word that was not found in the text, counted from 0; the number of words if text follows the last word.
     pub word: usize,
     /// Byte offset in the text at which the word was expected, or at which the text after the last word begins.
-    pub at: usize,
+    pub offset: usize,
 }
 
 impl Written {
     /// Joins word forms by single spaces, for a sentence whose written text is unknown.
-    pub fn spaced<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn join_by_spaces<'a>(forms: impl IntoIterator<Item = &'a str>) -> Self {
         let forms: Vec<&str> = forms.into_iter().collect();
-        Self::joined(&forms, &vec![WrittenPiece::word(true); forms.len()])
+        Self::join(&forms, &vec![WrittenPiece::single_word(true); forms.len()])
     }
 
     /// Locates the words (`forms`) in `text`. White space may stand between pieces. Fails if a piece is missing, or if text
     /// follows the last piece.
-    pub(in crate::corpus) fn aligned(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misfit> {
+    pub(in crate::corpus) fn align(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misalignment> {
         let text = text.trim();
-        let mut written = Self { text: text.to_owned(), words: Vec::with_capacity(forms.len()), space_after: true };
+        let mut written =
+            Self { text: text.to_owned(), word_ranges: Vec::with_capacity(forms.len()), space_after: true };
         let mut at = 0;
         for piece in pieces {
-            let (surface, own_forms) = piece.surface(forms, written.words.len());
+            let (surface, own_forms) = piece.surface(forms, written.word_ranges.len());
             let rest = &text[at..];
             let start = at + rest.len() - rest.trim_start().len();
-            let misfit = Misfit { word: written.words.len(), at: start };
+            let misfit = Misalignment { word: written.word_ranges.len(), offset: start };
             at = if text[start..].starts_with(surface) { start + surface.len() } else { return Err(misfit) };
-            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written
+                .word_ranges
+                .extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
         let rest = text[at..].trim_start().len();
         if rest > 0 {
-            return Err(Misfit { word: forms.len(), at: text.len() - rest });
+            return Err(Misalignment { word: forms.len(), offset: text.len() - rest });
         }
         Ok(written)
     }
 
-    pub(in crate::corpus) fn joined(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
+    pub(in crate::corpus) fn join(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
         let mut written = Self { space_after: true, ..Self::default() };
         for piece in pieces {
-            if written.space_after && !written.words.is_empty() {
+            if written.space_after && !written.word_ranges.is_empty() {
                 written.text.push(' ');
             }
-            let (surface, own_forms) = piece.surface(forms, written.words.len());
+            let (surface, own_forms) = piece.surface(forms, written.word_ranges.len());
             let start = written.text.len();
             written.text.push_str(surface);
-            written.words.extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
+            written
+                .word_ranges
+                .extend(split_surface(surface, own_forms).map(|word| start + word.start..start + word.end));
             written.space_after = piece.space_after;
         }
         written
@@ -186,8 +191,8 @@ mod tests {
     /// `I didn't go, sorry.` with a multiword token.
     fn pieces() -> (Vec<&'static str>, Vec<WrittenPiece>) {
         let forms = vec!["I", "did", "n't", "go", ",", "sorry", "."];
-        let didnt = WrittenPiece { surface: Some("didn't".to_owned()), words: 2, space_after: true };
-        let word = WrittenPiece::word;
+        let didnt = WrittenPiece { surface: Some("didn't".to_owned()), word_count: 2, space_after: true };
+        let word = WrittenPiece::single_word;
         (forms, vec![word(true), didnt, word(false), word(true), word(false), word(false)])
     }
 
@@ -195,23 +200,23 @@ mod tests {
     fn words_stand_where_the_text_has_them() {
         let (forms, pieces) = pieces();
         let expected = [0..1, 2..5, 5..8, 9..11, 11..12, 13..18, 18..19];
-        let joined = Written::joined(&forms, &pieces);
+        let joined = Written::join(&forms, &pieces);
         assert_eq!((joined.text.as_str(), joined.space_after), ("I didn't go, sorry.", false));
-        assert_eq!(joined.words, expected);
-        assert_eq!(Written::aligned("I didn't go, sorry.", &forms, &pieces), Ok(joined));
-        let wide = Written::aligned("I  didn't go,\u{a0}sorry . ", &forms, &pieces).unwrap();
+        assert_eq!(joined.word_ranges, expected);
+        assert_eq!(Written::align("I didn't go, sorry.", &forms, &pieces), Ok(joined));
+        let wide = Written::align("I  didn't go,\u{a0}sorry . ", &forms, &pieces).unwrap();
         assert_eq!(wide.text, "I  didn't go,\u{a0}sorry .");
-        assert_eq!(wide.words[2..], [6..9, 10..12, 12..13, 15..20, 21..22]);
-        assert_eq!(Written::spaced(["a", "", "b"]).words, [0..1, 2..2, 3..4]);
+        assert_eq!(wide.word_ranges[2..], [6..9, 10..12, 12..13, 15..20, 21..22]);
+        assert_eq!(Written::join_by_spaces(["a", "", "b"]).word_ranges, [0..1, 2..2, 3..4]);
     }
 
     #[test]
     fn a_text_of_other_words_does_not_fit() {
         let (forms, pieces) = pieces();
-        let misfit = |text: &str| Written::aligned(text, &forms, &pieces).unwrap_err();
-        assert_eq!(misfit("I did not go, sorry."), Misfit { word: 1, at: 2 });
-        assert_eq!(misfit("I didn't go, sorry. Really."), Misfit { word: 7, at: 20 });
-        assert_eq!(misfit(""), Misfit { word: 0, at: 0 });
+        let misfit = |text: &str| Written::align(text, &forms, &pieces).unwrap_err();
+        assert_eq!(misfit("I did not go, sorry."), Misalignment { word: 1, offset: 2 });
+        assert_eq!(misfit("I didn't go, sorry. Really."), Misalignment { word: 7, offset: 20 });
+        assert_eq!(misfit(""), Misalignment { word: 0, offset: 0 });
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::corpus::family::{Repeats, Unit};
+use crate::corpus::family::{RepeatCounts, Unit};
 use crate::corpus::formats::Format;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::digest::hex;
@@ -18,7 +18,7 @@ pub struct CorpusIdentity {
     /// Names of the input files and folders, joined by ` + `; `-` is standard input.
     pub name: String,
     pub files: Vec<FileIdentity>,
-    pub repeats: Repeats,
+    pub repeats: RepeatCounts,
     pub unit: Unit,
     /// Numbers of documents under a sentence limit; absent without a limit, or if documents are not the sampling unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ impl CorpusIdentity {
     }
 
     /// Pairs `[first, repeat]` of non-empty files with equal bytes, which count twice as evidence.
-    pub fn repeated(&self) -> Vec<[&FileIdentity; 2]> {
+    pub fn equal_files(&self) -> Vec<[&FileIdentity; 2]> {
         let empty = hex(&Sha256::digest([]));
         let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();
         let mut repeated = Vec::new();

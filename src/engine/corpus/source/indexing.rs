@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, anyhow};
 use super::scope::ReadAhead;
 use super::{Corpus, FileIdentity};
 use crate::corpus::files::input::Input;
-use crate::corpus::index::{IndexedFile, Piece, Records, SEGMENT_SENTENCES, Segment};
+use crate::corpus::index::{IndexWriter, IndexedFile, Piece, SEGMENT_SENTENCES, Segment};
 use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceFamily;
 use crate::system::errors::{Class, Facts};
@@ -28,33 +28,33 @@ pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> 
 pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
     let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
-    Err(anyhow!("`{shown}` can be read only once: an index is of files").about(&shown).hint("write it to a file"))
+    Err(anyhow!("`{shown}` can be read only once: an index is of files").with_file(&shown).hint("write it to a file"))
 }
 
 fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<IndexCounts> {
     let about = corpus.files.as_slice().iter().map(|file| {
         let only_once = || format!("`{}` can be read only once: an index is of files", file.path);
-        Ok((file.bytes.with_context(only_once).about(&file.path)?, file.kind.compression != Compression::None))
+        Ok((file.bytes.with_context(only_once).with_file(&file.path)?, file.kind.compression != Compression::None))
     });
     let about: Vec<(u64, bool)> = about.collect::<Result<_>>()?;
-    let marks = ReadAhead::of(corpus.files.as_slice(), false).marks;
+    let marks = ReadAhead::read(corpus.files.as_slice(), false).marks;
     corpus.scope = corpus.scope.with_all_sentences(marks.unit());
-    let mut records = Records::new(write)?;
+    let mut records = IndexWriter::new(write)?;
     let (mut segment, mut families_before) = (Segment::new(0), 0);
-    while corpus.advance()? {
+    while corpus.open_next_file()? {
         while let Some((piece, families)) = corpus.piece()? {
             // The lines after the last sentence of a file belong to the segment of that sentence.
             if segment.is_full() && !families.is_empty() {
-                records.add(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
+                records.add_segment(&std::mem::replace(&mut segment, Segment::new(families_before)))?;
             }
-            families_before = segment.add(piece, &families, families_before);
+            families_before = segment.add_piece(piece, &families, families_before);
         }
-        corpus.close()?;
+        corpus.close_file()?;
     }
     if !segment.pieces.is_empty() {
-        records.add(&segment)?;
+        records.add_segment(&segment)?;
     }
-    let (repeats, files) = (corpus.families.counts, std::mem::take(&mut corpus.done));
+    let (repeats, files) = (corpus.families.counts, std::mem::take(&mut corpus.finished_files));
     let file = |(file, (bytes, is_compressed)): (FileIdentity, (u64, bool))| {
         let FileIdentity { name, format, sha256, generated } = file;
         IndexedFile { name, format, is_compressed, bytes, sha256, generated }
@@ -68,7 +68,7 @@ impl Corpus {
     /// Reads the open file up to its end or the end of the segment. Returns the piece read and the family of each sentence in it;
     /// `None` if the file has ended.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
-        let (file, documents_before) = (self.done.len(), self.documents);
+        let (file, documents_before) = (self.finished_files.len(), self.documents);
         // A file begins a document.
         let document = if self.begins_file { self.next_index } else { self.document };
         let Some((_, _, lines)) = &mut self.current else { return Ok(None) };
@@ -79,9 +79,9 @@ impl Corpus {
         let most = SEGMENT_SENTENCES - self.next_index % SEGMENT_SENTENCES;
         let mut families = Vec::new();
         while (families.len() as u64) < most
-            && let Some((parsed, index)) = self.parsed_of_file()?
+            && let Some((parsed, index)) = self.parse_next_in_file()?
         {
-            families.push(self.sentence(parsed, index).family);
+            families.push(self.finish_sentence(parsed, index).family);
         }
         let (bytes, sha256) = self.current.as_mut().context("the file is open")?.2.end_piece();
         let sentences = families.len() as u64;

@@ -9,11 +9,11 @@ use std::vec;
 use anyhow::{Context as _, Result};
 
 pub use self::identity::{CorpusIdentity, FileIdentity, TakenDocuments};
-use super::family::{Families, Repeats, Unit};
+use super::family::{Families, RepeatCounts, Unit};
 use super::files::input::{FileKind, Input};
 use super::files::{self, CorpusFile};
 use super::formats::Format;
-use super::formats::reader::{Context, FileContext, Parsed};
+use super::formats::reader::{FileContext, ParsedSentence, ReaderContext};
 use super::index::{Index, IndexedFile, SEGMENT_SENTENCES};
 use super::lines::Lines;
 use super::sentence::Sentence;
@@ -26,8 +26,8 @@ pub(super) mod links;
 pub(super) mod scope;
 mod selected;
 
-use links::{LinkOptions, OutsideLinks};
-use scope::{Decided, ReadPart, Scope};
+use links::{ExternalLinks, LinkOptions};
+use scope::{ReadPart, Scope, ScopeDecision};
 use selected::SelectedSegments;
 
 /// A corpus opened for reading: an iterator of its sentences in order. After an error it ends.
@@ -38,7 +38,7 @@ pub struct Corpus {
     /// Name, format and lines of the open file.
     current: Option<(String, Format, Lines)>,
     /// Files read to their ends.
-    done: Vec<FileIdentity>,
+    finished_files: Vec<FileIdentity>,
     /// Number of entries in the input folders that are not corpus files.
     passed_over: u64,
     /// Stored size of all files; `None` if a size is unknown before reading.
@@ -57,13 +57,13 @@ pub struct Corpus {
     met_documents: u64,
     /// Number of sentences parsed so far, skipped ones included.
     met_sentences: u64,
-    links: OutsideLinks,
+    links: ExternalLinks,
     begins_file: bool,
     scope: Scope,
     /// Number of sentences still to read from the open file.
     sentences_left: u64,
     families: Families,
-    context: Context,
+    context: ReaderContext,
     index: Option<Arc<Index>>,
     selected: Option<SelectedSegments>,
     failed: bool,
@@ -71,18 +71,18 @@ pub struct Corpus {
 
 /// Inputs of a run in addition to words and trees: annotation columns, links, word classes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FurtherColumns<'a> {
-    pub requested: &'a [String],
+pub struct AnnotationOptions<'a> {
+    pub requested_columns: &'a [String],
     pub links: Option<&'a LinkOptions>,
-    pub classes: Option<&'a str>,
+    pub class_column: Option<&'a str>,
 }
 
 impl Corpus {
     /// Opens the inputs, to be read in order. Fails if a folder has no corpus file, or a file is given twice.
     pub fn open(inputs: &[Input]) -> Result<Self> {
-        let (files, passed_over) = files::of(inputs).class(Class::Input)?;
+        let (files, passed_over) = files::from_inputs(inputs).class(Class::Input)?;
         let name = inputs.iter().map(Input::name).collect::<Vec<_>>().join(" + ");
-        Ok(Self::of(name, files, passed_over))
+        Ok(Self::from_files(name, files, passed_over))
     }
 
     /// Opens the inputs with a scope, columns and an index. Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an
@@ -90,38 +90,38 @@ impl Corpus {
     pub fn open_with(
         inputs: &[Input],
         scope: &Scope,
-        columns: FurtherColumns<'_>,
+        columns: AnnotationOptions<'_>,
         index: Option<&Arc<Index>>,
     ) -> Result<Self> {
         if index.is_some() {
             indexing::ensure_files(inputs).class(Class::Input)?;
         }
-        let FurtherColumns { requested, links, classes } = columns;
+        let AnnotationOptions { requested_columns: requested, links, class_column: classes } = columns;
         let none = LinkOptions::default();
         let links = links.unwrap_or(&none);
-        let mut corpus = Self::open(inputs)?.within(scope).keeping(&links.columns(requested));
-        corpus.context.links_from.clone_from(&links.from);
-        corpus.context.links = LinkTypes::new(links.types.clone());
-        corpus.links = OutsideLinks::new(links, requested.len());
-        (corpus.context.reads_classes, corpus.context.classes) = (true, classes.map(Into::into));
-        corpus.indexed(index)
+        let mut corpus = Self::open(inputs)?.with_scope(scope).with_columns(&links.columns(requested));
+        corpus.context.links_from.clone_from(&links.conllu_column);
+        corpus.context.link_types = LinkTypes::new(links.types.clone());
+        corpus.links = ExternalLinks::new(links, requested.len());
+        (corpus.context.reads_classes, corpus.context.class_column) = (true, classes.map(Into::into));
+        corpus.with_index(index)
     }
 
-    pub fn within(self, scope: &Scope) -> Self {
+    pub fn with_scope(self, scope: &Scope) -> Self {
         Self { scope: scope.clone(), ..self }
     }
 
     /// Requests columns of CoNLL-U, their entries (`feats.Number`), or per-word keys of JSON lines; their values become
     /// [`Annotation::requested`](super::Annotation::requested).
-    pub fn keeping(mut self, requested: &[String]) -> Self {
-        self.context.requested = requested.into();
+    pub fn with_columns(mut self, requested: &[String]) -> Self {
+        self.context.requested_columns = requested.into();
         self
     }
 
     /// Reads by `index`, if given; a limit or another sampling unit disables it. Fails if it is the index of other files.
-    pub fn indexed(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
+    pub fn with_index(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
-            index.ensure_of(self.files.as_slice()).class(Class::Input)?;
+            index.ensure_matches(self.files.as_slice()).class(Class::Input)?;
             if !self.scope.is_limited() {
                 self.scope = self.scope.with_all_sentences(index.marks.unit());
                 self.index = (self.unit() == index.marks.unit()).then(|| Arc::clone(index));
@@ -131,18 +131,18 @@ impl Corpus {
     }
 
     /// Fails if the index was made of other bytes than `read`, the corpus identity after reading all files to their ends.
-    pub fn ensure_indexed_as(&self, read: &CorpusIdentity) -> Result<()> {
+    pub fn ensure_index_matches(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
-        let mut files = self.files.as_slice().iter().zip(&index.files).zip(&read.files);
+        let mut files = self.files.as_slice().iter().zip(&index.indexed_files).zip(&read.files);
         match files.find(|((_, known), read)| known.sha256 != read.sha256) {
-            Some(((file, _), _)) => Err(index.changed(&file.path)).class(Class::Input),
+            Some(((file, _), _)) => Err(index.changed_error(&file.path)).class(Class::Input),
             None => Ok(()),
         }
     }
 
     /// Link types of the rules (`--link-rules`) that have made no link.
-    pub fn idle_rules(&self) -> Vec<&str> {
-        self.links.idle_rules()
+    pub fn unused_rules(&self) -> Vec<&str> {
+        self.links.unused_rules()
     }
 
     pub fn index(&self) -> Option<&Arc<Index>> {
@@ -155,9 +155,9 @@ impl Corpus {
         self.decided();
         let Some(index) = &self.index else { return self };
         let sentences = |segment: u64| segment * SEGMENT_SENTENCES..(segment + 1) * SEGMENT_SENTENCES;
-        let segments: Vec<u64> = (0..index.segments()).filter(|&segment| wanted(sentences(segment))).collect();
+        let segments: Vec<u64> = (0..index.segment_count()).filter(|&segment| wanted(sentences(segment))).collect();
         // An estimate by the share of segments, since segments of compressed files share their bytes.
-        let (count, all) = (segments.len() as u128, u128::from(index.segments().max(1)));
+        let (count, all) = (segments.len() as u128, u128::from(index.segment_count().max(1)));
         self.bytes = self.bytes.map(|bytes| u64::try_from(u128::from(bytes) * count / all).unwrap_or(bytes));
         let files = std::mem::take(&mut self.files).collect();
         self.selected = Some(SelectedSegments::new(Arc::clone(index), files, segments));
@@ -166,11 +166,11 @@ impl Corpus {
 
     /// Makes a corpus of one file in memory; `name` stands in the report and in error messages.
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
-        let file = CorpusFile::of_bytes(name, bytes.into(), FileKind::plain(format));
-        Self::of(name.to_owned(), vec![file], 0)
+        let file = CorpusFile::from_bytes(name, bytes.into(), FileKind::uncompressed(format));
+        Self::from_files(name.to_owned(), vec![file], 0)
     }
 
-    fn of(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
+    fn from_files(name: String, files: Vec<CorpusFile>, passed_over: u64) -> Self {
         let bytes = files.iter().map(|file| file.bytes).sum();
         Self { name, files: files.into_iter(), passed_over, bytes, ..Self::default() }
     }
@@ -180,7 +180,7 @@ impl Corpus {
     }
 
     /// Number of entries in the input folders that are not corpus files, counted when the corpus is opened.
-    pub fn passed_over(&self) -> u64 {
+    pub fn ignored_entries(&self) -> u64 {
         self.passed_over
     }
 
@@ -203,22 +203,22 @@ impl Corpus {
                 sha256: file.sha256.clone(),
                 generated: file.generated.clone(),
             };
-            let (files, repeats, unit) = (index.files.iter().map(file).collect(), index.repeats, self.unit());
+            let (files, repeats, unit) = (index.indexed_files.iter().map(file).collect(), index.repeats, self.unit());
             return Ok(CorpusIdentity { name: self.name, files, repeats, unit, documents: None });
         }
         let decided = self.decided();
         let documents = match &decided.part {
             ReadPart::Documents { taken, of, .. } => Some(TakenDocuments { taken: taken.len() as u64, of: *of }),
-            ReadPart::All | ReadPart::First(_) | ReadPart::OfFiles(_) => None,
+            ReadPart::All | ReadPart::First(_) | ReadPart::FirstOfFiles(_) => None,
         };
-        self.close().class(Class::Input)?;
-        while self.advance().class(Class::Input)? {
-            self.close().class(Class::Input)?;
+        self.close_file().class(Class::Input)?;
+        while self.open_next_file().class(Class::Input)? {
+            self.close_file().class(Class::Input)?;
         }
         let repeats = self.families.counts;
         let units = self.scope.half.map_or(repeats.units, |half| half.count(repeats.units));
-        let repeats = Repeats { units, ..repeats };
-        Ok(CorpusIdentity { name: self.name, files: self.done, repeats, unit: decided.unit, documents })
+        let repeats = RepeatCounts { units, ..repeats };
+        Ok(CorpusIdentity { name: self.name, files: self.finished_files, repeats, unit: decided.unit, documents })
     }
 
     pub fn scope(&mut self) -> &Scope {
@@ -231,23 +231,23 @@ impl Corpus {
         self.decided().unit
     }
 
-    fn decided(&mut self) -> Arc<Decided> {
-        if self.scope.decided.is_none() {
+    fn decided(&mut self) -> Arc<ScopeDecision> {
+        if self.scope.decision.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
         }
-        Arc::clone(self.scope.decided.as_ref().expect("it is decided"))
+        Arc::clone(self.scope.decision.as_ref().expect("it is decided"))
     }
 
-    fn advance(&mut self) -> Result<bool> {
+    fn open_next_file(&mut self) -> Result<bool> {
         let Some(CorpusFile { name, path, kind, source, .. }) = self.files.next() else { return Ok(false) };
         let shown = Arc::clone(&path);
         let lines = source
             .open()
-            .and_then(|source| Lines::new(self.done.len(), path, source, kind.compression, self.bytes_read()))
+            .and_then(|source| Lines::new(self.finished_files.len(), path, source, kind.compression, self.bytes_read()))
             .cannot("open corpus", &shown)?;
         self.sentences_left = match self.scope.part() {
             Some(ReadPart::First(limit)) => limit.saturating_sub(self.next_index),
-            Some(ReadPart::OfFiles(shares)) => shares[self.done.len()],
+            Some(ReadPart::FirstOfFiles(shares)) => shares[self.finished_files.len()],
             None | Some(ReadPart::All | ReadPart::Documents { .. }) => u64::MAX,
         };
         self.current = Some((name, kind.format, lines));
@@ -257,10 +257,10 @@ impl Corpus {
         Ok(true)
     }
 
-    fn close(&mut self) -> Result<()> {
+    fn close_file(&mut self) -> Result<()> {
         if let Some((name, format, lines)) = self.current.take() {
             let generated = self.context.file.generated.take().map(String::from);
-            self.done.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
+            self.finished_files.push(FileIdentity { name, format, sha256: lines.into_sha256()?, generated });
         }
         Ok(())
     }
@@ -271,23 +271,23 @@ impl Corpus {
             self.selected = Some(selected);
             let Some((mut sentence, format)) = next? else { return Ok(None) };
             let number = sentence.index;
-            self.links.add(&mut sentence, number, format, &mut self.context.links)?;
+            self.links.add(&mut sentence, number, format, &mut self.context.link_types)?;
             return Ok(Some(sentence));
         }
         let is_whole = self.decided().part == ReadPart::All;
         loop {
-            let Some((parsed, index)) = self.parsed()? else {
+            let Some((parsed, index)) = self.parse_next()? else {
                 if is_whole {
-                    self.links.ensure_used(&self.context.links)?;
+                    self.links.ensure_used(&self.context.link_types)?;
                 }
                 return Ok(None);
             };
             let format = self.current.as_ref().context("the file of a sentence is open")?.1;
-            let mut sentence = self.sentence(parsed, index);
-            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.links)?;
+            let mut sentence = self.finish_sentence(parsed, index);
+            self.links.add(&mut sentence, self.met_sentences - 1, format, &mut self.context.link_types)?;
             match self.scope.half {
                 None => return Ok(Some(sentence)),
-                Some(half) if half.takes(sentence.family.number) => {
+                Some(half) if half.contains(sentence.family.number) => {
                     sentence.family.number /= 2;
                     return Ok(Some(sentence));
                 }
@@ -296,23 +296,23 @@ impl Corpus {
         }
     }
 
-    fn parsed(&mut self) -> Result<Option<(Parsed, u64)>> {
+    fn parse_next(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         loop {
-            if self.current.is_none() && !self.advance()? {
+            if self.current.is_none() && !self.open_next_file()? {
                 return Ok(None);
             }
-            if let Some(parsed) = self.parsed_of_file()? {
+            if let Some(parsed) = self.parse_next_in_file()? {
                 return Ok(Some(parsed));
             }
-            self.close()?;
+            self.close_file()?;
         }
     }
 
     /// Reads the next sentence of the open file, with its index in the corpus; `None` at the end of the file.
-    fn parsed_of_file(&mut self) -> Result<Option<(Parsed, u64)>> {
+    fn parse_next_in_file(&mut self) -> Result<Option<(ParsedSentence, u64)>> {
         let Some((_, format, lines)) = &mut self.current else { return Ok(None) };
         while self.sentences_left > 0 {
-            let Some(parsed) = (format.entry().read)(lines, &mut self.context)? else { return Ok(None) };
+            let Some(parsed) = (format.reader().read)(lines, &mut self.context)? else { return Ok(None) };
             self.met_sentences += 1;
             let begins_document = std::mem::take(&mut self.begins_file) || parsed.begins_document;
             self.met_documents += u64::from(begins_document);
@@ -329,9 +329,12 @@ impl Corpus {
             self.sentences_left -= 1;
             return Ok(Some((parsed, self.number_sentence(begins_document))));
         }
-        let is_cut = matches!(self.scope.part(), Some(ReadPart::OfFiles(_)));
+        let is_cut = matches!(self.scope.part(), Some(ReadPart::FirstOfFiles(_)));
         // Sentences cut off by a limit still count in the sentence numbers of later files.
-        while is_cut && self.links.go_by_number() && (format.entry().read)(lines, &mut self.context)?.is_some() {
+        while is_cut
+            && self.links.uses_sentence_numbers()
+            && (format.reader().read)(lines, &mut self.context)?.is_some()
+        {
             self.met_sentences += 1;
         }
         Ok(None)
@@ -351,15 +354,15 @@ impl Corpus {
 
     /// Sets what a sentence gets from its place in the corpus, except its family.
     fn placed(&mut self, sentence: Sentence, index: u64) -> Sentence {
-        let sentence = self.context.file.placed(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
+        let sentence = self.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
         let document_number = self.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
         Sentence { document: self.document, document_number, ..sentence }
     }
 
-    fn sentence(&mut self, Parsed { sentence, family, .. }: Parsed, index: u64) -> Sentence {
+    fn finish_sentence(&mut self, ParsedSentence { sentence, family, .. }: ParsedSentence, index: u64) -> Sentence {
         let sentence = self.placed(sentence, index);
         let family = family.filter(|_| !self.scope.asks_for_sentences());
-        let family = self.families.of(&sentence.content, family.as_deref(), sentence.document_number);
+        let family = self.families.assign(&sentence.content, family.as_deref(), sentence.document_number);
         Sentence { family, ..sentence }
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Corpus;
-use crate::corpus::family::{ENOUGH_DOCUMENTS, Unit, UnitMarks};
+use crate::corpus::family::{MIN_UNMARKED_DOCUMENTS, Unit, UnitMarks};
 use crate::corpus::files::CorpusFile;
 
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Scope {
     limit: Option<u64>,
     unit: Option<Unit>,
     pub(super) half: Option<UnitHalf>,
-    pub(super) decided: Option<Arc<Decided>>,
+    pub(super) decision: Option<Arc<ScopeDecision>>,
 }
 
 /// Half of the sampling units: the even or the odd numbers. A half renumbers its units, so that they fill all jackknife blocks.
@@ -38,7 +38,7 @@ impl UnitHalf {
         if self == Self::Even { Self::Odd } else { Self::Even }
     }
 
-    pub fn takes(self, unit: u64) -> bool {
+    pub fn contains(self, unit: u64) -> bool {
         unit % 2 == self as u64
     }
 
@@ -49,7 +49,7 @@ impl UnitHalf {
 }
 
 #[derive(Debug)]
-pub(super) struct Decided {
+pub(super) struct ScopeDecision {
     pub unit: Unit,
     pub part: ReadPart,
 }
@@ -59,7 +59,7 @@ pub(super) enum ReadPart {
     All,
     First(u64),
     /// First sentences of each file: their number, per file.
-    OfFiles(Vec<u64>),
+    FirstOfFiles(Vec<u64>),
     /// Complete documents: their ascending numbers (`taken`), the number of documents in the corpus (`of`), and the number of
     /// sentences in `taken`.
     Documents {
@@ -72,15 +72,15 @@ pub(super) enum ReadPart {
 impl Scope {
     /// Makes a scope of about `limit` sentences, or of all; `unit` overrides the sampling unit that the corpus marks.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
-        Self { limit, unit, half: None, decided: None }
+        Self { limit, unit, half: None, decision: None }
     }
 
-    pub fn half(self, half: Option<UnitHalf>) -> Self {
+    pub fn with_half(self, half: Option<UnitHalf>) -> Self {
         Self { half, ..self }
     }
 
     /// Scope of all sentences, with the sentence as sampling unit, so that no file is read ahead.
-    pub fn sentences() -> Self {
+    pub fn all_sentences() -> Self {
         Self::new(None, Some(Unit::Sentences))
     }
 
@@ -88,19 +88,19 @@ impl Scope {
         match self.part()? {
             ReadPart::All => None,
             ReadPart::First(count) => Some(*count),
-            ReadPart::OfFiles(shares) => Some(shares.iter().sum()),
+            ReadPart::FirstOfFiles(shares) => Some(shares.iter().sum()),
             ReadPart::Documents { sentences, .. } => Some(*sentences),
         }
     }
 
     pub(super) fn part(&self) -> Option<&ReadPart> {
-        Some(&self.decided.as_deref()?.part)
+        Some(&self.decision.as_deref()?.part)
     }
 
     /// Scope of the complete corpus; its sampling unit is `own` unless the run asks for another.
     pub(super) fn with_all_sentences(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
-        Self { decided: Some(Arc::new(Decided { unit, part: ReadPart::All })), ..self.clone() }
+        Self { decision: Some(Arc::new(ScopeDecision { unit, part: ReadPart::All })), ..self.clone() }
     }
 
     /// Whether the run asks for sentences as the sampling unit, whatever the corpus marks.
@@ -116,14 +116,14 @@ impl Scope {
     /// found, and a limit takes the first sentences. A broken file counts up to its error, which the reader reports later.
     pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
         let ahead =
-            if self.asks_for_sentences() { ReadAhead::default() } else { ReadAhead::of(files, self.is_limited()) };
+            if self.asks_for_sentences() { ReadAhead::default() } else { ReadAhead::read(files, self.is_limited()) };
         let unit = self.unit.unwrap_or_else(|| ahead.marks.unit());
         let part = match self.limit {
             None => ReadPart::All,
             Some(limit) if unit == Unit::Documents => spread_documents(&ahead.documents, limit),
-            Some(limit) => sentences_per_file(files, limit).map_or(ReadPart::First(limit), ReadPart::OfFiles),
+            Some(limit) => sentences_per_file(files, limit).map_or(ReadPart::First(limit), ReadPart::FirstOfFiles),
         };
-        Self { decided: Some(Arc::new(Decided { unit, part })), ..self.clone() }
+        Self { decision: Some(Arc::new(ScopeDecision { unit, part })), ..self.clone() }
     }
 }
 
@@ -136,20 +136,20 @@ pub(super) struct ReadAhead {
 impl ReadAhead {
     /// Reads the files ahead until the sampling unit is decided. With `to_the_end` it reads on, unless families are the unit.
     /// Reads nothing if a file can be read only once.
-    pub fn of(files: &[CorpusFile], to_the_end: bool) -> Self {
-        let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::again).collect();
+    pub fn read(files: &[CorpusFile], to_the_end: bool) -> Self {
+        let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::for_second_reading).collect();
         let Some(again) = again else { return Self::default() };
-        let mut corpus = Corpus::of(String::new(), again, 0);
+        let mut corpus = Corpus::from_files(String::new(), again, 0);
         let (mut marks, mut documents) = (UnitMarks::default(), Vec::new());
-        while let Ok(Some((parsed, _))) = corpus.parsed() {
+        while let Ok(Some((parsed, _))) = corpus.parse_next() {
             documents.resize(usize::try_from(corpus.documents).unwrap_or(usize::MAX), 0);
             *documents.last_mut().expect("a sentence is in a document") += 1;
-            if marks.documents < ENOUGH_DOCUMENTS {
+            if marks.documents < MIN_UNMARKED_DOCUMENTS {
                 marks.documents = corpus.documents;
                 marks.marks_documents |= parsed.begins_document;
                 marks.names_families |= parsed.family.is_some();
             }
-            if marks.names_families || marks.documents >= ENOUGH_DOCUMENTS && !to_the_end {
+            if marks.names_families || marks.documents >= MIN_UNMARKED_DOCUMENTS && !to_the_end {
                 break;
             }
         }
@@ -179,13 +179,13 @@ fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
 /// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once. Files
 /// are read ahead up to their shares. A broken file counts up to its error, which the reader reports later.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
-    if files.len() < 2 || files.iter().any(|file| file.again().is_none()) {
+    if files.len() < 2 || files.iter().any(|file| file.for_second_reading().is_none()) {
         return None;
     }
     Some(equal_shares(files.len(), limit, |file, most| {
-        let again = files[file].again().expect("a file that can be read again");
-        let mut ahead = Corpus::of(String::new(), vec![again], 0);
-        (0..most).take_while(|_| matches!(ahead.parsed(), Ok(Some(_)))).count() as u64
+        let again = files[file].for_second_reading().expect("a file that can be read again");
+        let mut ahead = Corpus::from_files(String::new(), vec![again], 0);
+        (0..most).take_while(|_| matches!(ahead.parse_next(), Ok(Some(_)))).count() as u64
     }))
 }
 
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn every_unit_is_in_one_half() {
         for units in 0..7 {
-            let of = UnitHalf::BOTH.map(|half| (0..units).filter(|&unit| half.takes(unit)).count() as u64);
+            let of = UnitHalf::BOTH.map(|half| (0..units).filter(|&unit| half.contains(unit)).count() as u64);
             assert_eq!((of, of[0] + of[1]), (UnitHalf::BOTH.map(|half| half.count(units)), units));
         }
-        assert!(UnitHalf::Even.takes(4) && UnitHalf::Odd.takes(5) && UnitHalf::Even.other() == UnitHalf::Odd);
+        assert!(UnitHalf::Even.contains(4) && UnitHalf::Odd.contains(5) && UnitHalf::Even.other() == UnitHalf::Odd);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::Corpus;
 use crate::corpus::files::CorpusFile;
 use crate::corpus::formats::Format;
-use crate::corpus::formats::reader::{Context, FileContext, Parsed};
+use crate::corpus::formats::reader::{FileContext, ParsedSentence, ReaderContext};
 use crate::corpus::index::{Index, Piece, SEGMENT_SENTENCES};
 use crate::corpus::lines::{Compression, Lines};
 use crate::corpus::sentence::{Sentence, SentenceFamily};
@@ -53,7 +53,7 @@ impl SelectedSegments {
                 return Ok(None);
             }
         }
-        let Parsed { sentence, begins_document, .. } = self.read(&mut corpus.context)?;
+        let ParsedSentence { sentence, begins_document, .. } = self.read(&mut corpus.context)?;
         let format = self.files[sentence.origin.file].kind.format;
         let index = corpus.number_sentence(begins_document);
         let family = self.families.next().context("a segment has a family for each sentence")?;
@@ -61,16 +61,16 @@ impl SelectedSegments {
     }
 
     /// Reads a sentence of the open file. If that fails, a change of the file since indexing is reported before other errors.
-    fn read(&mut self, context: &mut Context) -> Result<Parsed> {
+    fn read(&mut self, context: &mut ReaderContext) -> Result<ParsedSentence> {
         let open = self.open.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
-        match (format.entry().read)(&mut open.lines, context) {
+        match (format.reader().read)(&mut open.lines, context) {
             Ok(Some(parsed)) => {
                 open.sentences_left = open.sentences_left.saturating_sub(1);
                 open.sentences_before += 1;
                 Ok(parsed)
             }
-            Ok(None) => Err(self.index.changed(&self.files[open.file].path)),
+            Ok(None) => Err(self.index.changed_error(&self.files[open.file].path)),
             Err(error) => {
                 self.close()?;
                 Err(error)
@@ -108,7 +108,7 @@ impl SelectedSegments {
                 return Ok(Some(piece));
             }
             let Some(number) = self.segments.next() else { return Ok(None) };
-            let segment = self.index.segment(number)?;
+            let segment = self.index.read_segment(number)?;
             corpus.next_index = number * SEGMENT_SENTENCES;
             self.families = segment.families().into_iter();
             self.pieces = segment.pieces.into_iter();
@@ -128,10 +128,10 @@ impl SelectedSegments {
         self.open = Some(if is_plain {
             corpus.context.file.entity_fields = piece.entity_fields.as_deref().map(Arc::from);
             corpus.context.file.document.clone_from(&piece.document_name);
-            let (lines, sha256) = (lines.after(piece.lines_before), hex(&piece.sha256));
+            let (lines, sha256) = (lines.starting_after(piece.lines_before), hex(&piece.sha256));
             OpenPiece { file: number, lines, sha256, sentences_before: piece.before, sentences_left: 0 }
         } else {
-            let sha256 = self.index.files[number].sha256.clone();
+            let sha256 = self.index.indexed_files[number].sha256.clone();
             OpenPiece { file: number, lines, sha256, sentences_before: 0, sentences_left: 0 }
         });
         Ok(())
@@ -140,6 +140,6 @@ impl SelectedSegments {
     /// Closes the open file. Fails if its bytes differ from the indexed ones.
     fn close(&mut self) -> Result<()> {
         let Some(OpenPiece { file, lines, sha256, .. }) = self.open.take() else { return Ok(()) };
-        if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed(&self.files[file].path)) }
+        if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed_error(&self.files[file].path)) }
     }
 }

@@ -8,7 +8,7 @@ pub struct Cost {
     /// Bytes of memory that one worker takes, including the statistics of one attention head's weights at a time.
     pub bytes: u64,
     /// Number of attention weights: pairs of tokens within a sequence, times attention heads of all layers.
-    pub weights: u64,
+    pub attention_weights: u64,
 }
 
 const F32_BYTES: u64 = size_of::<f32>() as u64;
@@ -31,7 +31,7 @@ impl Config {
     pub fn weight_bytes(&self, stored: usize) -> u64 {
         let (heads, size) = (self.num_attention_heads, self.head_dim());
         let grams = product(&[stored, heads, size, size]);
-        self.parameters(stored).saturating_add(grams).saturating_mul(F32_BYTES)
+        self.parameter_count(stored).saturating_add(grams).saturating_mul(F32_BYTES)
     }
 
     /// Cost of a pass over sequences of these lengths, in tokens, side by side.
@@ -47,12 +47,12 @@ impl Config {
         let bytes = product(&[tokens, values_per_token]).saturating_mul(F32_BYTES).saturating_add(pair_bytes);
         let pairs = lengths.iter().fold(0_u64, |sum, &length| sum.saturating_add(product(&[length, length])));
         let weights = pairs.saturating_mul(product(&[self.num_hidden_layers, self.num_attention_heads]));
-        Cost { bytes, weights }
+        Cost { bytes, attention_weights: weights }
     }
 
     /// Bytes that a pass over `tokens` tokens keeps for its derivatives. Per layer, they are its input, queries, keys and values,
     /// the state between its linear layers, and the outputs of its two blocks.
-    pub fn kept_bytes(&self, tokens: usize) -> u64 {
+    pub fn derivative_bytes(&self, tokens: usize) -> u64 {
         let values_per_layer = 3 * self.hidden_size + 3 * self.heads_width() + self.feed_forward_width();
         product(&[self.num_hidden_layers, values_per_layer])
             .saturating_mul(product(&[tokens]))
@@ -63,14 +63,14 @@ impl Config {
     /// sequence.
     pub fn gradient_cost(&self, lengths: &[usize], most: u64) -> Cost {
         let (tokens, longest) = (lengths.iter().sum(), lengths.iter().copied().max().unwrap_or(0));
-        let kept = self.kept_bytes(tokens).min(most.max(self.kept_bytes(longest)));
+        let kept = self.derivative_bytes(tokens).min(most.max(self.derivative_bytes(longest)));
         // States between blocks, derivatives by the input of a block; queries, keys and values as they meet (`GradientScratch`).
         let scratch_bytes = product(&[tokens, 2 * self.hidden_size + 3 * self.heads_width()]).saturating_mul(F32_BYTES);
         let pair_bytes = product(&[longest, longest]).saturating_mul(DIFFERENTIATED_PAIR_BYTES);
-        let Cost { bytes, weights } = self.pass_cost(lengths);
+        let Cost { bytes, attention_weights: weights } = self.pass_cost(lengths);
         Cost {
             bytes: [kept, scratch_bytes, pair_bytes].iter().fold(bytes, |sum, more| sum.saturating_add(*more)),
-            weights,
+            attention_weights: weights,
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     fn a_pass_costs_tokens_times_widths_and_pairs() {
         let cost = encoder(8, 2, 2, 16).pass_cost(&[3, 1]);
         // Of each token 2 * 8 + 3 * 8 + 8 + 16 + 3 * 8 + 4 * 8 values; nine pairs of the longest.
-        assert_eq!(cost, Cost { bytes: 4 * 120 * 4 + 9 * 32, weights: 4 * (9 + 1) });
+        assert_eq!(cost, Cost { bytes: 4 * 120 * 4 + 9 * 32, attention_weights: 4 * (9 + 1) });
         // Two layers leave 3 * 8 + 3 * 8 + 16 values of each token; 2 * 8 + 3 * 8 are beside, and two for each pair.
         let more = |tokens: u64| 4 * (tokens * 2 * 64 + 4 * 40 + 2 * 9);
         let with_derivatives = |most: u64| encoder(8, 2, 2, 16).gradient_cost(&[3, 1], most).bytes;
@@ -117,6 +117,6 @@ mod tests {
         let crafted = Config { key_value_heads: Some(1), head_size: Some(1024), ..encoder(1, 1, 4096, 1) };
         assert!(gigabytes(crafted.pass_cost(&[10; 12]).bytes) > 9.0);
         assert!(gigabytes(crafted.weight_bytes(1)) > 17.0);
-        assert_eq!(encoder(1 << 24, 1, 1, 1).pass_cost(&[1 << 40]).weights, u64::MAX);
+        assert_eq!(encoder(1 << 24, 1, 1, 1).pass_cost(&[1 << 40]).attention_weights, u64::MAX);
     }
 }

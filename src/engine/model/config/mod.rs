@@ -13,10 +13,10 @@ use crate::model::grid::HeadPlace;
 use crate::model::grid::visibility::LayerClasses;
 use crate::system::errors::Facts;
 
-pub(super) use fields::{fields, wrong_value};
-pub(super) use options::named;
-pub use options::{Activation, BlockPlan, EmbeddingScale, NormKind, Places, PositionEmbedding};
-pub use rotary::{Rotary, RotaryScaling, rotary};
+pub(super) use fields::{parse_fields, wrong_value};
+pub(super) use options::lookup;
+pub use options::{Activation, BlockPlan, DistanceRows, EmbeddingScale, NormKind, PositionEmbedding};
+pub use rotary::{Rotary, RotaryScaling, parse_rotary};
 pub(super) use spelling::ConfigKey;
 
 /// The sizes and options of an encoder, with the names of transformers' `BertConfig`.
@@ -146,11 +146,11 @@ macro_rules! config_value {
         struct OneKey {
             $key: $kind,
         }
-        $crate::model::config::fields::<OneKey>($text).map(|OneKey { $key }| $key)
+        $crate::model::config::parse_fields::<OneKey>($text).map(|OneKey { $key }| $key)
     }};
     ($text:expr, $key:ident: $kind:ty = $default:expr) => {{
         $crate::model::config::config_struct! { struct OneKey { $key: $kind = $default } }
-        $crate::model::config::fields::<OneKey>($text).map(|OneKey { $key }| $key)
+        $crate::model::config::parse_fields::<OneKey>($text).map(|OneKey { $key }| $key)
     }};
 }
 pub(super) use config_value;
@@ -182,7 +182,7 @@ impl Config {
     /// Parses the text of a `config.json` with BERT's names. Fails if a field is missing or has an unsupported value.
     pub fn parse(text: &str) -> Result<Self> {
         let config = Self::read(text, &[keys! { type_vocab_size, layer_norm_eps, position_embedding_type }])?;
-        ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").of_value(0));
+        ensure!(config.type_vocab_size > 0, anyhow!("type_vocab_size is 0").with_value(0));
         Ok(config)
     }
 
@@ -199,11 +199,11 @@ impl Config {
             ("max_position_embeddings", self.max_position_embeddings, LARGEST_SIZE),
         ];
         for (name, size, most) in sizes {
-            ensure!(size > 0, anyhow!("{name} is 0").of_value(0));
+            ensure!(size > 0, anyhow!("{name} is 0").with_value(0));
             ensure!(size <= most, wrong_value(name, size, format_args!("no model has more than {most}")));
         }
         let types = self.type_vocab_size;
-        ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").of_value(types));
+        ensure!(types <= LARGEST_SIZE, anyhow!("type_vocab_size is {types}").with_value(types));
         let (hidden, heads) = (self.hidden_size, self.num_attention_heads);
         ensure!(
             self.head_size.is_some() || hidden.is_multiple_of(heads),
@@ -223,7 +223,7 @@ impl Config {
         let (positions, padding) = (self.max_position_embeddings, self.padding.unwrap_or(0));
         let none =
             || anyhow!("max_position_embeddings {positions} leaves no position after the padding index {padding}");
-        ensure!(self.positions() > 0, none().of_value(positions));
+        ensure!(self.longest_with_positions() > 0, none().with_value(positions));
         // A smaller epsilon is 0 in f32, and a larger one exceeds the variance; models have 1e-12 to 1e-5.
         let plausible = f64::from(f32::MIN_POSITIVE)..=1.0;
         let epsilon = self.layer_norm_eps;
@@ -269,7 +269,7 @@ impl Config {
     }
 
     /// Number of parameters in a checkpoint that stores `layers` layers, biases and norms left out; layers may share theirs.
-    pub fn parameters(&self, layers: usize) -> u64 {
+    pub fn parameter_count(&self, layers: usize) -> u64 {
         let rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size;
         let feed_forward = self.feed_forward_width() + self.intermediate_size;
         let layer = (4 * self.heads_width() + feed_forward) * self.hidden_size;
@@ -278,20 +278,20 @@ impl Config {
     }
 
     /// Length in tokens of the longest sequence that has positions, and over which attention is full.
-    pub fn positions(&self) -> usize {
+    pub fn longest_with_positions(&self) -> usize {
         let embedded = self.max_position_embeddings.saturating_sub(self.start());
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
     /// Length in tokens of the longest sequence that can run: [`Config::positions`], or more if [`Config::is_unbounded`].
-    pub fn longest(&self) -> usize {
-        if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.positions() }
+    pub fn longest_runnable(&self) -> usize {
+        if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.longest_with_positions() }
     }
 
     /// Phrase for messages that follows the number [`Config::positions`] and says what limits it.
-    pub fn bound(&self) -> &'static str {
+    pub fn length_limit_phrase(&self) -> &'static str {
         match self.full_attention {
-            Some(longest) if longest == self.positions() => {
+            Some(longest) if longest == self.longest_with_positions() => {
                 "tokens over which the model's attention is full: over more it is sparse, which is not supported"
             }
             _ => "positions of the model",
@@ -336,7 +336,7 @@ mod tests {
             (config.hidden_act, config.position_embedding_type),
             (Activation::Silu, PositionEmbedding::Absolute)
         );
-        assert_eq!((config.head_dim(), config.embedding_width(), config.positions()), (4, 8, 10));
+        assert_eq!((config.head_dim(), config.embedding_width(), config.longest_with_positions()), (4, 8, 10));
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
         let found = Config::parse(text).unwrap();
         assert_eq!((found.initializer_range, found.hidden_act), (0.02, Activation::Gelu));
         // Three tables of 8 columns and 9 + 10 + 2 rows, and one layer of 4 * 8 * 8 + 2 * 8 * 8 weights.
-        assert_eq!(found.parameters(1), 21 * 8 + 6 * 64);
+        assert_eq!(found.parameter_count(1), 21 * 8 + 6 * 64);
     }
 
     #[test]
@@ -363,9 +363,9 @@ mod tests {
         // The third token is padding.
         assert_eq!(rows(Some(1)), [2, 3, 1, 4]);
         let config = Config { padding: Some(1), ..config() };
-        assert_eq!(config.positions(), 8);
+        assert_eq!(config.longest_with_positions(), 8);
         assert_eq!(config.position_rows(&[0; 8]).last(), Some(9));
-        let longest = |full_attention| Config { full_attention, ..config.clone() }.positions();
+        let longest = |full_attention| Config { full_attention, ..config.clone() }.longest_with_positions();
         assert_eq!((longest(Some(7)), longest(Some(9))), (7, 8));
     }
 

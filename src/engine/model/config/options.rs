@@ -46,7 +46,7 @@ impl TryFrom<String> for Activation {
     type Error = anyhow::Error;
 
     fn try_from(name: String) -> Result<Self> {
-        named("activation", &name, Self::ALL)
+        lookup("activation", &name, Self::ALL)
     }
 }
 
@@ -88,9 +88,9 @@ impl TryFrom<String> for PositionEmbedding {
                 "this is jina-embeddings-v3 as its own code has it; what transformers saves of it has the model_type \
                  jina_embeddings_v3, which is supported"
             }
-            _ => return named("position_embedding_type", &name, &all),
+            _ => return lookup("position_embedding_type", &name, &all),
         };
-        bail!(anyhow!("position_embedding_type is {name}: {of_others}").of_value(name))
+        bail!(anyhow!("position_embedding_type is {name}: {of_others}").with_value(name))
     }
 }
 
@@ -142,7 +142,7 @@ pub enum EmbeddingScale {
 
 impl EmbeddingScale {
     /// Returns the factor of an embedding in the sequence `ids` as a function of its token id; 0 for a mask under `WithoutMasks`.
-    pub fn of(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
+    pub fn factor_by_id(self, ids: &[u32]) -> impl Fn(u32) -> f32 {
         /// Share of masks in training: 15 % of the tokens were selected, and eight in ten of these became masks.
         const MASKED: f32 = 0.15 * 0.8;
         let (factor, mask) = match self {
@@ -158,11 +158,11 @@ impl EmbeddingScale {
 }
 
 /// Looks up `name` in `all`. Fails if it is missing; the error begins with `what`, the kind of name, and lists all names.
-pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
+pub fn lookup<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
     let Some((_, found)) = all.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
         let known = known.join(", ");
-        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).of_value(name));
+        bail!(anyhow!("{what} {:?} is not supported (supported: {known})", shortened(name)).with_value(name));
     };
     Ok(*found)
 }
@@ -170,26 +170,26 @@ pub fn named<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T> {
 /// Mapping from distances (query position less key position) to rows of DeBERTa's tables, which have `2 * span` rows (He et al.
 /// 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Places {
+pub struct DistanceRows {
     /// Half of the number of rows.
     pub span: usize,
     /// Number of buckets. Distances above half of it share rows, longer ones with more others; `None`: each distance has its own
     /// row.
     pub buckets: Option<usize>,
     /// Longest distance, in tokens, that the rows were made for.
-    pub furthest: usize,
+    pub longest_distance: usize,
 }
 
-impl Places {
+impl DistanceRows {
     /// Row of a distance (`make_log_bucket_position` in Microsoft's code and transformers').
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded up from a number above 0")]
-    pub fn of(self, distance: isize) -> usize {
+    pub fn row(self, distance: isize) -> usize {
         let n = distance.unsigned_abs();
         let middle = self.buckets.map_or(usize::MAX, |buckets| buckets / 2);
         let place = if n <= middle {
             n
         } else {
-            let whole = ((self.furthest - 1) as f64 / middle as f64).ln();
+            let whole = ((self.longest_distance - 1) as f64 / middle as f64).ln();
             ((n as f64 / middle as f64).ln() / whole * (middle - 1) as f64).ceil() as usize + middle
         };
         let (span, place) = (self.span.cast_signed(), place.min(2 * self.span).cast_signed());
@@ -204,17 +204,17 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use super::Places;
+    use super::DistanceRows;
 
     #[test]
     fn places_of_distances() {
-        let all = Places { span: 4, buckets: None, furthest: 4 };
-        assert_eq!([-9, -4, -1, 0, 3, 4].map(|distance| all.of(distance)), [0, 0, 3, 4, 7, 7]);
+        let all = DistanceRows { span: 4, buckets: None, longest_distance: 4 };
+        assert_eq!([-9, -4, -1, 0, 3, 4].map(|distance| all.row(distance)), [0, 0, 3, 4, 7, 7]);
         // Computed with transformers' `make_log_bucket_position(distance, 8, 24)`.
-        let some = Places { span: 8, buckets: Some(8), furthest: 24 };
-        let found = [0, 1, 4, 5, 6, 7, 8, 9, 12, 13, 22, 23].map(|distance| some.of(distance) - 8);
+        let some = DistanceRows { span: 8, buckets: Some(8), longest_distance: 24 };
+        let found = [0, 1, 4, 5, 6, 7, 8, 9, 12, 13, 22, 23].map(|distance| some.row(distance) - 8);
         assert_eq!(found, EXPECTED);
-        let below = [1, 4, 5, 12, 23].map(|distance: isize| 8 - some.of(-distance));
+        let below = [1, 4, 5, 12, 23].map(|distance: isize| 8 - some.row(-distance));
         assert_eq!(below, [1, 4, 5, EXPECTED[8], 7]);
     }
 

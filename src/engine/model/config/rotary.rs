@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields::{fields, wrong_value};
+use super::fields::{parse_fields, wrong_value};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
@@ -134,14 +134,14 @@ struct Parameters {
 /// `positions` the model's number of positions. Where no key says it, `theta` is the base of the frequencies, which `key` names,
 /// and `rotating_share` the share of an attention head's dimensions that rotate. Fails if the file names an unsupported type, lacks a key
 /// of its type, or has a value that no rotation has.
-pub fn rotary(
+pub fn parse_rotary(
     text: &str,
     layer_type: Option<&str>,
     (key, theta): (&str, f64),
     rotating_share: f64,
     (head_dim, positions): (usize, usize),
 ) -> Result<Rotary> {
-    let keys: Keys = fields(text)?;
+    let keys: Keys = parse_fields(text)?;
     let non_empty = |value: Option<Value>| value.filter(|value| value.as_object().is_some_and(|keys| !keys.is_empty()));
     let (name, section) = match non_empty(keys.rope_scaling) {
         Some(section) => ("rope_scaling", Some(section)),
@@ -198,7 +198,7 @@ pub fn rotary(
         }
         other => {
             let shown = shortened(other);
-            bail!(anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").of_value(other));
+            bail!(anyhow!("{name}: rope_type is {shown} (supported: default, linear, llama3, yarn)").with_value(other));
         }
     };
     Ok(Rotary { theta, dims, scaling })
@@ -222,7 +222,7 @@ mod tests {
 
     /// The rotation of heads of 8 values over 512 positions.
     fn of_layers(text: &str, layer_type: Option<&str>) -> Result<Rotary> {
-        rotary(text, layer_type, ("rope_theta", 10_000.0), 1.0, (8, 512))
+        parse_rotary(text, layer_type, ("rope_theta", 10_000.0), 1.0, (8, 512))
     }
 
     fn found(text: &str) -> Rotary {

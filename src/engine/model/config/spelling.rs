@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::fields::{fields, wrong_field};
-use crate::system::json::{UniqueKeys, problem};
+use super::fields::{parse_fields, wrong_field};
+use crate::system::json::{UniqueKeys, describe_error};
 
 /// Field of `Config`, with its names and default in the files of a family.
 pub(in crate::model) struct ConfigKey {
@@ -23,7 +23,7 @@ pub(in crate::model) struct ConfigKey {
 /// Parses the text of a `config.json` by `keys`; of two for one field, the earlier one wins. Fails if a field is missing or has a
 /// value of another type; the error has its name in the file, line and column.
 pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item = &'a ConfigKey>) -> Result<T> {
-    let UniqueKeys(mut file) = fields::<UniqueKeys<Value>>(text)?;
+    let UniqueKeys(mut file) = parse_fields::<UniqueKeys<Value>>(text)?;
     file.remove("_");
     let (mut names, mut values) = (BTreeMap::new(), Map::new());
     for key in keys {
@@ -42,7 +42,7 @@ pub(super) fn read<'a, T: DeserializeOwned>(text: &str, keys: impl Iterator<Item
         values.insert(key.field.to_owned(), value);
     }
     serde_path_to_error::deserialize(Value::Object(values)).map_err(|error| {
-        let words = problem(error.inner());
+        let words = describe_error(error.inner());
         let missing = words.strip_prefix("missing field `").and_then(|rest| names.get(rest.strip_suffix('`')?));
         let (name, words) = match missing {
             Some(name) => (".", format!("missing field `{name}`")),

@@ -11,7 +11,7 @@ use crate::model::parameters::Parameters;
 
 /// Rotates the output projection of each attention head at random in the space of hidden states, as seed, layer and head
 /// determine.
-pub fn turn_outputs(parameters: &mut Parameters, seed: u64) {
+pub fn rotate_outputs(parameters: &mut Parameters, seed: u64) {
     let (hidden, heads) = (parameters.config.hidden_size, parameters.config.num_attention_heads);
     let (size, width) = (parameters.config.head_dim(), parameters.config.heads_width());
     for (number, layer) in parameters.layers.iter_mut().enumerate() {

@@ -31,8 +31,12 @@ pub struct SharpnessSample<'a> {
 /// squared Hellinger distance of the layer's heads from uniform attention matches that in `trained`, or comes as near as it can.
 /// Layers that share weights get the factor of the first of them.
 /// Fails if the sample does not fit the model.
-pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &SharpnessSample<'_>) -> Result<Parameters> {
-    let wanted = distances(trained, &fresh, sample)?;
+pub fn match_sharpness(
+    mut fresh: Parameters,
+    trained: &dyn Encoder,
+    sample: &SharpnessSample<'_>,
+) -> Result<Parameters> {
+    let wanted = distances_from_uniform(trained, &fresh, sample)?;
     for (number, &wanted) in wanted.iter().enumerate() {
         let stored = fresh.order[number];
         if fresh.order[..number].contains(&stored) {
@@ -40,18 +44,23 @@ pub fn sharpened(mut fresh: Parameters, trained: &dyn Encoder, sample: &Sharpnes
         }
         let inputs = projection_inputs(&fresh, number, &sample.batch)?;
         let distance = |factor: f32| {
-            let layer = attention_only(&fresh, fresh.layers[stored].sharpened(factor, fresh.config.heads_width()));
+            let layer =
+                attention_only(&fresh, fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width()));
             layer_distance(&layer, number, &inputs, sample)
         };
         let factor = factor_reaching(wanted, distance);
-        fresh.layers[stored] = fresh.layers[stored].sharpened(factor, fresh.config.heads_width());
+        fresh.layers[stored] = fresh.layers[stored].scale_queries_and_keys(factor, fresh.config.heads_width());
     }
     Ok(fresh)
 }
 
 /// Computes for each layer the squared Hellinger distance between attention and uniform attention, averaged over heads and
 /// queries. Fails if the forward pass fails.
-pub fn distances(encoder: &dyn Encoder, shape: &Parameters, sample: &SharpnessSample<'_>) -> Result<Vec<f64>> {
+pub fn distances_from_uniform(
+    encoder: &dyn Encoder,
+    shape: &Parameters,
+    sample: &SharpnessSample<'_>,
+) -> Result<Vec<f64>> {
     let layers = shape.config.num_hidden_layers;
     let layers = vec![DistanceSum::default(); layers];
     let mut sums = DistanceSums { classes: &shape.config.visibility, rows: sample.rows, layers };
@@ -91,13 +100,13 @@ impl Visitor for DistanceSums<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        self.layers[view.layer].add(view.attention, &self.rows[sequence], self.classes.of_layer(view.layer));
+        self.layers[view.layer].add(view.attention, &self.rows[sequence], self.classes.in_layer(view.layer));
     }
 }
 
 /// Computes the squared Hellinger distance of an attention row from uniform attention over the visible keys: `1 - sum √(a / n)`.
 fn distance_from_uniform(row: &[f32], visibility: Visibility, query: usize) -> f64 {
-    let keys = visibility.keys(query, row.len());
+    let keys = visibility.visible_keys(query, row.len());
     let uniform = 1.0 / keys.len() as f64;
     1.0 - row[keys].iter().map(|&weight| (f64::from(weight) * uniform).sqrt()).sum::<f64>()
 }
@@ -143,11 +152,11 @@ fn attention_only(parameters: &Parameters, layer: Layer) -> PackedEncoder {
 /// Computes the mean squared Hellinger distance of a layer's heads from uniform attention, given the inputs of its projections.
 fn layer_distance(encoder: &PackedEncoder, number: usize, inputs: &[f32], sample: &SharpnessSample<'_>) -> f64 {
     let config = encoder.config();
-    let layer = encoder.layer_attention(number, Positions::Seen).expect("the packed encoder has its heads");
+    let layer = encoder.layer_attention(number, Positions::Used).expect("the packed encoder has its heads");
     let lengths: Vec<usize> = sample.batch.spans().map(|span| span.len()).collect();
     let (mut queries_keys, mut scratch) = (QueriesKeys::default(), AttentionScratch::default());
     layer.project(inputs, &lengths, &mut queries_keys);
-    let (visibility, mut sum) = (config.visibility.of_layer(number), DistanceSum::default());
+    let (visibility, mut sum) = (config.visibility.in_layer(number), DistanceSum::default());
     for head in 0..config.num_attention_heads {
         for (span, rows) in sample.batch.spans().zip(sample.rows) {
             sum.add(layer.attention(head, &span, [&queries_keys; 2], &mut scratch), rows, visibility);

@@ -5,11 +5,11 @@ use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::{
-    Biases, Family, Intermediate, LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow,
-    TokenHeadNames,
+    Biases, Family, Intermediate, LayerNames, Markup, Names, PlainTextConstant, PositionBiasNames, QueryKeyValue,
+    TableRow, TokenHeadNames,
 };
 use crate::model::config::{
-    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, fields, keys,
+    Activation, Config, ConfigKey, LARGEST_SIZE, PositionEmbedding, config_struct, config_value, keys, parse_fields,
     wrong_value,
 };
 use crate::system::errors::Facts;
@@ -17,10 +17,10 @@ use crate::system::printable::shortened;
 
 pub(super) const BERT: Family = Family {
     model_type: "bert",
-    class: "Bert",
+    class_prefix: "Bert",
     prefix: "bert.",
-    wrappers: &[],
-    needless: &[],
+    wrapper_prefixes: &[],
+    ignored_tensors: &[],
     token_heads: &[HEAD],
     discriminator: None,
     read,
@@ -35,7 +35,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames::biased(
 
 /// Tensor names of a BERT layer, which RoBERTa and ELECTRA share.
 pub(super) const LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attention.self.query", "attention.self.key", "attention.self.value"]),
+    query_key_value: QueryKeyValue::Separate(["attention.self.query", "attention.self.key", "attention.self.value"]),
     query_key_norms: None,
     write_norms: None,
     distances: Some("attention.self.distance_embedding"),
@@ -50,7 +50,7 @@ pub(super) const LAYER: LayerNames = LayerNames {
 pub(super) const ABSOLUTE: LayerNames = LayerNames { distances: None, ..LAYER };
 
 /// Checks the config, and makes BERT's tensor names without embeddings of distances. Fails if a size fits no encoder.
-pub(super) fn absolute(config: Config) -> Result<(Config, Names)> {
+pub(super) fn check_and_name_absolute(config: Config) -> Result<(Config, Names)> {
     Names::checked(config, &ABSOLUTE, "encoder.layer")
 }
 
@@ -69,7 +69,7 @@ const JINA_LAYER: LayerNames = LayerNames {
 };
 
 const MOSAIC_LAYER: LayerNames =
-    LayerNames { query_key_value: QueryKeyValue::Blocks("attention.self.Wqkv"), ..JINA_LAYER };
+    LayerNames { query_key_value: QueryKeyValue::Stacked("attention.self.Wqkv"), ..JINA_LAYER };
 
 const ALIBI_KEYS: &[ConfigKey] = keys! {
     hidden_act = "gelu", layer_norm_eps, type_vocab_size, tie_word_embeddings: _ = true
@@ -89,7 +89,7 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
     let code = config_value!(text, auto_map: Value = Value::Null)?.to_string();
     let variant = || {
         let why = "JinaBERT v2 of the code, de, es and zh models, which normalises queries and keys, is not supported";
-        anyhow!("auto_map names qk-post-norm: {why}").of_value(shortened(&code))
+        anyhow!("auto_map names qk-post-norm: {why}").with_value(shortened(&code))
     };
     ensure!(!code.contains("qk-post-norm"), variant());
     let config = Config::read(text, &[ALIBI_KEYS])?;
@@ -107,7 +107,7 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
         None => (true, config.hidden_act, &MOSAIC_LAYER),
         Some(other) => {
             let shown = shortened(other);
-            bail!(anyhow!("feed_forward_type is {shown} (supported: original, geglu, reglu)").of_value(other))
+            bail!(anyhow!("feed_forward_type is {shown} (supported: original, geglu, reglu)").with_value(other))
         }
     };
     let config =
@@ -118,7 +118,7 @@ fn alibi(text: &str) -> Result<Option<(Config, Names)>> {
 }
 
 pub(super) fn bert_generation(text: &str) -> Result<(Config, Names)> {
-    absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
+    check_and_name_absolute(Config { type_vocab_size: 0, ..Config::parse(text)? })
 }
 
 config_struct! {
@@ -142,30 +142,30 @@ impl BigBirdConfig {
             "block_sparse" => {
                 let blocks = self.num_random_blocks.saturating_mul(2).saturating_add(5);
                 let tokens = blocks.saturating_mul(self.block_size);
-                ensure!(tokens > 0, anyhow!("block_size is 0").of_value(0));
+                ensure!(tokens > 0, anyhow!("block_size is 0").with_value(0));
                 Ok(Some(tokens))
             }
             other => bail!(
                 anyhow!("attention_type {other:?} is not supported (supported: original_full, block_sparse)")
-                    .of_value(other)
+                    .with_value(other)
             ),
         }
     }
 }
 
 pub(super) fn big_bird(text: &str) -> Result<(Config, Names)> {
-    let options: BigBirdConfig = fields(text)?;
+    let options: BigBirdConfig = parse_fields(text)?;
     ensure!(options.use_bias, "use_bias is false: queries, keys and values without biases are not supported");
     ensure!(!options.rescale_embeddings, "rescale_embeddings is true: rescaled embeddings are not supported");
-    absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
+    check_and_name_absolute(Config { full_attention: options.full_attention()?, ..Config::parse(text)? })
 }
 
 pub(super) fn ernie(text: &str) -> Result<(Config, Names)> {
     let has_task = config_value!(text, use_task_id: bool = false)?;
     let rows = config_value!(text, task_type_vocab_size: usize = 3)?;
-    let (config, names) = absolute(Config::parse(text)?)?;
+    let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
     let task = TableRow { table: "embeddings.task_type_embeddings".to_owned(), rows, row: 0 };
-    Ok((config, Names { plain_text: has_task.then(|| PlainText::Rows(vec![task])), ..names }))
+    Ok((config, Names { plain_text: has_task.then(|| PlainTextConstant::Rows(vec![task])), ..names }))
 }
 
 /// Embeddings of a word's box in LayoutLM: left and right, top and bottom, height and width.
@@ -173,9 +173,9 @@ const BOX_SIDES: [&str; 6] = ["x", "x", "y", "y", "h", "w"];
 
 pub(super) fn layoutlm(text: &str) -> Result<(Config, Names)> {
     let rows = config_value!(text, max_2d_position_embeddings: usize = 1024)?;
-    let (config, names) = absolute(Config::parse(text)?)?;
+    let (config, names) = check_and_name_absolute(Config::parse(text)?)?;
     let zero = |side: &str| TableRow { table: format!("embeddings.{side}_position_embeddings"), rows, row: 0 };
-    Ok((config, Names { plain_text: Some(PlainText::Rows(BOX_SIDES.map(zero).into())), ..names }))
+    Ok((config, Names { plain_text: Some(PlainTextConstant::Rows(BOX_SIDES.map(zero).into())), ..names }))
 }
 
 /// Maximum depth of a tree of markup; the published models have 50 levels.
@@ -189,7 +189,7 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
     let subscript_rows = config_value!(text, max_xpath_subs_unit_embeddings: usize = 1024)?;
     let empty_tag = config_value!(text, tag_pad_id: usize = 216)?;
     let empty_subscript = config_value!(text, subs_pad_id: usize = 1001)?;
-    let (config, names) = absolute(Config { padding: Some(padding), ..Config::parse(text)? })?;
+    let (config, names) = check_and_name_absolute(Config { padding: Some(padding), ..Config::parse(text)? })?;
     for (name, size, most) in [("max_depth", depth, MAX_DEPTH), ("xpath_unit_hidden_size", width, LARGEST_SIZE)] {
         ensure!((1..=most).contains(&size), wrong_value(name, size, format_args!("1 to {most} are expected")));
     }
@@ -202,14 +202,14 @@ pub(super) fn markuplm(text: &str) -> Result<(Config, Names)> {
         })
     };
     let markup = Markup {
-        none: (0..depth).map(none).collect(),
+        empty_path: (0..depth).map(none).collect(),
         width,
         inner: "embeddings.xpath_embeddings.xpath_unitseq2_inner",
         // `XPathEmbeddings` always has this width.
         inner_width: 4 * config.hidden_size,
         output: "embeddings.xpath_embeddings.inner2emb",
     };
-    Ok((config, Names { plain_text: Some(PlainText::Markup(markup)), ..names }))
+    Ok((config, Names { plain_text: Some(PlainTextConstant::Markup(markup)), ..names }))
 }
 
 /// The `config.json` of a small BERT, for tests.
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn attention_is_full_up_to_eleven_blocks() {
-        let of = |text: &str| fields::<BigBirdConfig>(text).unwrap().full_attention();
+        let of = |text: &str| parse_fields::<BigBirdConfig>(text).unwrap().full_attention();
         // The limit that transformers states for google/bigbird-roberta-base.
         assert_eq!(of("{}").unwrap(), Some(704));
         assert_eq!(of(r#"{"block_size": 2, "num_random_blocks": 1}"#).unwrap(), Some(14));

@@ -5,14 +5,16 @@ use anyhow::{Result, anyhow, ensure};
 use serde::Deserialize;
 
 use super::{DisentangledNames, Family, LayerNames, Names, QueryKeyValue, bert};
-use crate::model::config::{Config, ConfigKey, Places, PositionEmbedding, config_struct, fields, keys, wrong_value};
+use crate::model::config::{
+    Config, ConfigKey, DistanceRows, PositionEmbedding, config_struct, keys, parse_fields, wrong_value,
+};
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 
 /// DeBERTa versions 2 and 3. The masked-LM head is the one that models trained in transformers have. Microsoft's checkpoints have
 /// another, which was trained behind two more passes through the last layer.
 pub(super) const DEBERTA_V2: Family =
-    Family { model_type: "deberta-v2", class: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
+    Family { model_type: "deberta-v2", class_prefix: "DebertaV2", prefix: "deberta.", read, ..bert::BERT };
 
 const FIRST_LAYER: LayerNames = LayerNames {
     query_key_value: QueryKeyValue::HeadByHeadBiased {
@@ -23,7 +25,7 @@ const FIRST_LAYER: LayerNames = LayerNames {
 };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart([
+    query_key_value: QueryKeyValue::Separate([
         "attention.self.query_proj",
         "attention.self.key_proj",
         "attention.self.value_proj",
@@ -59,7 +61,7 @@ enum Kinds {
 }
 
 fn read(text: &str) -> Result<(Config, Names)> {
-    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let (kernel, reason) = (options.conv_kernel_size, "a convolution beside the first layer is not supported");
     ensure!(kernel == 0, wrong_value("conv_kernel_size", kernel, reason));
     let kinds = options.kinds();
@@ -88,19 +90,21 @@ fn read(text: &str) -> Result<(Config, Names)> {
         keys: to_place.then_some(keys),
         keys_biased: true,
         queries: to_content.then_some(queries),
-        places: Places { span: buckets.unwrap_or(furthest), buckets, furthest },
+        distance_rows: DistanceRows { span: buckets.unwrap_or(furthest), buckets, longest_distance: furthest },
     };
     options.with_terms(config, names, disentangled)
 }
 
-pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
-    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, fields(text)?);
+pub(super) fn read_version_1(text: &str) -> Result<(Config, Names)> {
+    let (config, options): (_, DebertaConfig) = (Config::read(text, &[KEYS])?, parse_fields(text)?);
     let reason = "it mixes the weights of heads, so that none has weights of its own";
     ensure!(!options.talking_head, wrong_value("talking_head", true, reason));
     let kinds = options.kinds();
     if let Some(other) = kinds.iter().find(|kind| !["c2p", "p2c"].contains(&kind.as_str())) {
         let shown = shortened(other);
-        return Err(anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").of_value(other));
+        return Err(
+            anyhow!("pos_att_type has {shown:?}, which is not supported (supported: c2p, p2c)").with_value(other)
+        );
     }
     let [to_place, to_content] = terms(&kinds);
     // The scale counts every kind, even if positions are absolute and no term is added.
@@ -112,7 +116,7 @@ pub(super) fn read_first(text: &str) -> Result<(Config, Names)> {
         keys: to_place.then_some("attention.self.pos_proj"),
         keys_biased: false,
         queries: to_content.then_some("attention.self.pos_q_proj"),
-        places: Places { span: furthest, buckets: None, furthest },
+        distance_rows: DistanceRows { span: furthest, buckets: None, longest_distance: furthest },
     };
     options.with_terms(config, names, disentangled)
 }
@@ -171,7 +175,7 @@ impl DebertaConfig {
         if !self.relative_attention {
             return Ok((config, names));
         }
-        let (span, longest) = (disentangled.places.span, config.max_position_embeddings);
+        let (span, longest) = (disentangled.distance_rows.span, config.max_position_embeddings);
         ensure!(
             span <= MOST_PLACES && longest <= MOST_POSITIONS,
             "there are {span} places of distances and {longest} positions: no model has more than {MOST_PLACES} and {MOST_POSITIONS}"

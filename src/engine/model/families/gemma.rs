@@ -6,14 +6,16 @@ use anyhow::{Result, anyhow, bail, ensure};
 
 use super::llama::{layer_types, with_layer_types};
 use super::{Biases, Family, LayerNames, Names, llama};
-use crate::model::config::{Config, ConfigKey, EmbeddingScale, config_struct, config_value, fields, keys, wrong_value};
+use crate::model::config::{
+    Config, ConfigKey, EmbeddingScale, config_struct, config_value, keys, parse_fields, wrong_value,
+};
 use crate::model::grid::visibility::Visibility;
 use crate::system::errors::Facts;
 
 /// Text models of Gemma 3, EmbeddingGemma among them. EmbeddingGemma alone attends in both directions; it was trained to embed
 /// texts, and has no head that predicts tokens.
 pub(super) const GEMMA_3_TEXT: Family =
-    Family { model_type: "gemma3_text", class: "Gemma3Text", read: gemma3, ..llama::LLAMA };
+    Family { model_type: "gemma3_text", class_prefix: "Gemma3Text", read: gemma3, ..llama::LLAMA };
 
 const GEMMA_2_LAYER: LayerNames = LayerNames { query_key_norms: None, ..LAYER };
 
@@ -45,7 +47,7 @@ config_struct! {
 }
 
 pub(super) fn gemma2(text: &str) -> Result<(Config, Names)> {
-    let options: GemmaConfig = fields(text)?;
+    let options: GemmaConfig = parse_fields(text)?;
     let bidirectional = options.use_bidirectional_attention.unwrap_or(false);
     ensure!(!bidirectional, "use_bidirectional_attention is true, which is not supported for gemma2");
     // A missing bound has transformers' default; null is no bound.
@@ -67,9 +69,9 @@ fn check_cap(key: &str, cap: Option<f32>) -> Result<()> {
 }
 
 fn gemma3(text: &str) -> Result<(Config, Names)> {
-    let options: GemmaConfig = fields(text)?;
+    let options: GemmaConfig = parse_fields(text)?;
     if let Some(cap) = options.attn_logit_softcapping {
-        bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").of_value(cap));
+        bail!(anyhow!("attn_logit_softcapping is {cap}, which is not supported for gemma3_text").with_value(cap));
     }
     let full_every = options.sliding_window_pattern.unwrap_or(6);
     with_layers(text, &options, full_every, &LAYER, [("rope_theta", 1e6), ("rope_local_base_freq", 1e4)])
@@ -88,7 +90,7 @@ fn with_layers(
     let is_positive = score_scalar.is_finite() && score_scalar > 0.0;
     ensure!(is_positive, wrong_value("query_pre_attn_scalar", score_scalar, "a number above 0 is expected"));
     check_cap("final_logit_softcapping", options.final_logit_softcapping)?;
-    let config = llama::body(text, &[KEYS])?;
+    let config = llama::read_body(text, &[KEYS])?;
     #[expect(clippy::cast_possible_truncation, reason = "embeddings are f32")]
     let scale = (config.hidden_size as f64).sqrt() as f32;
     let config = Config {
@@ -97,11 +99,11 @@ fn with_layers(
         logit_cap: options.final_logit_softcapping,
         ..config
     };
-    let (config, names) = llama::named(config, layer, Biases::of(options.attention_bias, false))?;
+    let (config, names) = llama::check_and_name(config, layer, Biases::from_blocks(options.attention_bias, false))?;
     let is_full = |layer: usize| (layer + 1).is_multiple_of(full_every.max(1));
     let types = layer_types(options.layer_types.as_deref(), config.num_hidden_layers, is_full)?;
     let window = options.sliding_window;
-    ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
+    ensure!(window > 0, anyhow!("sliding_window is 0").with_value(0));
     let visible = if options.use_bidirectional_attention.unwrap_or(false) {
         // The window reaches half of the configured number in either direction (transformers' `Gemma3TextConfig`, which halves
         // it, and `_bidirectional_window_overlay`).

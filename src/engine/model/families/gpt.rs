@@ -5,12 +5,12 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
-use super::llama::turning;
+use super::llama::with_rotation;
 use super::{
     Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert, ensure_flags, llama,
 };
 use crate::model::config::{
-    BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, config_value, fields, keys,
+    BlockPlan, Config, ConfigKey, PositionEmbedding, config_struct, config_value, keys, parse_fields,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -18,14 +18,14 @@ use crate::system::printable::shortened;
 
 pub(super) const GPT_2: Family = Family {
     // The mask of attention, which transformers kept as a buffer.
-    needless: &["attn.bias", "attention.bias"],
+    ignored_tensors: &["attn.bias", "attention.bias"],
     token_heads: &[TokenHeadNames::PRODUCT],
     read: gpt2,
     ..bert::BERT.renamed("gpt2", "GPT2", "transformer.")
 };
 
 const GPT_2_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Blocks("attn.c_attn"),
+    query_key_value: QueryKeyValue::Stacked("attn.c_attn"),
     attention_output: "attn.c_proj",
     attention_norm: "ln_1",
     intermediate: Intermediate::Plain("mlp.c_fc"),
@@ -35,7 +35,11 @@ const GPT_2_LAYER: LayerNames = LayerNames {
 };
 
 const GPT_NEO_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj"]),
+    query_key_value: QueryKeyValue::Separate([
+        "attn.attention.q_proj",
+        "attn.attention.k_proj",
+        "attn.attention.v_proj",
+    ]),
     attention_output: "attn.attention.out_proj",
     ..GPT_2_LAYER
 };
@@ -92,14 +96,14 @@ pub(super) fn gpt_neo(text: &str) -> Result<(Config, Names)> {
     let wide = wide.unwrap_or(config.hidden_size.saturating_mul(WIDER));
     let config = Config { score_scale: Some(1.0), intermediate_size: wide, ..config };
     let (config, names) = Names::pre_norm(config, (&GPT_NEO_LAYER, "h"), EMBEDDINGS, "ln_f")?;
-    ensure!(window > 0, anyhow!("window_size is 0").of_value(0));
+    ensure!(window > 0, anyhow!("window_size is 0").with_value(0));
     let layers = config.num_hidden_layers;
     let types =
         attention_types.iter().flat_map(|(types, times)| types.iter().cycle().take(types.len() * times.min(&layers)));
     let visibility_of = |name: &String| match name.as_str() {
         "global" => Ok(Visibility::CAUSAL),
         "local" => Ok(Visibility::causal_window(window)),
-        other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).of_value(other)),
+        other => Err(anyhow!("attention_types has {} (supported: global, local)", shortened(other)).with_value(other)),
     };
     // One type beyond the number of layers is enough to detect a surplus.
     let visibility = types.take(layers + 1).map(visibility_of).collect::<Result<Vec<_>>>()?;
@@ -120,7 +124,7 @@ pub(super) fn gpt_neox(text: &str) -> Result<(Config, Names)> {
         ..read_body(text, KEYS)?
     };
     let (config, names) = Names::pre_norm(config, (&GPT_NEOX_LAYER, "layers"), ["embed_in", ""], "final_layer_norm")?;
-    let config = turning(config, text, ("rotary_emb_base", 10_000.0), share.unwrap_or(0.25))?;
+    let config = with_rotation(config, text, ("rotary_emb_base", 10_000.0), share.unwrap_or(0.25))?;
     let biases = Biases { attention_output: biased, query_key_value: biased, ..Biases::ALL };
     Ok((config, Names { biases, ..names }))
 }
@@ -163,7 +167,7 @@ config_struct! {
 }
 
 pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
-    let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, fields(text)?);
+    let (config, options): (_, OptConfig) = (read_body(text, OPT_KEYS)?, parse_fields(text)?);
     // Only OPT-350m has other values.
     let flags = [
         ("do_layer_norm_before", options.do_layer_norm_before, true),
@@ -177,7 +181,7 @@ pub(super) fn opt(text: &str) -> Result<(Config, Names)> {
     ensure!(
         width == hidden,
         anyhow!("word_embed_proj_dim is {width}, which is not supported for opt (supported: hidden_size, {hidden})")
-            .of_value(width)
+            .with_value(width)
     );
     let positions = config.max_position_embeddings.saturating_add(FIRST_POSITION);
     let config = Config { first_position: FIRST_POSITION, max_position_embeddings: positions, ..config };

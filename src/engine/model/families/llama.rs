@@ -5,10 +5,12 @@
 use anyhow::{Result, anyhow, ensure};
 
 use super::{
-    Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, bert,
+    Biases, Distribution, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, WeightInitialisation,
+    bert,
 };
 use crate::model::config::{
-    BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, config_struct, config_value, fields, keys, rotary,
+    BlockPlan, Config, ConfigKey, NormKind, PositionEmbedding, config_struct, config_value, keys, parse_fields,
+    parse_rotary,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
@@ -21,7 +23,7 @@ pub(super) const LLAMA: Family = Family {
 };
 
 pub(super) const LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
+    query_key_value: QueryKeyValue::Separate(["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]),
     attention_output: "self_attn.o_proj",
     attention_norm: "input_layernorm",
     intermediate: Intermediate::Gated(["mlp.gate_proj", "mlp.up_proj"]),
@@ -91,7 +93,7 @@ const AS_LLAMA: Defaults = Defaults { keys: &[], theta: THETA.1, biased: false, 
 pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 8 };
     let (mut config, names) = decoder(text, &Defaults { keys: KEYS, ..AS_LLAMA })?;
-    if let Some(window) = fields::<LayerConfig>(text)?.sliding_window {
+    if let Some(window) = parse_fields::<LayerConfig>(text)?.sliding_window {
         config.visibility = LayerClasses::new(&[causal_window(window)?]);
     }
     Ok((config, names))
@@ -100,22 +102,22 @@ pub(super) fn mistral(text: &str) -> Result<(Config, Names)> {
 pub(super) fn qwen2(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32 };
     let (config, names) = decoder(text, &Defaults { keys: KEYS, biased: true, ..AS_LLAMA })?;
-    Ok((with_windows(config, &fields(text)?)?, names))
+    Ok((with_windows(config, &parse_fields(text)?)?, names))
 }
 
 pub(super) fn qwen3(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 32, head_size: head_dim = 128 };
     let (config, names) = decoder(text, &Defaults { keys: KEYS, layer: &QWEN_3_LAYER, ..AS_LLAMA })?;
-    Ok((with_windows(config, &fields(text)?)?, names))
+    Ok((with_windows(config, &parse_fields(text)?)?, names))
 }
 
 pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
     const KEYS: &[ConfigKey] = keys! { key_value_heads: num_key_value_heads = 4, tie_word_embeddings = true };
     let (mut config, names) = decoder(text, &Defaults { keys: KEYS, theta: 2_000_000.0, ..AS_LLAMA })?;
-    let options: LayerConfig = fields(text)?;
+    let options: LayerConfig = parse_fields(text)?;
     let unrotated_every = options.no_rope_layer_interval;
     let layers = config.num_hidden_layers;
-    ensure!(unrotated_every > 0, anyhow!("no_rope_layer_interval is 0").of_value(0));
+    ensure!(unrotated_every > 0, anyhow!("no_rope_layer_interval is 0").with_value(0));
     let rotates = options.no_rope_layers.as_deref();
     if let Some(count) = rotates.map(<[u8]>::len) {
         ensure!(count == layers, "no_rope_layers has {count} entries, and num_hidden_layers is {layers}");
@@ -130,16 +132,16 @@ pub(super) fn smol_lm3(text: &str) -> Result<(Config, Names)> {
 
 fn decoder(text: &str, defaults: &Defaults) -> Result<(Config, Names)> {
     let visibility = LayerClasses::new(&[Visibility::CAUSAL]);
-    let config = Config { visibility, ..body(text, &[defaults.keys, KEYS])? };
-    let options: BiasConfig = fields(text)?;
-    let biases = Biases::of(options.attention_bias, options.mlp_bias);
+    let config = Config { visibility, ..read_body(text, &[defaults.keys, KEYS])? };
+    let options: BiasConfig = parse_fields(text)?;
+    let biases = Biases::from_blocks(options.attention_bias, options.mlp_bias);
     let biases = Biases { query_key_value: options.attention_bias || defaults.biased, ..biases };
-    let (config, names) = named(config, defaults.layer, biases)?;
-    Ok((turning(config, text, (THETA.0, defaults.theta), 1.0)?, names))
+    let (config, names) = check_and_name(config, defaults.layer, biases)?;
+    Ok((with_rotation(config, text, (THETA.0, defaults.theta), 1.0)?, names))
 }
 
 /// Reads the config of a model with Llama's body by lists of keys. Sizes are not checked.
-pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
+pub(super) fn read_body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
     Ok(Config {
         blocks: BlockPlan::Pre,
         norm: NormKind::RootMeanSquare,
@@ -150,14 +152,14 @@ pub(super) fn body(text: &str, lists: &[&[ConfigKey]]) -> Result<Config> {
 }
 
 /// Checks the config, and makes tensor names as in Llama with the given layer and biases. Fails if a size fits no encoder.
-pub(super) fn named(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
+pub(super) fn check_and_name(config: Config, layer: &'static LayerNames, biases: Biases) -> Result<(Config, Names)> {
     let (config, names) = Names::pre_norm(config, (layer, "layers"), ["embed_tokens", ""], "norm")?;
     Ok((config, Names { biases, ..names }))
 }
 
 /// Visibility in a layer with a causal window of `window` tokens. Fails if it is 0.
 fn causal_window(window: usize) -> Result<Visibility> {
-    ensure!(window > 0, anyhow!("sliding_window is 0").of_value(0));
+    ensure!(window > 0, anyhow!("sliding_window is 0").with_value(0));
     Ok(Visibility::causal_window(window))
 }
 
@@ -171,10 +173,11 @@ fn with_windows(config: Config, options: &LayerConfig) -> Result<Config> {
 }
 
 pub(super) fn euro_bert(text: &str) -> Result<(Config, Names)> {
-    let options: BiasConfig = fields(text)?;
-    let config = body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
-    let (config, names) = named(config, &LAYER, Biases::of(options.attention_bias, options.mlp_bias))?;
-    Ok((turning(config, text, THETA, 1.0)?, names))
+    let options: BiasConfig = parse_fields(text)?;
+    let config = read_body(text, &[keys! { layer_norm_eps: rms_norm_eps = 1e-5 }, KEYS])?;
+    let (config, names) =
+        check_and_name(config, &LAYER, Biases::from_blocks(options.attention_bias, options.mlp_bias))?;
+    Ok((with_rotation(config, text, THETA, 1.0)?, names))
 }
 
 /// Config keys of NeoBERT, whose code comes with its checkpoints, with their defaults.
@@ -184,20 +187,20 @@ const NEO_BERT_KEYS: &[ConfigKey] = keys! {
 };
 
 pub(super) fn neo_bert(text: &str) -> Result<(Config, Names)> {
-    let mut config = body(text, &[NEO_BERT_KEYS])?;
+    let mut config = read_body(text, &[NEO_BERT_KEYS])?;
     let embedding_range = config_value!(text, embedding_init_range: Option<f64> = None)?;
     // Two thirds, because a gated linear unit has three matrices, rounded up to a multiple of eight.
     config.intermediate_size = (config.intermediate_size.saturating_mul(2) / 3).div_ceil(8).saturating_mul(8);
     let layer = (&NEO_BERT_LAYER, "transformer_encoder");
     let (config, names) = Names::pre_norm(config, layer, ["encoder", ""], "layer_norm")?;
-    let config = turning(config, text, THETA, 1.0)?;
+    let config = with_rotation(config, text, THETA, 1.0)?;
     // `NeoBERTPreTrainedModel` in the code beside the checkpoint.
-    let fresh = FreshWeights {
+    let fresh = WeightInitialisation {
         distribution: Distribution::Uniform,
         scales: vec![("encoder.weight", embedding_range.unwrap_or(0.02))],
-        ..FreshWeights::default()
+        ..WeightInitialisation::default()
     };
-    Ok((config, Names { biases: Biases::NONE, fresh, ..names }))
+    Ok((config, Names { biases: Biases::NONE, initialisation: fresh, ..names }))
 }
 
 /// Names of the layer types in `layer_types` and `rope_parameters`. With the first, a token sees all tokens (in a decoder, all
@@ -215,7 +218,7 @@ pub(super) fn layer_types(
     ensure!(names.len() == layers, "layer_types has {} entries, and num_hidden_layers is {layers}", names.len());
     let known = |name: &String| {
         TYPES.iter().position(|known| known == name).ok_or_else(|| {
-            anyhow!("layer_types has {} (supported: {})", shortened(name), TYPES.join(", ")).of_value(name)
+            anyhow!("layer_types has {} (supported: {})", shortened(name), TYPES.join(", ")).with_value(name)
         })
     };
     names.iter().map(known).collect()
@@ -228,8 +231,8 @@ fn visible(types: &[usize], of_types: [Visibility; 2]) -> LayerClasses {
 
 /// Adds one rotation of queries and keys to all layers. `theta` has the key and default of the base of the rotary frequencies;
 /// `share` is the default share of an attention head's dimensions that rotate.
-pub(super) fn turning(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
-    let rotary = rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
+pub(super) fn with_rotation(mut config: Config, text: &str, theta: (&'static str, f64), share: f64) -> Result<Config> {
+    let rotary = parse_rotary(text, None, theta, share, (config.head_dim(), config.max_position_embeddings))?;
     config.rotary = vec![Some(rotary); config.num_hidden_layers];
     Ok(config)
 }
@@ -243,7 +246,8 @@ pub(super) fn with_layer_types(
     theta: [(&'static str, f64); 2],
 ) -> Result<Config> {
     let sizes = (config.head_dim(), config.max_position_embeddings);
-    let of_layer = |&layer_type: &usize| rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some);
+    let of_layer =
+        |&layer_type: &usize| parse_rotary(text, Some(TYPES[layer_type]), theta[layer_type], 1.0, sizes).map(Some);
     config.rotary = types.iter().map(of_layer).collect::<Result<_>>()?;
     config.visibility = visible(types, of_types);
     Ok(config)

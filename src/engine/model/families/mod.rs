@@ -21,13 +21,14 @@ use std::fmt;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
-use super::config::{Config, named};
+use super::config::{Config, lookup};
 use super::grid::HeadGrid;
 use crate::system::errors::Facts;
 use crate::system::printable::shortened;
 pub use names::{
-    Biases, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, FreshWeights, Groups, Intermediate,
-    LayerNames, Markup, Names, PlainText, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames, TransformNames,
+    Biases, ConvolutionGroups, DiscriminatorNames, DisentangledNames, Distribution, EmbeddingNames, Intermediate,
+    LayerNames, Markup, Names, PlainTextConstant, PositionBiasNames, QueryKeyValue, TableRow, TokenHeadNames,
+    TransformNames, WeightInitialisation,
 };
 
 /// All architecture families that can be loaded.
@@ -42,13 +43,13 @@ const CLASS_ENDS: [&str; 5] = ["Model", "For", "Encoder", "ContextEncoder", "Que
 pub struct Family {
     pub model_type: &'static str,
     /// Beginning of the family's class names in transformers, before `Model`, `For...` or `Encoder`.
-    pub class: &'static str,
+    pub class_prefix: &'static str,
     /// Prefix of the encoder's tensor names in a model with a task head.
     pub prefix: &'static str,
     /// Prefixes that may precede `prefix` in checkpoints where the encoder is part of a larger model.
-    pub wrappers: &'static [&'static str],
+    pub wrapper_prefixes: &'static [&'static str],
     /// Encoder tensors that plain text does not need: dot-separated parts of their names.
-    pub needless: &'static [&'static str],
+    pub ignored_tensors: &'static [&'static str],
     /// Tensor names of the head that predicts tokens, in each spelling that checkpoints have; empty: there is no such head.
     pub token_heads: &'static [TokenHeadNames],
     /// Tensor names of the discriminator's head, if the family has discriminators.
@@ -60,7 +61,7 @@ pub struct Family {
 impl Family {
     /// Makes a family that differs from this one in its three names.
     const fn renamed(self, model_type: &'static str, class: &'static str, prefix: &'static str) -> Self {
-        Self { model_type, class, prefix, ..self }
+        Self { model_type, class_prefix: class, prefix, ..self }
     }
 }
 
@@ -101,14 +102,14 @@ impl Architecture {
                 }
                 Some(other) => {
                     let error = anyhow!("{flag} is {}: expected true or false", shortened(&other.to_string()));
-                    bail!(error.of_value(other.as_str().unwrap_or(&other.to_string())))
+                    bail!(error.with_value(other.as_str().unwrap_or(&other.to_string())))
                 }
             }
         }
         let (mut config, names) = (family.read)(text)?;
-        config.absent = pruned::absent(&json, &family, &config, &names.layers)?;
+        config.absent = pruned::parse_pruned_heads(&json, &family, &config, &names.layers)?;
         ensure!(
-            !config.position_embedding_type.is_relative() || names.parts.distances.is_some(),
+            !config.position_embedding_type.is_relative() || names.layer_parts.distances.is_some(),
             "position_embedding_type is relative, which is not supported for {family} (supported: absolute)"
         );
         Ok(Self { family, config, names })
@@ -118,7 +119,7 @@ impl Architecture {
 /// Fails if a flag of a `config.json`, `(key, value, supported value)`, has another value than the supported one.
 fn ensure_flags<const N: usize>(family: &str, flags: [(&str, bool, bool); N]) -> Result<()> {
     for (key, value, supported) in flags {
-        ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").of_value(value));
+        ensure!(value == supported, anyhow!("{key} is {value}, which is not supported for {family}").with_value(value));
     }
     Ok(())
 }
@@ -145,7 +146,7 @@ fn ensure_supported(json: &Value) -> Result<()> {
     if let Some(model_type) = json.get("model_type").and_then(Value::as_str)
         && let Some((_, why)) = UNSUPPORTED.iter().find(|(refused, _)| refused.contains(&model_type))
     {
-        bail!(anyhow!("model_type is {model_type}: {why}").of_value(model_type));
+        bail!(anyhow!("model_type is {model_type}: {why}").with_value(model_type));
     }
     let has_value = |key: &str| json.get(key).is_some_and(|value| !value.is_null());
     ensure!(!has_value("quantization_config"), "quantization_config is there: only unquantised weights are read");
@@ -164,13 +165,13 @@ fn family(json: &Value) -> Result<Family> {
     match json.get("model_type") {
         Some(Value::String(model_type)) => {
             let families: Vec<(&str, Family)> = FAMILIES.iter().map(|family| (family.model_type, *family)).collect();
-            named("model_type", model_type, &families)
+            lookup("model_type", model_type, &families)
         }
         None | Some(Value::Null) => {
             let classes = json.get("architectures").and_then(Value::as_array).into_iter().flatten();
             let of_class = |class: &str| {
                 FAMILIES.iter().find(|family| {
-                    let rest = class.strip_prefix(family.class);
+                    let rest = class.strip_prefix(family.class_prefix);
                     rest.is_some_and(|rest| CLASS_ENDS.iter().any(|end| rest.starts_with(end)))
                 })
             };
@@ -182,7 +183,7 @@ fn family(json: &Value) -> Result<Family> {
         }
         Some(other) => {
             let shown = shortened(&other.to_string());
-            bail!(anyhow!("model_type is {shown}: expected a text (supported: {})", supported()).of_value(other))
+            bail!(anyhow!("model_type is {shown}: expected a text (supported: {})", supported()).with_value(other))
         }
     }
 }
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn a_family_is_told_by_a_class_where_it_is_not_named() {
         for family in FAMILIES {
-            for class in CLASS_ENDS.map(|end| format!("{}{end}", family.class)) {
+            for class in CLASS_ENDS.map(|end| format!("{}{end}", family.class_prefix)) {
                 let named = format!("\"architectures\": [\"Strange\", \"{class}\"], \"x\"");
                 let text = config(family.model_type, 2).replace("\"model_type\"", &named);
                 assert_eq!(Architecture::parse(&text).unwrap().family.model_type, family.model_type, "{class}");

@@ -5,8 +5,8 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::llama::{layer_types, with_layer_types};
 use super::{
-    Biases, Distribution, Family, FreshWeights, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames,
-    TransformNames, bert, ensure_flags,
+    Biases, Distribution, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames,
+    WeightInitialisation, bert, ensure_flags,
 };
 use crate::model::config::{Activation, BlockPlan, Config, ConfigKey, PositionEmbedding, config_value, keys};
 use crate::model::grid::visibility::Visibility;
@@ -26,7 +26,7 @@ pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
 };
 
 const LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
+    query_key_value: QueryKeyValue::Stacked("attn.Wqkv"),
     attention_output: "attn.Wo",
     attention_norm: "attn_norm",
     intermediate: Intermediate::GateFirst("mlp.Wi"),
@@ -36,7 +36,7 @@ const LAYER: LayerNames = LayerNames {
 };
 
 const DECODER_LAYER: LayerNames =
-    LayerNames { query_key_value: QueryKeyValue::Apart(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
+    LayerNames { query_key_value: QueryKeyValue::Separate(["attn.q_proj", "attn.k_proj", "attn.v_proj"]), ..LAYER };
 
 /// Config keys of ModernBERT. `ModernBertModel` reads `norm_eps`; BERT's name, under which files may hold another value, counts
 /// only without it.
@@ -71,12 +71,12 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     let layer = if causal { &DECODER_LAYER } else { &LAYER };
     let embeddings = ["embeddings.tok_embeddings", ""];
     let (config, names) = Names::pre_norm(config, (layer, "layers"), embeddings, "final_norm")?;
-    ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").of_value(0));
+    ensure!(global_every > 0, anyhow!("global_attn_every_n_layers is 0").with_value(0));
     let types =
         layer_types(given_types.as_deref(), config.num_hidden_layers, |layer| layer.is_multiple_of(global_every))?;
     // The window reaches half of `local_attention` in either direction.
     let reach = window / 2;
-    ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").of_value(reach));
+    ensure!(reach > 0, anyhow!("local_attention is {window}: at least 2 is expected").with_value(reach));
     let visible = if causal {
         // This number of keys includes the query's own (transformers' `ModernBertDecoderConfig`).
         [Visibility::CAUSAL, Visibility::causal_window(reach)]
@@ -88,11 +88,14 @@ pub(super) fn read(text: &str, causal: bool) -> Result<(Config, Names)> {
     // Output matrices of blocks and of the masked-LM head have a smaller scale, the more layers there are (transformers'
     // `ModernBertPreTrainedModel`).
     let output_scale = config.initializer_range / (2.0 * config.num_hidden_layers as f64).sqrt();
-    let fresh = FreshWeights {
+    let fresh = WeightInitialisation {
         distribution: Distribution::TruncatedNormal(cutoff.unwrap_or(3.0)),
         scales: ["attn.Wo", "mlp.Wo", "head.dense"].map(|part| (part, output_scale)).into(),
-        ..FreshWeights::default()
+        ..WeightInitialisation::default()
     };
-    let biases = Biases::of(attention_bias, mlp_bias);
-    Ok((config, Names { fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names }))
+    let biases = Biases::from_blocks(attention_bias, mlp_bias);
+    Ok((
+        config,
+        Names { initialisation: fresh, embedding_norm: Some("embeddings.norm"), biases, first_norm: false, ..names },
+    ))
 }

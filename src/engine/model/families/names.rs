@@ -4,7 +4,7 @@ use std::iter;
 
 use anyhow::Result;
 
-use crate::model::config::{Activation, Config, Places};
+use crate::model::config::{Activation, Config, DistanceRows};
 
 /// Tensor names of an architecture family, without the prefix of a model with a task head.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,10 +13,10 @@ pub struct Names {
     /// Layer normalisation over the sum of the embeddings, if there is one.
     pub embedding_norm: Option<&'static str>,
     /// Embeddings that plain text gets besides word, position and segment, if any.
-    pub plain_text: Option<PlainText>,
+    pub plain_text: Option<PlainTextConstant>,
     /// Linear layer from the embeddings to the hidden states, if there is one.
     pub projection: Option<&'static str>,
-    pub parts: &'static LayerNames,
+    pub layer_parts: &'static LayerNames,
     /// Name prefix of each layer, first to last. Layers with equal prefixes share their parameters.
     pub layers: Vec<String>,
     pub biases: Biases,
@@ -24,10 +24,10 @@ pub struct Names {
     pub transposed: bool,
     /// Whether normalisations multiply by `1 + weight` instead of `weight`.
     pub norms_add_one: bool,
-    pub fresh: FreshWeights,
+    pub initialisation: WeightInitialisation,
     /// Whether the input of the first layer's attention block is normalised, in pre-norm families.
     pub first_norm: bool,
-    pub convolutions: Option<Groups>,
+    pub convolutions: Option<ConvolutionGroups>,
     pub position_bias: Option<PositionBiasNames>,
     pub disentangled: Option<DisentangledNames>,
     /// Names of the tensor of rotary frequencies. The first that a checkpoint has is read; without any, frequencies are computed.
@@ -35,7 +35,7 @@ pub struct Names {
     /// Normalisation after the last layer, if there is one, in pre-norm families.
     pub final_norm: Option<&'static str>,
     /// Alternative names, which other checkpoints of the family have.
-    pub other: Option<Box<Names>>,
+    pub alternative: Option<Box<Names>>,
 }
 
 /// Tensor names of the embeddings; empty where there are none.
@@ -65,7 +65,7 @@ impl Biases {
         Self { query_key_value: false, attention_output: false, intermediate: false, output: false, norms: false };
 
     /// Sets the biases of linear layers per block (`attention`, `feed_forward`), as a config has them; normalisations have none.
-    pub(super) fn of(attention: bool, feed_forward: bool) -> Self {
+    pub(super) fn from_blocks(attention: bool, feed_forward: bool) -> Self {
         let (query_key_value, attention_output) = (attention, attention);
         Self { query_key_value, attention_output, intermediate: feed_forward, output: feed_forward, norms: false }
     }
@@ -73,7 +73,7 @@ impl Biases {
 
 /// Weights of an architecture family before training: matrices (embeddings among them) and normalisations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FreshWeights {
+pub struct WeightInitialisation {
     /// Distribution of the weights of matrices, around 0.
     pub distribution: Distribution,
     /// Scale of matrices whose name contains the given part; other matrices have the scale `initializer_range`.
@@ -82,7 +82,7 @@ pub struct FreshWeights {
     pub norms: f64,
 }
 
-impl Default for FreshWeights {
+impl Default for WeightInitialisation {
     fn default() -> Self {
         Self { distribution: Distribution::Normal, scales: Vec::new(), norms: 1.0 }
     }
@@ -112,7 +112,7 @@ pub enum PositionBiasNames {
         /// Number of buckets, half of them for each direction.
         buckets: usize,
         /// Distance, in tokens, from which on all distances are in the last bucket.
-        furthest: usize,
+        longest_distance: usize,
     },
     /// Multiple of the distance, by a slope of each attention head (ALiBi, Press et al. 2022), in both directions.
     Slopes,
@@ -131,16 +131,16 @@ pub struct DisentangledNames {
     pub keys_biased: bool,
     /// The layer's projection of `table` that keys are multiplied by; `None`: there is no such term.
     pub queries: Option<&'static str>,
-    pub places: Places,
+    pub distance_rows: DistanceRows,
 }
 
 /// Tensor names of the linear layers to queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKeyValue {
     /// Three linear layers: `[queries, keys, values]`.
-    Apart([&'static str; 3]),
+    Separate([&'static str; 3]),
     /// One linear layer, whose outputs are all queries, then all keys, then all values.
-    Blocks(&'static str),
+    Stacked(&'static str),
     /// One linear layer, whose outputs are query, key and value of the first attention head, then of the next. The dimensions of
     /// queries and keys that rotate together are neighbours.
     HeadByHead(&'static str),
@@ -235,7 +235,7 @@ impl TokenHeadNames {
     pub(super) const PRODUCT: Self = Self { transform: None, decoder: "lm_head.weight", bias: None, activation: None };
 
     /// Tensor by which a checkpoint with this head is recognised: the transform's linear layer, or else the tokens' embeddings.
-    pub fn sign(&self) -> &'static str {
+    pub fn marker_tensor(&self) -> &'static str {
         self.transform.map_or(self.decoder, |transform| transform.dense)
     }
 }
@@ -252,7 +252,7 @@ pub struct DiscriminatorNames {
 /// Number of groups of each convolution that replaces a linear layer in SqueezeBERT. A convolution reads one token at a time, so
 /// it is a linear layer whose outputs see the inputs of their own group alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Groups {
+pub struct ConvolutionGroups {
     pub query_key_value: [usize; 3],
     pub attention_output: usize,
     pub intermediate: usize,
@@ -261,7 +261,7 @@ pub struct Groups {
 
 /// Constant that a family adds to each embedding of plain text: the embedding of a feature at its default in transformers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PlainText {
+pub enum PlainTextConstant {
     /// Sum of the listed table rows; a row listed twice is added twice.
     Rows(Vec<TableRow>),
     /// MarkupLM's embedding of a token outside any tree of markup.
@@ -282,7 +282,7 @@ pub struct TableRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Markup {
     /// Rows `[empty tag, empty subscript]` of each depth.
-    pub none: Vec<[TableRow; 2]>,
+    pub empty_path: Vec<[TableRow; 2]>,
     /// Width of each table row in `none`.
     pub width: usize,
     /// Linear layer before the ReLU.
@@ -330,34 +330,34 @@ impl Names {
             embedding_norm: Some("embeddings.LayerNorm"),
             plain_text: None,
             projection: None,
-            parts,
+            layer_parts: parts,
             layers,
             biases: Biases::ALL,
             transposed: false,
             norms_add_one: false,
-            fresh: FreshWeights::default(),
+            initialisation: WeightInitialisation::default(),
             first_norm: true,
             convolutions: None,
             position_bias: None,
             disentangled: None,
             frequencies: &[],
             final_norm: None,
-            other: None,
+            alternative: None,
         }
     }
 
     /// Iterates over these names and the alternatives in `other`.
     fn spellings(&self) -> impl Iterator<Item = &Self> {
-        iter::successors(Some(self), |names| names.other.as_deref())
+        iter::successors(Some(self), |names| names.alternative.as_deref())
     }
 
     /// Name of the attention output projection of the first layer, in each spelling of the family.
-    pub fn signs(&self) -> Vec<String> {
+    pub fn marker_tensors(&self) -> Vec<String> {
         self.spellings().filter_map(Self::sign).collect()
     }
 
     fn sign(&self) -> Option<String> {
-        self.layers.first().map(|stem| format!("{stem}.{}.weight", self.parts.attention_output))
+        self.layers.first().map(|stem| format!("{stem}.{}.weight", self.layer_parts.attention_output))
     }
 
     /// Number of the layer that a tensor belongs to, also beyond the last; `None` if it belongs to no layer.
@@ -368,7 +368,7 @@ impl Names {
 
     /// Selects the names that a checkpoint uses: the first spelling whose output projection of the first layer it `has`, or else
     /// the family's usual names.
-    pub fn spelled(&self, has: impl Fn(&str) -> bool) -> &Self {
+    pub fn matching_spelling(&self, has: impl Fn(&str) -> bool) -> &Self {
         self.spellings().find(|names| names.sign().is_some_and(|sign| has(&sign))).unwrap_or(self)
     }
 }

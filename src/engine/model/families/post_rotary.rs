@@ -4,13 +4,13 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use serde_json::Value;
 
-use super::llama::turning;
+use super::llama::with_rotation;
 use super::{
     Biases, Family, Intermediate, LayerNames, Names, QueryKeyValue, TokenHeadNames, TransformNames, bert, ensure_flags,
     llama, roberta,
 };
 use crate::model::config::{
-    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, fields, keys, wrong_value,
+    Config, ConfigKey, PositionEmbedding, RotaryScaling, config_struct, config_value, keys, parse_fields, wrong_value,
 };
 use crate::system::printable::shortened;
 
@@ -41,7 +41,7 @@ const TRANSFORMERS_LAYER: LayerNames =
     LayerNames { attention_norm: "post_attention_layernorm", output_norm: "post_mlp_layernorm", ..llama::LAYER };
 
 const NOMIC_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Blocks("attn.Wqkv"),
+    query_key_value: QueryKeyValue::Stacked("attn.Wqkv"),
     attention_output: "attn.out_proj",
     attention_norm: "norm1",
     intermediate: Intermediate::Gated(["mlp.fc12", "mlp.fc11"]),
@@ -51,7 +51,7 @@ const NOMIC_LAYER: LayerNames = LayerNames {
 };
 
 const GTE_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Blocks("attention.qkv_proj"),
+    query_key_value: QueryKeyValue::Stacked("attention.qkv_proj"),
     attention_output: "attention.o_proj",
     attention_norm: "attn_ln",
     intermediate: Intermediate::GateSecond("mlp.up_gate_proj"),
@@ -61,7 +61,7 @@ const GTE_LAYER: LayerNames = LayerNames {
 };
 
 const JINA_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Blocks("mixer.Wqkv"),
+    query_key_value: QueryKeyValue::Stacked("mixer.Wqkv"),
     attention_output: "mixer.out_proj",
     attention_norm: "norm1",
     output_norm: "norm2",
@@ -99,7 +99,7 @@ const NOMIC_SWITCHES: [(&str, &str); 10] = [
 ];
 
 pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
-    let json: Value = fields(text)?;
+    let json: Value = parse_fields(text)?;
     for (key, expected) in NOMIC_SWITCHES {
         let Some(value) = json.get(key).filter(|value| !value.is_null()) else { continue };
         let expected_value: Value = serde_json::from_str(expected)?;
@@ -116,10 +116,10 @@ pub(super) fn nomic_bert(text: &str) -> Result<(Config, Names)> {
     let longest = config.max_position_embeddings.min(trained.unwrap_or(2048).max(1));
     let config = Config { gated: true, max_position_embeddings: longest, ..config };
     let (config, names) = Names::checked(config, &NOMIC_LAYER, "encoder.layers")?;
-    let config = turning(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
+    let config = with_rotation(config, text, ("rotary_emb_base", 1000.0), 1.0)?;
     let biases = Biases { norms: true, ..Biases::NONE };
     let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
-    let names = Names { embedding_norm: Some("emb_ln"), biases, other: Some(Box::new(native)), ..names };
+    let names = Names { embedding_norm: Some("emb_ln"), biases, alternative: Some(Box::new(native)), ..names };
     Ok((config, names))
 }
 
@@ -137,7 +137,7 @@ config_struct! {
 
 /// Reads the config of a GTE that comes with its own code. Fails if an option has an unsupported value.
 fn read_new(text: &str) -> Result<(Config, Names)> {
-    let options: GteConfig = fields(text)?;
+    let options: GteConfig = parse_fields(text)?;
     let flags = [
         ("logn_attention_scale", options.logn_attention_scale, false),
         ("logn_attention_clip1", options.logn_attention_clip1, false),
@@ -157,18 +157,18 @@ fn read_new(text: &str) -> Result<(Config, Names)> {
 pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     const THETA: (&str, f64) = ("rope_theta", 160_000.0);
     const KEYS: &[ConfigKey] = keys! { hidden_act = "gelu", layer_norm_eps = 1e-12, type_vocab_size = 1 };
-    let options: GteConfig = fields(text)?;
+    let options: GteConfig = parse_fields(text)?;
     let config = Config { gated: true, ..with_rotary(text, KEYS)? };
     let (config, names) = Names::checked(config, &GTE_LAYER, "encoder.layer")?;
     let config = match ntk_factor(&options)? {
-        None => turning(config, text, THETA, 1.0)?,
+        None => with_rotation(config, text, THETA, 1.0)?,
         Some(factor) => {
             // The base is multiplied by the factor, and all frequencies are divided by `factor^(2/d)`. This divides the
             // frequency of the last pair of dimensions by the factor, and hardly changes that of the first.
-            let mut plain: Value = fields(text)?;
+            let mut plain: Value = parse_fields(text)?;
             plain["rope_scaling"] = Value::Null;
             plain["rope_theta"] = (options.rope_theta.unwrap_or(10_000.0) * factor).into();
-            let mut config = turning(config, &plain.to_string(), THETA, 1.0)?;
+            let mut config = with_rotation(config, &plain.to_string(), THETA, 1.0)?;
             for rotary in config.rotary.iter_mut().flatten() {
                 rotary.scaling = RotaryScaling::Linear { factor: factor.powf(2.0 / rotary.dims as f64) };
             }
@@ -177,7 +177,7 @@ pub(super) fn gte(text: &str) -> Result<(Config, Names)> {
     };
     let biases = Biases { intermediate: false, ..Biases::ALL };
     let native = Names { biases, ..Names::numbered(&TRANSFORMERS_LAYER, "layers", &config) };
-    Ok((config, Names { biases, other: Some(Box::new(native)), ..names }))
+    Ok((config, Names { biases, alternative: Some(Box::new(native)), ..names }))
 }
 
 /// Factor of GTE's own scaling of frequencies, `{"type": "ntk", "factor": f}`, which does not depend on the length of the text;
@@ -195,7 +195,7 @@ fn ntk_factor(options: &GteConfig) -> Result<Option<f64>> {
 pub(super) fn jina_embeddings_v3(text: &str) -> Result<(Config, Names)> {
     let config = with_rotary(text, keys! { hidden_act = "gelu", layer_norm_eps = 1e-5, type_vocab_size = 1 })?;
     let (config, names) = Names::checked(config, &JINA_LAYER, "encoder.layers")?;
-    let config = turning(config, text, ("rope_theta", 20_000.0), 1.0)?;
+    let config = with_rotation(config, text, ("rope_theta", 20_000.0), 1.0)?;
     let native = Names::numbered(&TRANSFORMERS_JINA_LAYER, "layers", &config);
-    Ok((config, Names { embedding_norm: Some("emb_ln"), other: Some(Box::new(native)), ..names }))
+    Ok((config, Names { embedding_norm: Some("emb_ln"), alternative: Some(Box::new(native)), ..names }))
 }

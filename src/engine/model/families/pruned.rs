@@ -49,7 +49,12 @@ pub(in crate::model) fn is_prunable(family: &Family) -> bool {
 /// Parses `pruned_heads` into the absent attention heads, ascending. Its keys count only layers with distinct weights, in the
 /// order of `stems`, the name prefixes of all layers; layers that share weights lack equal heads. Fails if it names a layer or a
 /// head that the model does not have, leaves a layer without heads, or if the family cannot be pruned.
-pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[String]) -> Result<Vec<HeadPlace>> {
+pub(super) fn parse_pruned_heads(
+    json: &Value,
+    family: &Family,
+    config: &Config,
+    stems: &[String],
+) -> Result<Vec<HeadPlace>> {
     let layers = match json.get("pruned_heads") {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(layers)) => layers,
@@ -69,17 +74,17 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
         let count = counted(distinct_stems.len(), "layer");
         let no_such_layer = || {
             anyhow!("pruned_heads names layer {}: the model has {count} with weights, counted from 0", shortened(key))
-                .of_value(key)
+                .with_value(key)
         };
         let stem = stem.ok_or_else(no_such_layer)?;
         let heads = config.num_attention_heads;
         if let Some(head) = numbers.iter().find(|&&head| head >= heads as u64) {
             let had = counted(heads, "head");
             let error = anyhow!("pruned_heads names head {head} of layer {key}, which had {had}, counted from 0");
-            return Err(error.of_value(head));
+            return Err(error.with_value(head));
         }
         let error = || anyhow!("pruned_heads leaves layer {key} without a head, and transformers runs no such layer");
-        ensure!(numbers.len() < heads, error().of_value(value));
+        ensure!(numbers.len() < heads, error().with_value(value));
         let of_layer = |(layer, _)| (0..heads).map(move |head| HeadPlace { layer, head });
         let places = stems.iter().enumerate().filter(|(_, other)| *other == stem).flat_map(of_layer);
         absent.extend(places.filter(|place| numbers.contains(&(place.head as u64))));
@@ -95,7 +100,7 @@ pub(super) fn absent(json: &Value, family: &Family, config: &Config, stems: &[St
 fn wrong_format(value: &Value) -> anyhow::Error {
     let shown = shortened(&value.to_string());
     anyhow!("pruned_heads holds {shown}: expected layers with lists of heads, such as {{\"0\": [2, 5]}}")
-        .of_value(value)
+        .with_value(value)
 }
 
 #[cfg(test)]

@@ -7,13 +7,19 @@ use serde::Deserialize;
 use super::{Family, LayerNames, Names, PositionBiasNames, QueryKeyValue, TokenHeadNames, TransformNames, bert};
 use crate::model::config::{
     Activation, BlockPlan, Config, EmbeddingScale, LARGEST_SIZE, PositionEmbedding, Rotary, RotaryScaling,
-    config_value, keys, named, wrong_value,
+    config_value, keys, lookup, wrong_value,
 };
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::system::errors::Facts;
 
-pub(super) const ROBERTA: Family =
-    Family { model_type: "roberta", class: "Roberta", prefix: "roberta.", token_heads: &[HEAD], read, ..bert::BERT };
+pub(super) const ROBERTA: Family = Family {
+    model_type: "roberta",
+    class_prefix: "Roberta",
+    prefix: "roberta.",
+    token_heads: &[HEAD],
+    read,
+    ..bert::BERT
+};
 
 /// Tensor names of RoBERTa's masked-LM head, which MPNet shares.
 pub(super) const HEAD: TokenHeadNames = TokenHeadNames {
@@ -39,11 +45,11 @@ pub(super) fn ibert(text: &str) -> Result<(Config, Names)> {
         !quant_mode,
         "quant_mode is true: integer arithmetic is not supported; with false, the weights run as they are"
     );
-    bert::absolute(parse(text)?)
+    bert::check_and_name_absolute(parse(text)?)
 }
 
 const MPNET_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
+    query_key_value: QueryKeyValue::Separate(["attention.attn.q", "attention.attn.k", "attention.attn.v"]),
     attention_output: "attention.attn.o",
     attention_norm: "attention.LayerNorm",
     ..bert::ABSOLUTE
@@ -72,7 +78,7 @@ pub(super) fn mpnet(text: &str) -> Result<(Config, Names)> {
         rows,
         buckets: DISTANCE_BUCKETS,
         // `MPNetEncoder`'s default.
-        furthest: 128,
+        longest_distance: 128,
     };
     Ok((config, Names { position_bias: Some(bias), ..names }))
 }
@@ -87,7 +93,7 @@ enum Windows {
 
 pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     let windows = config_value!(text, attention_window: Windows = Windows::OfAll(512))?;
-    let (config, names) = bert::absolute(parse(text)?)?;
+    let (config, names) = bert::check_and_name_absolute(parse(text)?)?;
     let layers = config.num_hidden_layers;
     let windows = match windows {
         Windows::OfAll(window) => vec![window; layers],
@@ -95,7 +101,7 @@ pub(super) fn longformer(text: &str) -> Result<(Config, Names)> {
     };
     let given = windows.len();
     let other = || anyhow!("attention_window has {given} entries, and num_hidden_layers is {layers}");
-    ensure!(given == layers, other().of_value(given));
+    ensure!(given == layers, other().with_value(given));
     for window in &windows {
         let fits = *window >= 2 && window.is_multiple_of(2);
         ensure!(fits, wrong_value("attention_window", window, "an even number of 2 or more is expected"));
@@ -149,7 +155,7 @@ pub(super) fn esm(text: &str) -> Result<(Config, Names)> {
     let mask = config_value!(text, mask_token_id: Option<u32> = None)?;
     let padding = config_value!(text, pad_token_id: u32 = 1)?;
     ensure!(!is_folding, "is_folding_model is true: only the language model of a folding model is supported");
-    let is_rotary = named("position_embedding_type", &positions, &[("rotary", true), ("absolute", false)])?;
+    let is_rotary = lookup("position_embedding_type", &positions, &[("rotary", true), ("absolute", false)])?;
     let position_embedding_type = if is_rotary { PositionEmbedding::None } else { PositionEmbedding::Absolute };
     let padding = (!is_rotary).then_some(padding);
     let embedding_scale = match mask.filter(|_| drops_tokens) {
@@ -190,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_token_sees_half_of_the_window_on_either_side() {
-        let of = |more: &str| [0, 1].map(|layer| visibility(more).unwrap().of_layer(layer));
+        let of = |more: &str| [0, 1].map(|layer| visibility(more).unwrap().in_layer(layer));
         assert_eq!(of(""), [Visibility::window(256); 2]);
         assert_eq!(of(r#", "attention_window": 64"#), [Visibility::window(32); 2]);
         assert_eq!(of(r#", "attention_window": [64, 32]"#), [Visibility::window(32), Visibility::window(16)]);

@@ -4,25 +4,25 @@
 use anyhow::{Result, ensure};
 
 use super::{
-    Biases, EmbeddingNames, Family, FreshWeights, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
-    bert, gpt,
+    Biases, EmbeddingNames, Family, Intermediate, LayerNames, Names, PositionBiasNames, QueryKeyValue,
+    WeightInitialisation, bert, gpt,
 };
 use crate::model::config::{
     Activation, BlockPlan, Config, ConfigKey, EmbeddingScale, LARGEST_SIZE, NormKind, PositionEmbedding, config_value,
-    keys, named, wrong_value,
+    keys, lookup, wrong_value,
 };
 
 /// T5: pre-norm by the root of the mean square, with a score term for buckets of distances, unscaled scores, and no biases.
 pub(super) const T5: Family = Family {
     // Copies of the shared embeddings.
-    needless: &["embed_tokens"],
+    ignored_tensors: &["embed_tokens"],
     token_heads: &[],
     read: |text| t5(text, "relu", false),
     ..bert::BERT.renamed("t5", "T5", "transformer.")
 };
 
 const UNGATED_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart([
+    query_key_value: QueryKeyValue::Separate([
         "layer.0.SelfAttention.q",
         "layer.0.SelfAttention.k",
         "layer.0.SelfAttention.v",
@@ -50,7 +50,7 @@ const T5_KEYS: &[ConfigKey] = keys! {
 
 /// Weights of T5 before training. The standard deviation of each matrix keeps the variance of its outputs about equal to the
 /// variance of its inputs (transformers' `T5PreTrainedModel`).
-fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
+fn fresh_weights(config: &Config, factor: f64) -> WeightInitialisation {
     let scale_for_inputs = |size: usize| factor / (size as f64).sqrt();
     let model_scale = scale_for_inputs(config.hidden_size);
     let scales = vec![
@@ -64,7 +64,7 @@ fn fresh_weights(config: &Config, factor: f64) -> FreshWeights {
         ("shared", factor),
         ("embed_tokens", factor),
     ];
-    FreshWeights { scales, norms: factor, ..FreshWeights::default() }
+    WeightInitialisation { scales, norms: factor, ..WeightInitialisation::default() }
 }
 
 pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Result<(Config, Names)> {
@@ -78,8 +78,8 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         // The tanh approximation, "for backwards compatibility" (transformers' `T5Config`).
         "gated-gelu" => (true, Activation::GeluTanh),
         _ => match function.strip_prefix("gated-") {
-            Some(name) => (true, named("feed_forward_proj", name, Activation::ALL)?),
-            None => (false, named("feed_forward_proj", function, Activation::ALL)?),
+            Some(name) => (true, lookup("feed_forward_proj", name, Activation::ALL)?),
+            None => (false, lookup("feed_forward_proj", function, Activation::ALL)?),
         },
     };
     let fits = buckets.is_multiple_of(4) && (4..=LARGEST_SIZE).contains(&buckets);
@@ -106,8 +106,9 @@ pub(super) fn t5(text: &str, feed_forward_proj: &str, in_each_layer: bool) -> Re
         "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"
     };
     let fresh = fresh_weights(&config, factor);
-    let position_bias = Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, furthest });
-    Ok((config, Names { fresh, biases: Biases::NONE, position_bias, ..names }))
+    let position_bias =
+        Some(PositionBiasNames::Buckets { table, in_each_layer, rows: buckets, buckets, longest_distance: furthest });
+    Ok((config, Names { initialisation: fresh, biases: Biases::NONE, position_bias, ..names }))
 }
 
 /// Maximum of `relative_attention_max_distance`: a table of all distances up to it is kept. Models have 128.

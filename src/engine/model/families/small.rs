@@ -2,11 +2,11 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Groups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
+use super::{ConvolutionGroups, Intermediate, LayerNames, Names, QueryKeyValue, bert};
 use crate::model::config::{Config, ConfigKey, config_value, keys, wrong_value};
 
 const DISTILBERT_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
+    query_key_value: QueryKeyValue::Separate(["attention.q_lin", "attention.k_lin", "attention.v_lin"]),
     attention_output: "attention.out_lin",
     attention_norm: "sa_layer_norm",
     intermediate: Intermediate::Plain("ffn.lin1"),
@@ -25,7 +25,7 @@ pub(super) fn distilbert(text: &str) -> Result<(Config, Names)> {
 }
 
 const SQUEEZEBERT_LAYER: LayerNames = LayerNames {
-    query_key_value: QueryKeyValue::Apart(["attention.query", "attention.key", "attention.value"]),
+    query_key_value: QueryKeyValue::Separate(["attention.query", "attention.key", "attention.value"]),
     attention_output: "post_attention.conv1d",
     attention_norm: "post_attention.layernorm",
     intermediate: Intermediate::Plain("intermediate.conv1d"),
@@ -65,7 +65,7 @@ pub(super) fn squeezebert(text: &str) -> Result<(Config, Names)> {
         let reason = format_args!("it has to divide hidden_size {hidden} and intermediate_size {wide}");
         ensure!(divides(groups, hidden) && divides(groups, wide), wrong_value(name, groups, reason));
     }
-    let convolutions = Groups {
+    let convolutions = ConvolutionGroups {
         query_key_value: [q_groups, k_groups, v_groups],
         attention_output: post_attention_groups,
         intermediate: intermediate_groups,
@@ -96,7 +96,7 @@ pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
         tie_word_embeddings: false,
         ..Config::parse(text)?
     };
-    let (config, names) = bert::absolute(config)?;
+    let (config, names) = bert::check_and_name_absolute(config)?;
     Ok((config, Names { projection: WIDENING, ..names }))
 }
 

@@ -10,9 +10,9 @@ pub(super) const FAMILIES: &[Family] = &[
     bert::BERT,
     roberta::ROBERTA,
     // XLM-RoBERTa (Conneau et al. 2020).
-    Family { model_type: "xlm-roberta", class: "XLMRoberta", ..roberta::ROBERTA },
+    Family { model_type: "xlm-roberta", class_prefix: "XLMRoberta", ..roberta::ROBERTA },
     // CamemBERT (Martin et al. 2020).
-    Family { model_type: "camembert", class: "Camembert", ..roberta::ROBERTA },
+    Family { model_type: "camembert", class_prefix: "Camembert", ..roberta::ROBERTA },
     // DistilBERT (Sanh et al. 2019): BERT without segments, under other names.
     Family {
         token_heads: &[TokenHeadNames::biased(
@@ -50,30 +50,39 @@ pub(super) const FAMILIES: &[Family] = &[
         ..bert::BERT.renamed("albert", "Albert", "albert.")
     },
     // MPNet (Song et al. 2020): no segments, and a bias by distance that all layers add to their scores.
-    Family { model_type: "mpnet", class: "MPNet", prefix: "mpnet.", read: roberta::mpnet, ..roberta::ROBERTA },
+    Family { model_type: "mpnet", class_prefix: "MPNet", prefix: "mpnet.", read: roberta::mpnet, ..roberta::ROBERTA },
     // DPR's encoders of questions and of passages (Karpukhin et al. 2020).
-    Family { wrappers: &["question_encoder.", "ctx_encoder."], ..bert::BERT.renamed("dpr", "DPR", "bert_model.") },
+    Family {
+        wrapper_prefixes: &["question_encoder.", "ctx_encoder."],
+        ..bert::BERT.renamed("dpr", "DPR", "bert_model.")
+    },
     // Splinter (Ram et al. 2021), without its selection of spans.
-    Family { model_type: "splinter", class: "Splinter", prefix: "splinter.", ..bert::BERT },
+    Family { model_type: "splinter", class_prefix: "Splinter", prefix: "splinter.", ..bert::BERT },
     // VisualBERT (Li et al. 2019) on text alone, without its inputs for regions of images.
     Family {
-        needless: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
+        ignored_tensors: &["visual_position_embeddings", "visual_token_type_embeddings", "visual_projection"],
         ..bert::BERT.renamed("visual_bert", "VisualBert", "visual_bert.")
     },
     // The encoder of BERT for sequence generation (Rothe et al. 2020): BERT without segments. It was made from a BERT, whose
     // masked-LM head checkpoints leave out.
-    Family { model_type: "bert-generation", class: "BertGeneration", read: bert::bert_generation, ..bert::BERT },
+    Family { model_type: "bert-generation", class_prefix: "BertGeneration", read: bert::bert_generation, ..bert::BERT },
     // BigBird (Zaheer et al. 2020): BERT, up to the length beyond which its attention is sparse.
-    Family { model_type: "big_bird", class: "BigBird", read: bert::big_bird, ..bert::BERT },
+    Family { model_type: "big_bird", class_prefix: "BigBird", read: bert::big_bird, ..bert::BERT },
     // ERNIE (Sun et al. 2020): BERT, whose later versions embed the task. Plain text has the first task.
-    Family { model_type: "ernie", class: "Ernie", prefix: "ernie.", read: bert::ernie, ..bert::BERT },
+    Family { model_type: "ernie", class_prefix: "Ernie", prefix: "ernie.", read: bert::ernie, ..bert::BERT },
     // LayoutLM (Xu et al. 2020) on text alone: BERT with embeddings of each word's box on the page, whose coordinates are all 0.
-    Family { model_type: "layoutlm", class: "LayoutLM", prefix: "layoutlm.", read: bert::layoutlm, ..bert::BERT },
+    Family {
+        model_type: "layoutlm",
+        class_prefix: "LayoutLM",
+        prefix: "layoutlm.",
+        read: bert::layoutlm,
+        ..bert::BERT
+    },
     // MarkupLM (Li et al. 2022) on text alone: BERT with positions counted from the padding index, and an embedding of each
     // word's place in a tree of markup. Plain text has the embedding of an empty path.
     Family {
         // A linear layer that transformers' class has and never calls.
-        needless: &["xpath_unitseq2_embeddings"],
+        ignored_tensors: &["xpath_unitseq2_embeddings"],
         read: bert::markuplm,
         ..bert::BERT.renamed("markuplm", "MarkupLM", "markuplm.")
     },
@@ -90,16 +99,16 @@ pub(super) const FAMILIES: &[Family] = &[
     // SqueezeBERT (Iandola et al. 2020): BERT with convolutions in groups in place of linear layers.
     Family { read: small::squeezebert, ..bert::BERT.renamed("squeezebert", "SqueezeBert", "transformer.") },
     // data2vec for text (Baevski et al. 2022).
-    Family { model_type: "data2vec-text", class: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
+    Family { model_type: "data2vec-text", class_prefix: "Data2VecText", prefix: "data2vec_text.", ..roberta::ROBERTA },
     // LUKE (Yamada et al. 2020) on words alone: without entities, only its attention from word to word remains.
     Family {
-        needless: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
+        ignored_tensors: &["entity_embeddings", "w2e_query", "e2w_query", "e2e_query"],
         ..roberta::ROBERTA.renamed("luke", "Luke", "luke.")
     },
     // I-BERT (Kim et al. 2021) before its quantisation.
     Family {
         // Buffers of I-BERT's integer arithmetic; only the float weights beside them are read.
-        needless: &[
+        ignored_tensors: &[
             "act_scaling_factor",
             "bias_integer",
             "fc_scaling_factor",
@@ -115,7 +124,7 @@ pub(super) const FAMILIES: &[Family] = &[
     // Longformer (Beltagy et al. 2020): tokens see those around them.
     Family {
         // Projections of tokens with global attention, which no token of plain text has.
-        needless: &["query_global", "key_global", "value_global"],
+        ignored_tensors: &["query_global", "key_global", "value_global"],
         read: roberta::longformer,
         ..roberta::ROBERTA.renamed("longformer", "Longformer", "longformer.")
     },
@@ -125,30 +134,35 @@ pub(super) const FAMILIES: &[Family] = &[
         ..roberta::ROBERTA.renamed("roberta-prelayernorm", "RobertaPreLayerNorm", "roberta_prelayernorm.")
     },
     // Megatron-BERT (Shoeybi et al. 2019): a BERT that is pre-norm.
-    Family { model_type: "megatron-bert", class: "MegatronBert", read: roberta::megatron_bert, ..bert::BERT },
+    Family { model_type: "megatron-bert", class_prefix: "MegatronBert", read: roberta::megatron_bert, ..bert::BERT },
     // XLM-RoBERTa-XL (Goyal et al. 2021).
-    Family { model_type: "xlm-roberta-xl", class: "XLMRobertaXL", read: roberta::xlm_roberta_xl, ..roberta::ROBERTA },
+    Family {
+        model_type: "xlm-roberta-xl",
+        class_prefix: "XLMRobertaXL",
+        read: roberta::xlm_roberta_xl,
+        ..roberta::ROBERTA
+    },
     modernbert::MODERN_BERT,
     Family {
         // As transformers 5 writes it.
-        wrappers: &["nomic_bert."],
+        wrapper_prefixes: &["nomic_bert."],
         token_heads: &[post_rotary::NOMIC_HEAD, post_rotary::NATIVE_NOMIC_HEAD],
         read: post_rotary::nomic_bert,
         ..bert::BERT.renamed("nomic_bert", "NomicBert", "bert.")
     },
     post_rotary::NEW,
-    Family { model_type: "gte", class: "Gte", prefix: "gte.", read: post_rotary::gte, ..post_rotary::NEW },
+    Family { model_type: "gte", class_prefix: "Gte", prefix: "gte.", read: post_rotary::gte, ..post_rotary::NEW },
     // jina-embeddings-v3 in the form of transformers, in which adapters are merged.
     Family {
         model_type: "jina_embeddings_v3",
-        class: "JinaEmbeddingsV3",
+        class_prefix: "JinaEmbeddingsV3",
         read: post_rotary::jina_embeddings_v3,
         ..roberta::ROBERTA
     },
-    Family { model_type: "eurobert", class: "EuroBert", read: llama::euro_bert, ..llama::LLAMA },
+    Family { model_type: "eurobert", class_prefix: "EuroBert", read: llama::euro_bert, ..llama::LLAMA },
     Family {
         model_type: "neobert",
-        class: "NeoBERT",
+        class_prefix: "NeoBERT",
         token_heads: &[TokenHeadNames {
             decoder: "decoder.weight",
             bias: Some(["decoder.bias", "decoder.bias"]),
@@ -158,33 +172,38 @@ pub(super) const FAMILIES: &[Family] = &[
         ..llama::LLAMA
     },
     // ESM-2 (Lin et al. 2023) and ESM-1b (Rives et al. 2021), encoders of proteins: pre-norm, with rotary positions or absolute ones.
-    Family { model_type: "esm", class: "Esm", prefix: "esm.", read: roberta::esm, ..roberta::ROBERTA },
+    Family { model_type: "esm", class_prefix: "Esm", prefix: "esm.", read: roberta::esm, ..roberta::ROBERTA },
     seq2seq::T5,
-    Family { model_type: "mt5", class: "MT5", ..seq2seq::T5 },
+    Family { model_type: "mt5", class_prefix: "MT5", ..seq2seq::T5 },
     // Every layer has its own bias.
-    Family { model_type: "umt5", class: "UMT5", read: |text| seq2seq::t5(text, "gated-gelu", true), ..seq2seq::T5 },
+    Family {
+        model_type: "umt5",
+        class_prefix: "UMT5",
+        read: |text| seq2seq::t5(text, "gated-gelu", true),
+        ..seq2seq::T5
+    },
     seq2seq::BART,
     // Its layers are pre-norm.
     Family {
         model_type: "mbart",
-        class: "MBart",
+        class_prefix: "MBart",
         read: |text| seq2seq::bart(text, BlockPlan::Pre, Some("encoder.layer_norm")),
         ..seq2seq::BART
     },
     // The first version of DeBERTa: one matrix for the queries, keys and values of each head, a row for each distance, and heads
     // of `hidden_size / num_attention_heads` dimensions.
-    Family { model_type: "deberta", class: "Deberta", read: deberta::read_first, ..deberta::DEBERTA_V2 },
+    Family { model_type: "deberta", class_prefix: "Deberta", read: deberta::read_version_1, ..deberta::DEBERTA_V2 },
     deberta::DEBERTA_V2,
     gemma::GEMMA_3_TEXT,
     // Gemma 2 (Gemma Team 2024) bounds its scores instead of normalising queries and keys.
-    Family { model_type: "gemma2", class: "Gemma2", read: gemma::gemma2, ..gemma::GEMMA_3_TEXT },
+    Family { model_type: "gemma2", class_prefix: "Gemma2", read: gemma::gemma2, ..gemma::GEMMA_3_TEXT },
     gpt::CLIP_TEXT,
     // CLIP of texts and images: `text_config` in its `config.json` describes the text encoder.
-    Family { model_type: "clip", class: "CLIP", read: gpt::clip, ..gpt::CLIP_TEXT },
+    Family { model_type: "clip", class_prefix: "CLIP", read: gpt::clip, ..gpt::CLIP_TEXT },
     // The decoders among Ettin's models (Weller et al. 2025).
     Family {
         model_type: "modernbert-decoder",
-        class: "ModernBertDecoder",
+        class_prefix: "ModernBertDecoder",
         token_heads: &[TokenHeadNames {
             transform: Some(TransformNames { dense: "lm_head.dense", norm: "lm_head.norm", biases: [false, false] }),
             ..modernbert::HEAD
@@ -193,17 +212,24 @@ pub(super) const FAMILIES: &[Family] = &[
         ..modernbert::MODERN_BERT
     },
     gpt::GPT_2,
-    Family { model_type: "gpt_neo", class: "GPTNeo", read: gpt::gpt_neo, ..gpt::GPT_2 },
+    Family { model_type: "gpt_neo", class_prefix: "GPTNeo", read: gpt::gpt_neo, ..gpt::GPT_2 },
     Family {
         token_heads: &[TokenHeadNames { decoder: "embed_out.weight", ..TokenHeadNames::PRODUCT }],
         read: gpt::gpt_neox,
         ..gpt::GPT_2.renamed("gpt_neox", "GPTNeoX", "gpt_neox.")
     },
     // OPT (Zhang et al. 2022): its positions begin at row 2 of their table.
-    Family { model_type: "opt", class: "OPT", prefix: "decoder.", wrappers: &["model."], read: gpt::opt, ..gpt::GPT_2 },
+    Family {
+        model_type: "opt",
+        class_prefix: "OPT",
+        prefix: "decoder.",
+        wrapper_prefixes: &["model."],
+        read: gpt::opt,
+        ..gpt::GPT_2
+    },
     llama::LLAMA,
-    Family { model_type: "mistral", class: "Mistral", read: llama::mistral, ..llama::LLAMA },
-    Family { model_type: "qwen2", class: "Qwen2", read: llama::qwen2, ..llama::LLAMA },
-    Family { model_type: "qwen3", class: "Qwen3", read: llama::qwen3, ..llama::LLAMA },
-    Family { model_type: "smollm3", class: "SmolLM3", read: llama::smol_lm3, ..llama::LLAMA },
+    Family { model_type: "mistral", class_prefix: "Mistral", read: llama::mistral, ..llama::LLAMA },
+    Family { model_type: "qwen2", class_prefix: "Qwen2", read: llama::qwen2, ..llama::LLAMA },
+    Family { model_type: "qwen3", class_prefix: "Qwen3", read: llama::qwen3, ..llama::LLAMA },
+    Family { model_type: "smollm3", class_prefix: "SmolLM3", read: llama::smol_lm3, ..llama::LLAMA },
 ];

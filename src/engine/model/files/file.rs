@@ -42,7 +42,7 @@ impl ModelFile {
         let file = Self { path: path.to_owned(), content, sha256: Arc::default() };
         let mut beginning = [0; LFS_POINTER.len()];
         if file.size() >= beginning.len() as u64 && file.read_at(&mut beginning, 0).is_ok() {
-            input::ensure_fetched(&beginning)?;
+            input::ensure_no_lfs_pointer(&beginning)?;
         }
         Ok(file)
     }
@@ -82,7 +82,7 @@ impl ModelFile {
     pub fn bytes(&self, most: u64) -> Result<Vec<u8>> {
         let read = || {
             if self.size() > most {
-                return Err(input::too_long(most));
+                return Err(input::too_long_error(most));
             }
             let mut bytes = vec![0; usize::try_from(self.size()).map_err(io::Error::other)?];
             self.read_at(&mut bytes, 0)?;
@@ -93,7 +93,7 @@ impl ModelFile {
 
     /// Reads the entire file as text, without a byte order mark. Fails as [`bytes`](Self::bytes), or if the file is not UTF-8.
     pub fn text(&self, most: u64) -> Result<String> {
-        let text = input::text(self.bytes(most)?).cannot("read", self.path.display())?;
+        let text = input::decode_utf8(self.bytes(most)?).cannot("read", self.path.display())?;
         Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
     }
 
@@ -128,7 +128,7 @@ impl ModelFile {
         let now = file.metadata().cannot("read", self.path.display())?;
         let is_unchanged = now.len() == opened.len() && now.modified().ok() == opened.modified().ok();
         let shown = self.path.display();
-        let changed = || anyhow!("`{shown}` was changed while it was read").about(&shown);
+        let changed = || anyhow!("`{shown}` was changed while it was read").with_file(&shown);
         ensure!(is_unchanged, changed().hint("run again when it is whole"));
         Ok(())
     }

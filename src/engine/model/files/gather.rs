@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::ModelFile;
-use super::missing::Place;
+use super::missing::ModelLocation;
 use super::modules::pooling;
 use super::names::{
-    self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, FIRST_MODULE, LONGEST_CONFIG, LONGEST_INDEX, TOKENIZER, WEIGHTS,
+    self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, FIRST_MODULE, MAX_CONFIG_BYTES, MAX_INDEX_BYTES, TOKENIZER, WEIGHTS,
 };
 use super::store::{AdapterFiles, FileStore, ModelFiles, Pooling, TokenizerFiles};
 use crate::model::families::Architecture;
@@ -21,15 +21,15 @@ use crate::system::errors::Facts;
 
 /// Fetches the files that a model needs. `config.json` is fetched and checked before any other file. Small files come before
 /// large ones, so that errors in them show early.
-pub(in crate::model) fn gather(
+pub(in crate::model) fn gather_files(
     id: String,
     revision: Option<String>,
-    place: &Place,
+    place: &ModelLocation,
     files: &FileStore<'_>,
 ) -> Result<ModelFiles> {
     let gathered = match first_module_folder(files)? {
         Some((folder, first_module_folder)) => {
-            gather_folder(id, revision, &place.within(&folder), &first_module_folder)?
+            gather_folder(id, revision, &place.subfolder(&folder), &first_module_folder)?
         }
         None => gather_folder(id, revision, place, files)?,
     };
@@ -47,7 +47,7 @@ pub(in crate::model) fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> 
 }
 
 /// Lists the files in a subfolder of `folder`, as paths relative to `folder`; none if it cannot be read.
-pub(in crate::model) fn files_within(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
+pub(in crate::model) fn files_in_subfolder(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
     let names = files_in(&folder.join(&subfolder)).unwrap_or_default();
     names.into_iter().map(move |name| format!("{subfolder}/{name}"))
 }
@@ -71,7 +71,7 @@ fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, F
     };
     let Some(config) = names.iter().find(is_config) else { return Ok(None) };
     if names.contains(CONFIG) {
-        let outer = files.fetch(CONFIG, LONGEST_CONFIG)?.text(LONGEST_CONFIG)?;
+        let outer = files.fetch(CONFIG, MAX_CONFIG_BYTES)?.text(MAX_CONFIG_BYTES)?;
         let names_a_model = |outer: Value| ["model_type", "architectures"].iter().any(|key| !outer[*key].is_null());
         // Invalid JSON is left to the reader of `config.json`, which reports it.
         if serde_json::from_str(&outer).map_or(true, names_a_model) {
@@ -86,18 +86,23 @@ fn first_module_folder<'a>(files: &'a FileStore<'_>) -> Result<Option<(String, F
 }
 
 /// Fetches the files of a model from one folder, without its pooling. Fails if a needed file is missing or cannot be used.
-fn gather_folder(id: String, revision: Option<String>, place: &Place, files: &FileStore<'_>) -> Result<ModelFiles> {
+fn gather_folder(
+    id: String,
+    revision: Option<String>,
+    place: &ModelLocation,
+    files: &FileStore<'_>,
+) -> Result<ModelFiles> {
     let names = &files.names;
     if !names.contains(CONFIG) {
         return Err(place.explain_missing(CONFIG, names));
     }
-    let config = files.fetch(CONFIG, LONGEST_CONFIG)?;
-    let architecture = Architecture::parse(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
-    let Some(tokenizer) = names::tokenizer(names) else {
+    let config = files.fetch(CONFIG, MAX_CONFIG_BYTES)?;
+    let architecture = Architecture::parse(&config.text(MAX_CONFIG_BYTES)?).cannot("use", config.path().display())?;
+    let Some(tokenizer) = names::tokenizer_files(names) else {
         return Err(place.explain_missing(TOKENIZER, names));
     };
     let weights = WEIGHTS.into_iter().find(|name| names.contains(*name));
-    let parts = weights.is_none().then(|| names::parts(names)).flatten();
+    let parts = weights.is_none().then(|| names::numbered_parts(names)).flatten();
     if weights.is_none() && parts.is_none() {
         return Err(place.explain_missing(WEIGHTS[0], names));
     }
@@ -106,7 +111,7 @@ fn gather_folder(id: String, revision: Option<String>, place: &Place, files: &Fi
     let weights = match (weights, parts) {
         (_, Some(parts)) => fetch_parts(&parts, "the names of the others count it", most, place, files)?,
         (Some(name), None) if names::is_index(name) => {
-            let shard_names = shard_names(&files.fetch(name, LONGEST_INDEX)?)?;
+            let shard_names = shard_names(&files.fetch(name, MAX_INDEX_BYTES)?)?;
             fetch_parts(&shard_names, &format!("{name} lists it"), most, place, files)?
         }
         (name, None) => vec![files.fetch(name.expect("weights without parts"), most)?],
@@ -120,7 +125,7 @@ fn gather_folder(id: String, revision: Option<String>, place: &Place, files: &Fi
 fn adapter(id: &str, files: &FileStore<'_>) -> Result<Option<AdapterFiles>> {
     let weights = ADAPTER_WEIGHTS.into_iter().find(|name| files.names.contains(*name));
     let Some(weights) = weights.filter(|_| files.names.contains(ADAPTER_CONFIG)) else { return Ok(None) };
-    let config = files.fetch(ADAPTER_CONFIG, LONGEST_CONFIG)?;
+    let config = files.fetch(ADAPTER_CONFIG, MAX_CONFIG_BYTES)?;
     Ok(Some(AdapterFiles { name: id.to_owned(), config, weights: files.fetch(weights, ALWAYS_ACCEPTED)? }))
 }
 
@@ -129,12 +134,12 @@ fn fetch_parts(
     parts: &[String],
     reason: &str,
     most: u64,
-    place: &Place,
+    place: &ModelLocation,
     files: &FileStore<'_>,
 ) -> Result<Vec<ModelFile>> {
     if let Some(part) = parts.iter().find(|part| !files.names.contains(*part)) {
         let words = format!("{}, but {reason}: the model is not whole", place.describe_missing(part));
-        return Err(place.missing(part, words));
+        return Err(place.missing_error(part, words));
     }
     let mut remaining = most;
     let fetch = |part: &String| {
@@ -158,7 +163,7 @@ struct Index {
 /// Returns the names of the files that an index of weights lists, in ascending order.
 /// Fails if the index cannot be read, lists no file, or lists one outside its folder or of another format.
 fn shard_names(index: &ModelFile) -> Result<Vec<String>> {
-    let text = index.text(LONGEST_INDEX)?;
+    let text = index.text(MAX_INDEX_BYTES)?;
     let path = index.path();
     let is_safetensors = path.file_name().is_some_and(|name| name == WEIGHTS[1]);
     names_in_index(&text, if is_safetensors { "safetensors" } else { "bin" }).cannot("use", path.display())
@@ -196,7 +201,7 @@ fn max_weight_bytes(architecture: &Architecture) -> u64 {
 
 /// Returns the size of an encoder's parameters in float32, in bytes.
 fn encoder_bytes(architecture: &Architecture) -> u64 {
-    architecture.config.parameters(architecture.config.num_hidden_layers).saturating_mul(4)
+    architecture.config.parameter_count(architecture.config.num_hidden_layers).saturating_mul(4)
 }
 
 /// Fails if weight files are far larger than the encoder that `config.json` describes. Called before they are hashed and read.
@@ -212,7 +217,7 @@ fn ensure_plausible(weights: &[ModelFile], architecture: &Architecture) -> Resul
          not read",
         paths.join("`, `"),
     );
-    Err(error.about(&paths[0]))
+    Err(error.with_file(&paths[0]))
 }
 
 #[cfg(test)]

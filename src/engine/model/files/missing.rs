@@ -22,7 +22,7 @@ impl fmt::Display for MissingFile {
 impl Error for MissingFile {}
 
 /// The folder or the Hub revision in which a model's files are looked for, for error messages.
-pub(in crate::model) enum Place<'a> {
+pub(in crate::model) enum ModelLocation<'a> {
     Folder(Cow<'a, Path>),
     #[cfg(feature = "hub")]
     Hub {
@@ -31,12 +31,12 @@ pub(in crate::model) enum Place<'a> {
     },
 }
 
-impl Place<'_> {
-    pub(super) fn within(&self, folder: &str) -> Place<'_> {
+impl ModelLocation<'_> {
+    pub(super) fn subfolder(&self, folder: &str) -> ModelLocation<'_> {
         match self {
-            Self::Folder(path) => Place::Folder(path.join(folder).into()),
+            Self::Folder(path) => ModelLocation::Folder(path.join(folder).into()),
             #[cfg(feature = "hub")]
-            Self::Hub { id, revision } => Place::Hub { id, revision },
+            Self::Hub { id, revision } => ModelLocation::Hub { id, revision },
         }
     }
 
@@ -73,16 +73,16 @@ impl Place<'_> {
             } else {
                 format!("a model has the files {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0])
             };
-            return self.missing(name, format!("{lacks}: {needs}"));
+            return self.missing_error(name, format!("{lacks}: {needs}"));
         };
-        self.missing(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
+        self.missing_error(name, format!("{lacks}, but {found}")).hint_after(after, way_out)
     }
 
     /// Returns the error that the file `name` is missing, with `words` as its message.
-    pub(super) fn missing(&self, name: &str, words: String) -> anyhow::Error {
+    pub(super) fn missing_error(&self, name: &str, words: String) -> anyhow::Error {
         let error = anyhow::Error::new(MissingFile(words));
         match self {
-            Self::Folder(path) => error.about(path.join(name).display()),
+            Self::Folder(path) => error.with_file(path.join(name).display()),
             #[cfg(feature = "hub")]
             Self::Hub { .. } => error,
         }
@@ -170,7 +170,7 @@ impl WeightsFormat {
     }
 
     /// Returns (description of the weight file `name`, separator before the hint, hint how to get readable weights).
-    fn way_out(self, name: &str, place: &Place) -> (&'static str, &'static str, String) {
+    fn way_out(self, name: &str, place: &ModelLocation) -> (&'static str, &'static str, String) {
         // transformers 5 no longer reads the weights of TensorFlow and Flax.
         let recipe = |load| format!("To convert them, run in Python with transformers 4:\n{}", place.recipe(load));
         let (what, way_out) = match self {

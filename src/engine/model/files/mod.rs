@@ -9,9 +9,9 @@ mod store;
 
 pub use file::ModelFile;
 pub(super) use file::sha256;
-pub(super) use gather::{files_in, files_within, first_modules, gather};
+pub(super) use gather::{files_in, files_in_subfolder, first_modules, gather_files};
 #[cfg(feature = "hub")]
 pub(super) use missing::MissingFile;
-pub(super) use missing::Place;
+pub(super) use missing::ModelLocation;
 pub(super) use store::FileStore;
 pub use store::{AdapterFiles, ModelFiles, Pooling, TokenizerFiles};

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::names::{CONFIG, LONGEST_CONFIG, MODULES};
+use super::names::{CONFIG, MAX_CONFIG_BYTES, MODULES};
 use super::store::{FileStore, Pooling};
 use crate::system::errors::Facts;
 
@@ -31,9 +31,9 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
     if !files.names.contains(MODULES) {
         return Ok(Pooling::Text);
     }
-    let listed = files.fetch(MODULES, LONGEST_CONFIG)?;
+    let listed = files.fetch(MODULES, MAX_CONFIG_BYTES)?;
     let modules: Vec<Module> =
-        serde_json::from_str(&listed.text(LONGEST_CONFIG)?).cannot("use", listed.path().display())?;
+        serde_json::from_str(&listed.text(MAX_CONFIG_BYTES)?).cannot("use", listed.path().display())?;
     let mut pooling = Pooling::Text;
     for Module { path, kind } in modules {
         match kind.rsplit('.').next().unwrap_or_default() {
@@ -44,8 +44,8 @@ pub(super) fn pooling(files: &FileStore<'_>) -> Result<Pooling> {
                 // Without a folder, `config.json` would be that of the model.
                 ensure!(!path.is_empty(), "{MODULES} names no folder of its pooling");
                 ensure!(is_inside, "{MODULES} names the folder {path:?}, which does not lie beside it");
-                let config = files.fetch(&format!("{path}/{CONFIG}"), LONGEST_CONFIG)?;
-                pooling = parse_mode(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
+                let config = files.fetch(&format!("{path}/{CONFIG}"), MAX_CONFIG_BYTES)?;
+                pooling = parse_mode(&config.text(MAX_CONFIG_BYTES)?).cannot("use", config.path().display())?;
             }
             other => bail!("{MODULES} has a module {other:?}, which is not supported"),
         }

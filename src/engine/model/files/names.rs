@@ -46,15 +46,15 @@ const TOKENIZERS: [&[&str]; 9] = [
 const BESIDE_TOKENIZERS: [&str; 3] = [TOKENIZER_CONFIG, SPECIAL_TOKENS, ADDED_TOKENS];
 
 /// Longest accepted `config.json`, in bytes: 16 MiB. Published ones have a few kilobytes; with thousands of classes, a megabyte.
-pub(in crate::model) const LONGEST_CONFIG: u64 = 1 << 24;
+pub(in crate::model) const MAX_CONFIG_BYTES: u64 = 1 << 24;
 
 /// Longest accepted file of a tokenizer, in bytes: 256 MiB. The largest vocabulary, a million tokens (XLM-V, Liang et al. 2023),
 /// has 61 MB.
-pub(in crate::model) const LONGEST_TOKENIZER: u64 = 1 << 28;
+pub(in crate::model) const MAX_TOKENIZER_BYTES: u64 = 1 << 28;
 
 /// Longest accepted index of weight shards, in bytes: 16 MiB. An entry has about 100 bytes; 1024 layers of sixteen tensors make 2
 /// MB.
-pub(in crate::model) const LONGEST_INDEX: u64 = 1 << 24;
+pub(in crate::model) const MAX_INDEX_BYTES: u64 = 1 << 24;
 
 /// Whether a file name denotes an index of weight shards.
 pub(in crate::model) fn is_index(name: &str) -> bool {
@@ -67,7 +67,7 @@ pub(in crate::model) fn is_pickle(path: &Path) -> bool {
 }
 
 /// Selects the tokenizer files among `names`, the vocabulary first; `None` if they hold no complete tokenizer.
-pub(in crate::model) fn tokenizer(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
+pub(in crate::model) fn tokenizer_files(names: &BTreeSet<String>) -> Option<Vec<&'static str>> {
     let is_present = |name: &&&'static str| names.contains(**name);
     let set = TOKENIZERS.iter().find(|set| set.iter().all(|name| names.contains(*name)))?;
     Some(set.iter().chain(BESIDE_TOKENIZERS.iter().filter(is_present)).copied().collect())
@@ -82,7 +82,7 @@ pub(in crate::model) fn tokenizer_forms() -> String {
 
 /// Returns the names of all parts of weights that are split without an index, such as `model-00001-of-00002.safetensors`. The
 /// first part found tells how many there are. `None` if there is no part.
-pub(in crate::model) fn parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
+pub(in crate::model) fn numbered_parts(names: &BTreeSet<String>) -> Option<Vec<String>> {
     let forms = [("model-", ".safetensors"), ("pytorch_model-", ".bin")];
     forms.into_iter().find_map(|(stem, extension)| {
         let part_count = |name: &String| {

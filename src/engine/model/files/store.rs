@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::file::ModelFile;
-use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, FIRST_MODULE, LONGEST_TOKENIZER, MODULES};
+use super::names::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS, FIRST_MODULE, MAX_TOKENIZER_BYTES, MODULES};
 use crate::model::families::Architecture;
 use crate::model::grid::HeadGrid;
 use crate::system::errors::Facts;
@@ -85,7 +85,7 @@ pub enum Pooling {
 }
 
 impl Pooling {
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Text => "the mean over tokens of text, since the model does not say how to pool",
             Self::Mean => "the mean over all tokens",
@@ -118,7 +118,7 @@ pub struct TokenizerFiles(Vec<(&'static str, ModelFile)>);
 
 impl TokenizerFiles {
     pub(super) fn fetch(wanted: &[&'static str], files: &FileStore<'_>) -> Result<Self> {
-        wanted.iter().map(|name| Ok((*name, files.fetch(name, LONGEST_TOKENIZER)?))).collect::<Result<_>>().map(Self)
+        wanted.iter().map(|name| Ok((*name, files.fetch(name, MAX_TOKENIZER_BYTES)?))).collect::<Result<_>>().map(Self)
     }
 
     /// Opens the tokenizer files in a folder. Fails if they make no complete tokenizer, or a file cannot be opened.
@@ -128,8 +128,8 @@ impl TokenizerFiles {
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
             .collect();
         let wanted =
-            names::tokenizer(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
-        let wanted = wanted.about(folder.display())?;
+            names::tokenizer_files(&names).with_context(|| format!("there is no tokenizer in `{}`", folder.display()));
+        let wanted = wanted.with_file(folder.display())?;
         wanted.iter().map(|name| Ok((*name, ModelFile::open(&folder.join(name))?))).collect::<Result<_>>().map(Self)
     }
 

@@ -41,9 +41,9 @@ impl Exchange {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Input<'a> {
+pub struct BatchInput<'a> {
     /// Number of the sentence that this input encodes, for messages.
-    pub number: u64,
+    pub sentence_number: u64,
     /// Token ids, `[n]`, special tokens included.
     pub ids: &'a [u32],
     /// Segment (token type) ids, `[n]`.
@@ -51,9 +51,9 @@ pub struct Input<'a> {
     /// The class of each token, `[n]`; may be empty if no gate has a replacement.
     pub classes: &'a [TokenClass],
     /// Positions at which logits are wanted, each below `n`.
-    pub predicted: &'a [usize],
+    pub predicted_positions: &'a [usize],
     /// Token ids for whose logits the direct effects of attention heads are computed.
-    pub compared: &'a [u32],
+    pub compared_tokens: &'a [u32],
     /// Positions at which the sequence [exchanges](super::gates::Gates::exchange) heads' contexts with the next one in the batch,
     /// of equal length; `None` for no exchange.
     pub exchange: Option<Exchange>,
@@ -62,7 +62,7 @@ pub struct Input<'a> {
 /// Whole sequences side by side: matrix products run over the tokens of all sequences, attention stays within each sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Batch<'a> {
-    pub inputs: Vec<Input<'a>>,
+    pub inputs: Vec<BatchInput<'a>>,
 }
 
 impl<'a> Batch<'a> {
@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
     /// Sets the positions at which logits are wanted, for each sequence. Panics if the number of sequences differs.
     pub fn with_predicted(mut self, predicted: &'a [Vec<usize>]) -> Self {
         assert_eq!(predicted.len(), self.inputs.len(), "positions for each sequence");
-        self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted = positions);
+        self.inputs.iter_mut().zip(predicted).for_each(|(input, positions)| input.predicted_positions = positions);
         self
     }
 
@@ -104,7 +104,7 @@ impl<'a> Batch<'a> {
 
     /// Yields for each sequence with an exchange `[its rows, rows of the next sequence]`: the tokens whose head contexts are
     /// swapped.
-    pub fn exchanged(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
+    pub fn exchanged_rows(&self) -> impl Iterator<Item = [Range<usize>; 2]> {
         self.inputs.iter().zip(self.spans()).filter_map(|(input, span)| {
             let positions = input.exchange?.positions(span.len());
             Some([span.start, span.end].map(|start| start + positions.start..start + positions.end))
@@ -112,15 +112,15 @@ impl<'a> Batch<'a> {
     }
 
     /// Yields the range of each sequence's compared tokens within the concatenated compared tokens of the batch.
-    pub(super) fn compared(&self) -> impl Iterator<Item = Range<usize>> {
-        spans(self.inputs.iter().map(|input| input.compared.len()))
+    pub(super) fn compared_spans(&self) -> impl Iterator<Item = Range<usize>> {
+        spans(self.inputs.iter().map(|input| input.compared_tokens.len()))
     }
 
     /// Yields (index of the sequence, position in the sequence, row in the batch) for each position whose logits are wanted.
-    pub fn predicted(&self) -> impl Iterator<Item = (usize, usize, usize)> {
+    pub fn predicted_places(&self) -> impl Iterator<Item = (usize, usize, usize)> {
         let sequences = self.inputs.iter().zip(self.spans()).enumerate();
         sequences.flat_map(|(sequence, (input, span))| {
-            input.predicted.iter().map(move |&position| (sequence, position, span.start + position))
+            input.predicted_positions.iter().map(move |&position| (sequence, position, span.start + position))
         })
     }
 }
@@ -156,13 +156,18 @@ mod tests {
     #[test]
     fn rows_follow_each_other() {
         let ids = [7; 5];
-        let of = |number, tokens| Input { number, ids: &ids[..tokens], segments: &ids[..tokens], ..Input::default() };
+        let of = |number, tokens| BatchInput {
+            sentence_number: number,
+            ids: &ids[..tokens],
+            segments: &ids[..tokens],
+            ..BatchInput::default()
+        };
         let classes = [TokenClass::FirstSpecial, TokenClass::Text, TokenClass::Mask, TokenClass::FirstSpecial];
         let predicted = [vec![2, 0], vec![0]];
         let batch = Batch { inputs: vec![of(4, 3), of(9, 1)] }.with_classes(&classes).with_predicted(&predicted);
         assert_eq!(batch.tokens(), 4);
         assert_eq!(batch.spans().collect::<Vec<_>>(), [0..3, 3..4]);
         assert_eq!(batch.inputs[1].classes, [TokenClass::FirstSpecial]);
-        assert_eq!(batch.predicted().collect::<Vec<_>>(), [(0, 2, 2), (0, 0, 0), (1, 0, 3)]);
+        assert_eq!(batch.predicted_places().collect::<Vec<_>>(), [(0, 2, 2), (0, 0, 0), (1, 0, 3)]);
     }
 }

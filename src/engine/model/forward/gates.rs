@@ -10,7 +10,7 @@ use super::batch::{Batch, TokenClass};
 use crate::model::config::Config;
 
 /// The vectors that replace a head's context, `[head_dim]` for each token class, in the order of [`TokenClass::ALL`].
-pub type Replacement = [Vec<f32>; TokenClass::COUNT];
+pub type ReplacementVectors = [Vec<f32>; TokenClass::COUNT];
 
 /// An intervention on a head's context `z` before the output projection, which becomes `r + keep (z - r)`. `r` is the
 /// replacement.
@@ -19,7 +19,7 @@ pub struct Gate {
     /// Share of the head's context that is kept: 0 removes the head, 1 changes no bit.
     pub keep: f32,
     /// Replacement `r` of the head's context, for each token class; `None` for zeros.
-    pub replacement: Option<Arc<Replacement>>,
+    pub replacement: Option<Arc<ReplacementVectors>>,
 }
 
 impl Gate {
@@ -27,7 +27,7 @@ impl Gate {
         Self { keep: factor, replacement: None }
     }
 
-    pub fn replace(by: Replacement) -> Self {
+    pub fn replace(by: ReplacementVectors) -> Self {
         Self { keep: 0.0, replacement: Some(Arc::new(by)) }
     }
 
@@ -83,12 +83,12 @@ impl Gates {
     }
 
     /// Replaces rows of a head's attention over one sequence. A row that was patched before is overwritten.
-    pub fn patch(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
+    pub fn patch_rows(&mut self, layer: usize, head: usize, sequence: usize, rows: AttentionRows) {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
     /// Exchanges the contexts of a head between each sequence with an [exchange](super::batch::Input::exchange) and the next one.
-    pub fn exchange(&mut self, layer: usize, head: usize) {
+    pub fn exchange_head(&mut self, layer: usize, head: usize) {
         self.exchanged.insert((layer, head));
     }
 
@@ -97,7 +97,7 @@ impl Gates {
     pub(super) fn exchange_contexts(&self, layer: usize, batch: &Batch, contexts: &mut [f32], sizes: [usize; 2]) {
         let [head_dim, width] = sizes;
         for head in self.exchanged_in(layer) {
-            for [here, there] in batch.exchanged() {
+            for [here, there] in batch.exchanged_rows() {
                 let (before, after) = contexts.split_at_mut(there.start * width);
                 let rows = before[here.start * width..here.end * width].chunks_exact_mut(width);
                 for (row, other) in rows.zip(after.chunks_exact_mut(width)) {
@@ -110,7 +110,7 @@ impl Gates {
     /// Applies the gates of a layer to the contexts of its heads: `[tokens, width]`, `head_dim` values for each head.
     pub(super) fn apply(&self, layer: usize, batch: &Batch<'_>, contexts: &mut [f32], [head_dim, width]: [usize; 2]) {
         for (input, span) in batch.inputs.iter().zip(batch.spans()) {
-            for (head, gate) in self.of_layer(layer) {
+            for (head, gate) in self.gates_in(layer) {
                 let context = &mut contexts[span.start * width + head * head_dim..span.end * width];
                 gate.apply(context, head_dim, width, input.classes);
             }
@@ -122,19 +122,19 @@ impl Gates {
     }
 
     /// Returns the gate of an attention head; `None` if its context passes unchanged.
-    pub fn of(&self, layer: usize, head: usize) -> Option<&Gate> {
+    pub fn get(&self, layer: usize, head: usize) -> Option<&Gate> {
         self.gated.get(&(layer, head))
     }
 
     /// Copies these interventions; in the copy, every gate with `keep` 1 has the given `keep`.
-    pub fn opened_to(&self, keep: f32) -> Self {
+    pub fn with_opening(&self, keep: f32) -> Self {
         let mut opened = self.clone();
         opened.gated.values_mut().filter(|gate| gate.keep == 1.0).for_each(|gate| gate.keep = keep);
         opened
     }
 
     /// Yields (head, gate) for each gated head of a layer, by head.
-    pub fn of_layer(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
+    pub fn gates_in(&self, layer: usize) -> impl Iterator<Item = (usize, &Gate)> {
         self.gated.range((layer, 0)..(layer + 1, 0)).map(|(&(_, head), gate)| (head, gate))
     }
 
@@ -144,7 +144,7 @@ impl Gates {
     }
 
     /// Yields (query, patched row) for one (layer, head, sequence).
-    pub fn rows_of(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
+    pub fn patched_rows(&self, place: (usize, usize, usize)) -> impl Iterator<Item = (usize, &[f32])> {
         let rows = self.rows.get(&place).into_iter().flatten();
         rows.map(|(&query, row)| (query, row.as_slice()))
     }
@@ -157,7 +157,7 @@ impl Gates {
         (weights, stride): (&mut [f32], usize),
         entropies: &mut [f32],
     ) -> bool {
-        for (query, row) in self.rows_of(place) {
+        for (query, row) in self.patched_rows(place) {
             weights[query * stride..][..row.len()].copy_from_slice(row);
             let positive = row.iter().filter(|&&weight| weight > 0.0);
             entropies[query] = -positive.map(|weight| weight * weight.ln()).sum::<f32>();
@@ -184,7 +184,7 @@ impl Gates {
                 ensure!(is_finite, "the replacement of L{layer}H{head} has values that are not finite");
             }
             for input in &batch.inputs {
-                let (number, n, classes) = (input.number, input.ids.len(), input.classes.len());
+                let (number, n, classes) = (input.sentence_number, input.ids.len(), input.classes.len());
                 ensure!(
                     classes == n,
                     "sentence {number} has {n} tokens and the classes of {classes}: a replacement needs all of them"
@@ -194,7 +194,7 @@ impl Gates {
         self.exchanged.iter().try_for_each(|&(layer, head)| ensure_head(layer, head))?;
         for (place, input) in batch.inputs.iter().enumerate() {
             let Some(exchange) = input.exchange else { continue };
-            let (number, n) = (input.number, input.ids.len());
+            let (number, n) = (input.sentence_number, input.ids.len());
             let next = batch.inputs.get(place + 1).map_or(0, |next| next.ids.len());
             ensure!(next == n, "sentence {number} has {n} tokens and exchanges contexts with one of {next}");
             ensure!(exchange.positions(n).end <= n, "sentence {number} exchanges contexts beyond its {n} tokens");
@@ -204,7 +204,7 @@ impl Gates {
             let Some(input) = batch.inputs.get(sequence) else {
                 bail!("there is no sequence {sequence} to patch: the batch has {}", batch.inputs.len());
             };
-            let (number, n) = (input.number, input.ids.len());
+            let (number, n) = (input.sentence_number, input.ids.len());
             for (query, row) in rows {
                 ensure!(
                     *query < n && row.len() == n,
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn patched_rows_stand_in_place_of_a_heads_own() {
         let mut gates = Gates::default();
-        gates.patch(1, 2, 0, BTreeMap::from([(0, vec![1.0, 0.0, 0.0]), (1, vec![0.5, 0.0, 0.5])]));
-        gates.patch(1, 2, 0, BTreeMap::from([(0, vec![0.0, 1.0, 0.0])]));
+        gates.patch_rows(1, 2, 0, BTreeMap::from([(0, vec![1.0, 0.0, 0.0]), (1, vec![0.5, 0.0, 0.5])]));
+        gates.patch_rows(1, 2, 0, BTreeMap::from([(0, vec![0.0, 1.0, 0.0])]));
         // Three rows of three weights, four apart.
         let (mut weights, mut entropies) = ([9.0; 11], [9.0; 3]);
         gates.patch_weights((1, 2, 1), (&mut weights, 4), &mut entropies);

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::batch::Batch;
 use super::gates::Gates;
-use super::held::Writes;
-use super::kernels::backward::shares;
+use super::held::HeldOutputs;
+use super::kernels::backward::softmax_with_log_sum;
 use super::rows::Rows;
 use super::scratch::{AttentionScratch, Scratch};
 use super::visitor::{BlockOutput, Needs, Visitor};
@@ -38,9 +38,9 @@ pub type Score<'a> = dyn FnMut(usize, usize, &mut [f32]) -> f64 + 'a;
 
 /// Returns the surprisal `-ln p` of a class in nats. Overwrites the logits with its derivatives: the probabilities, less 1 at the
 /// class.
-pub fn surprise(logits: &mut [f32], class: u32) -> f64 {
+pub fn surprisal(logits: &mut [f32], class: u32) -> f64 {
     let logit = f64::from(logits[class as usize]);
-    let log_sum = shares(logits);
+    let log_sum = softmax_with_log_sum(logits);
     logits[class as usize] -= 1.0;
     log_sum - logit
 }
@@ -75,7 +75,7 @@ pub trait Differentiable: Sync {
 #[derive(Clone, Debug, Default)]
 pub struct GradientScratch {
     /// Largest number of bytes that a forward pass keeps for derivatives at a time; `None` for the default.
-    pub most_kept: Option<u64>,
+    pub most_kept_bytes: Option<u64>,
     pub(super) forward: Scratch,
     pub(super) tape: Tape,
     /// `[tokens, hidden]`: the hidden states between the attention and feed-forward blocks of a layer.
@@ -113,7 +113,7 @@ pub struct Tape {
     /// `[positions, hidden]`: the last hidden states at the predicted positions.
     pub(super) predicted: Vec<f32>,
     /// Matrix products of each layer. Contexts are left out: their derivatives need the attention weights, which are recomputed.
-    pub(super) layers: Writes,
+    pub(super) layers: HeldOutputs,
 }
 
 impl Visitor for Tape {
@@ -147,7 +147,7 @@ mod tests {
     fn surprise_and_its_derivatives_by_hand() {
         // Odds of 1 to 3: a quarter and three quarters.
         let mut logits = [2.0, 2.0 + 3.0_f32.ln()];
-        assert!((surprise(&mut logits, 0) - 4.0_f64.ln()).abs() < 1e-6);
+        assert!((surprisal(&mut logits, 0) - 4.0_f64.ln()).abs() < 1e-6);
         assert!((logits[0] + 0.75).abs() < 1e-6 && (logits[1] - 0.75).abs() < 1e-6, "{logits:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::model::config::Config;
 /// Outputs of one layer over a batch, before they are added to the residual stream. Only the encoder that computed them can hold
 /// them fixed later. After the heads of the last layer, there are rows for the predicted positions alone, or none.
 #[derive(Clone, Debug, Default)]
-pub struct LayerWrites {
+pub struct LayerOutputs {
     /// `[tokens, 3 * heads * head_dim]`: queries, keys and values; empty unless they are kept for derivatives.
     pub projected: Vec<f32>,
     /// `[tokens, heads * head_dim]`: the contexts of all heads.
@@ -24,20 +24,20 @@ pub struct LayerWrites {
 
 /// The outputs of all layers over a batch, `[layers]`. As a visitor, it keeps the outputs that a later run can hold fixed.
 #[derive(Clone, Debug, Default)]
-pub struct Writes(Vec<LayerWrites>);
+pub struct HeldOutputs(Vec<LayerOutputs>);
 
-impl Writes {
+impl HeldOutputs {
     /// Keeps the output `part` of a layer; overwrites an earlier output of that part.
     pub(super) fn keep(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
         if self.0.len() <= layer {
-            self.0.resize_with(layer + 1, LayerWrites::default);
+            self.0.resize_with(layer + 1, LayerOutputs::default);
         }
-        let LayerWrites { projected, contexts, attention, wide, feed_forward } = &mut self.0[layer];
+        let LayerOutputs { projected, contexts, attention, wide, feed_forward } = &mut self.0[layer];
         let output = match part {
             BlockOutput::Projected => projected,
             BlockOutput::Contexts => contexts,
             BlockOutput::Attention => attention,
-            BlockOutput::Wide => wide,
+            BlockOutput::ActivationInput => wide,
             BlockOutput::FeedForward => feed_forward,
         };
         output.clear();
@@ -45,7 +45,7 @@ impl Writes {
     }
 
     /// Returns the kept outputs of a layer. Panics if nothing was kept of it.
-    pub fn of_layer(&self, layer: usize) -> &LayerWrites {
+    pub fn get(&self, layer: usize) -> &LayerOutputs {
         &self.0[layer]
     }
 
@@ -54,7 +54,7 @@ impl Writes {
         let (heads, hidden) = (tokens * config.heads_width(), tokens * config.hidden_size);
         for layer in first..config.num_hidden_layers.saturating_sub(1) {
             let is_whole =
-                self.0.get(layer).is_some_and(|LayerWrites { contexts, attention, feed_forward, .. }| {
+                self.0.get(layer).is_some_and(|LayerOutputs { contexts, attention, feed_forward, .. }| {
                     [contexts.len(), attention.len(), feed_forward.len()] == [heads, hidden, hidden]
                 });
             ensure!(is_whole, "layer {layer} cannot be held: what it wrote over these {tokens} tokens was not kept");
@@ -63,13 +63,13 @@ impl Writes {
     }
 }
 
-impl Visitor for Writes {
+impl Visitor for HeldOutputs {
     fn needs(&self) -> Needs {
         Needs { writes: true, ..Needs::default() }
     }
 
     fn block_output(&mut self, layer: usize, part: BlockOutput, values: &[f32]) {
-        if !matches!(part, BlockOutput::Projected | BlockOutput::Wide) {
+        if !matches!(part, BlockOutput::Projected | BlockOutput::ActivationInput) {
             self.keep(layer, part, values);
         }
     }

@@ -23,10 +23,10 @@ use crate::model::config::Config;
 use crate::model::config::cost::Cost;
 use crate::system::errors::{Class, Facts};
 use attention::AttentionView;
-use batch::{Batch, Input};
+use batch::{Batch, BatchInput};
 use gates::Gates;
 use gradient::Differentiable;
-use held::Writes;
+use held::HeldOutputs;
 pub use scratch::{AttentionScratch, Scratch};
 use visitor::{BlockOutput, Needs, Visitor};
 
@@ -48,7 +48,7 @@ pub enum Start<'a> {
         layer: usize,
         /// `[tokens, hidden]`: the hidden states that entered the layer.
         states: &'a [f32],
-        writes: &'a Writes,
+        writes: &'a HeldOutputs,
     },
 }
 
@@ -130,9 +130,9 @@ pub struct HeadWeights<'a> {
 /// Whether attention scores depend on the positions of query and key, apart from inputs and masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
-    Seen,
+    Used,
     /// Scores without rotation and distance terms, as if all tokens had one position.
-    Unseen,
+    Ignored,
 }
 
 /// The queries and keys of all heads of a layer.
@@ -147,16 +147,16 @@ pub struct QueriesKeys {
 pub trait LayerAttention {
     /// Computes queries and keys from `inputs`, `[tokens, hidden]`, sequences of `lengths`, in place of the layer's own input.
     fn project(&self, inputs: &[f32], lengths: &[usize], into: &mut QueriesKeys) {
-        self.products(inputs, &mut into.rows);
-        self.prepare(lengths, into);
+        self.project_unbiased(inputs, &mut into.rows);
+        self.normalise_and_rotate(lengths, into);
     }
 
     /// Projects `inputs`, `[rows, hidden]`, to queries and keys without biases, `[rows, 2 * heads * head_dim]`. The map is
     /// linear. Panics if `inputs` has rows of another width.
-    fn products(&self, inputs: &[f32], into: &mut Vec<f32>);
+    fn project_unbiased(&self, inputs: &[f32], into: &mut Vec<f32>);
 
     /// Adds biases to the projections of each token, then normalises and rotates them, in layers that do either.
-    fn prepare(&self, lengths: &[usize], of: &mut QueriesKeys);
+    fn normalise_and_rotate(&self, lengths: &[usize], of: &mut QueriesKeys);
 
     /// Computes the attention of a head over the sequence whose tokens are `span`. `queries_keys` is
     /// `[source of queries, source of keys]`, which may come from different inputs.
@@ -194,20 +194,20 @@ impl WordEmbeddings {
     }
 
     /// Returns the embedding of a token, `[width]`. Panics if the id is outside the vocabulary.
-    pub fn of(&self, id: u32) -> &[f32] {
+    pub fn get(&self, id: u32) -> &[f32] {
         &self.weights[id as usize * self.width..][..self.width]
     }
 }
 
 /// A forward pass in progress: its input, its interventions and its visitor.
-pub struct Pass<'a> {
+pub struct ForwardPass<'a> {
     pub batch: &'a Batch<'a>,
     pub gates: &'a Gates,
     pub needs: Needs,
     pub visitor: &'a mut dyn Visitor,
 }
 
-impl Pass<'_> {
+impl ForwardPass<'_> {
     /// Shows the visitor the hidden states that enter a layer, or leave the last one, `[tokens, hidden]`, sequence by sequence.
     pub fn show_states(&mut self, layer: usize, states: &[f32], hidden: usize) {
         let rows = self.batch.rows(states, hidden);
@@ -230,15 +230,17 @@ impl Pass<'_> {
     }
 
     pub fn end(&mut self) {
-        (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end(sequence));
+        (0..self.batch.inputs.len()).for_each(|sequence| self.visitor.end_sequence(sequence));
     }
 }
 
 /// Checks the input of a forward pass. Fails if a token, position or segment has no embedding, or the start or the gates do not
 /// fit the model and the batch.
 pub fn check_input(config: &Config, start: Start<'_>, batch: &Batch<'_>, gates: &Gates) -> Result<()> {
-    let (words, positions, segments) = (config.vocab_size, config.longest(), config.type_vocab_size);
-    for Input { number, ids, segments: segment_ids, predicted, .. } in &batch.inputs {
+    let (words, positions, segments) = (config.vocab_size, config.longest_runnable(), config.type_vocab_size);
+    for BatchInput { sentence_number: number, ids, segments: segment_ids, predicted_positions: predicted, .. } in
+        &batch.inputs
+    {
         let n = ids.len();
         ensure!(n > 0, "sentence {number} has no tokens");
         ensure!(n <= positions, "sentence {number} has {n} tokens, the model {positions} positions");

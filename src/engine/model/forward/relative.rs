@@ -9,7 +9,7 @@ use crate::model::parameters::{Disentangled, Layer, Parameters, PositionBias};
 
 /// The score term of one layer that depends on the distance between two tokens, key less query. Tables run from the most
 /// negative distance to the largest, so that the entries of one query's row are adjacent.
-pub(super) enum Relative {
+pub(super) enum DistanceTerm {
     /// A bias for each distance, `[heads, 2 * reach + 1]`. Larger distances, in either direction, have the bias of `reach`.
     Buckets { table: Arc<Vec<f32>>, reach: usize },
     /// ALiBi: subtracts the absolute distance times the slope of the attention head; slopes are `[heads]`.
@@ -27,10 +27,10 @@ pub(super) enum Relative {
     Embedding { table: Vec<f32>, reach: usize, head_dim: usize, keys: bool },
 }
 
-impl Relative {
+impl DistanceTerm {
     /// Moves the distance-dependent weights out of the stored layers of `parameters`, one entry per layer; `None` for a layer
     /// without.
-    pub fn take(parameters: &mut Parameters) -> Vec<Option<Self>> {
+    pub fn take_all(parameters: &mut Parameters) -> Vec<Option<Self>> {
         let Parameters { config, layers, .. } = parameters;
         let (heads, head_dim, reach) = (config.num_attention_heads, config.head_dim(), config.max_position_embeddings);
         let keys = config.position_embedding_type == PositionEmbedding::RelativeKeyQuery;
@@ -41,7 +41,7 @@ impl Relative {
             _ => {
                 let reach = reach.cast_signed();
                 let distances = |head: usize| (-reach..=reach).map(move |distance| (head, distance));
-                let value = |(head, distance)| bias.at((head, heads), distance);
+                let value = |(head, distance)| bias.score_term((head, heads), distance);
                 let table = Arc::new((0..heads).flat_map(distances).map(value).collect::<Vec<f32>>());
                 latest_table = Some((Arc::clone(bias), Arc::clone(&table)));
                 table
@@ -57,15 +57,15 @@ impl Relative {
                     let column = |column: usize| (0..rows).map(move |row| row * width + column);
                     (0..width).flat_map(column).map(|at| table[at]).collect()
                 };
-                let longest = config.positions().cast_signed();
+                let longest = config.longest_with_positions().cast_signed();
                 let places = all_places
-                    .get_or_insert_with(|| (1 - longest..longest).map(|distance| places.of(distance)).collect());
+                    .get_or_insert_with(|| (1 - longest..longest).map(|distance| places.row(distance)).collect());
                 let (keys, queries, places) = (keys.map(by_head), queries.map(by_head), Arc::clone(places));
                 return Some(Self::Disentangled { keys, queries, places, rows, head_dim });
             }
             if let Some(bias) = layer.position_bias.take() {
                 return Some(match &*bias {
-                    &PositionBias::Buckets { furthest: reach, .. } => {
+                    &PositionBias::Buckets { longest_distance: reach, .. } => {
                         Self::Buckets { table: table_of(&bias, reach), reach }
                     }
                     PositionBias::Slopes { slopes } => Self::Slopes { slopes: slopes.clone() },
@@ -80,7 +80,7 @@ impl Relative {
     }
 
     /// Adds the distance term to the scores of one head over a sentence, from scaled queries and keys, `[n, head_dim]` each.
-    pub fn add(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
+    pub fn add_to_scores(&self, head: usize, scores: Scores<'_>, query: Matrix, key: Matrix, work: &mut Vec<f32>) {
         let Scores { values, n, stride, scale } = scores;
         let rows = values.chunks_exact_mut(stride).enumerate();
         match self {
@@ -147,7 +147,7 @@ impl Relative {
     }
 
     /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
-    pub fn back(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
+    pub fn backward(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut accumulate =
             |table: Matrix<'_>, derivatives: &mut [f32], place: &dyn Fn(usize, usize) -> [usize; 2], factor: f32| {

@@ -52,22 +52,22 @@ impl Needs {
     pub const ATTENTION: Self = Self { attention: true, ..Self::NONE };
 
     /// Whether [`Visitor::head`] is called.
-    pub fn heads(self) -> bool {
+    pub fn includes_heads(self) -> bool {
         self.attention || self.values || self.value_norms || self.outputs || self.contexts
     }
 
     /// Whether more than attention is needed of the heads, so that the last layer computes values.
-    pub(super) fn beyond_attention(self) -> bool {
-        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.last_states()
+    pub(super) fn includes_more_than_attention(self) -> bool {
+        self.values || self.value_norms || self.contexts || self.outputs || self.mixing || self.includes_last_states()
     }
 
     /// Whether the last layer is computed beyond its heads, at the predicted positions at least.
-    pub(super) fn last_states(self) -> bool {
-        self.every_last_state() || self.logits || self.predicted_states
+    pub(super) fn includes_last_states(self) -> bool {
+        self.includes_every_last_state() || self.logits || self.predicted_states
     }
 
     /// Whether the last layer is computed beyond its heads at all positions.
-    pub(super) fn every_last_state(self) -> bool {
+    pub(super) fn includes_every_last_state(self) -> bool {
         self.hidden_states || self.direct
     }
 
@@ -78,7 +78,7 @@ impl Needs {
     }
 
     /// Whether the hidden states that enter this layer, or leave the last one, are shown.
-    pub fn states_of(self, layer: usize, layers: usize) -> bool {
+    pub fn includes_states_of(self, layer: usize, layers: usize) -> bool {
         self.hidden_states || (self.layer_inputs && layer < layers)
     }
 }
@@ -91,12 +91,12 @@ pub struct HeadView<'a> {
     pub head: usize,
     /// Attention of the head, `[n, n]`, with patched rows.
     pub attention: AttentionView<'a>,
-    pub values: Option<Values<'a>>,
+    pub values: Option<HeadValues<'a>>,
     pub value_norms: Option<ValueNorms<'a>>,
     /// `[n, head_dim]`: the head's input of the output projection, `z_i = sum_j A[i,j] v_j` with the value bias, after the head's
     /// gate and before any exchange.
     pub context: Option<Rows<'a>>,
-    pub output: Option<Output<'a>>,
+    pub output: Option<HeadOutput<'a>>,
 }
 
 impl<'a> From<AttentionView<'a>> for HeadView<'a> {
@@ -107,7 +107,7 @@ impl<'a> From<AttentionView<'a>> for HeadView<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
+pub struct HeadValues<'a> {
     /// `[n, head_dim]`: the values without their bias.
     pub rows: Rows<'a>,
     /// `[head_dim]`: the bias of every value.
@@ -131,7 +131,7 @@ pub struct ValueNorms<'a> {
 /// The output of one attention head to the residual stream, `o_i = z_i W_O`, before its gate, expressed in vectors of width
 /// `head_dim`. The value bias is left out (`°`): attention weights sum to 1, so it adds a constant to every row.
 #[derive(Clone, Copy, Debug)]
-pub struct Output<'a> {
+pub struct HeadOutput<'a> {
     /// `[n, head_dim]`: contexts `z°_i = sum_j A[i,j] v°_j`, from values `v°_j` without their bias.
     pub contexts: Rows<'a>,
     /// `[n, head_dim]`: contexts `z°_i` times `W_O W_Oᵀ`, so that the product of a row with any head vector `y` is
@@ -153,7 +153,7 @@ pub struct Mixing<'a> {
     /// `[n]`: the mixing ratio of each token.
     pub ratios: &'a [f32],
     /// `[n]`: the ratios if all heads attended uniformly to the visible keys.
-    pub even: &'a [f32],
+    pub uniform_ratios: &'a [f32],
 }
 
 /// A part of the residual stream after the last layer; the stream is the sum of all parts.
@@ -186,7 +186,7 @@ pub enum BlockOutput {
     Contexts,
     Attention,
     /// The input of the activation, without its bias; the packed encoder alone shows it.
-    Wide,
+    ActivationInput,
     FeedForward,
 }
 
@@ -219,7 +219,7 @@ pub trait Visitor {
     ///
     /// The sum of all parts over the scales of the [final norm](Visitor::final_norm), plus the constants, gives the logits of the
     /// compared tokens before any cap (Elhage et al. 2021, "direct path").
-    fn direct(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
+    fn direct_effects(&mut self, _sequence: usize, _part: ResidualPart, _effects: Rows<'_>) {}
 
     /// Receives the final norm over one sequence; called after all layers if direct effects are needed.
     fn final_norm(&mut self, _sequence: usize, _norm: FinalNorm<'_>) {}
@@ -232,7 +232,7 @@ pub trait Visitor {
     fn block_output(&mut self, _layer: usize, _part: BlockOutput, _values: &[f32]) {}
 
     /// Ends a sequence; called after everything that was needed of it.
-    fn end(&mut self, _sequence: usize) {}
+    fn end_sequence(&mut self, _sequence: usize) {}
 }
 
 #[cfg(test)]
@@ -246,10 +246,16 @@ mod tests {
         assert_eq!(both, Needs { attention: true, contexts: true, ..Needs::default() });
         let all = both | Needs { logits: true, ..Needs::default() };
         assert!(all.logits && all.attention && all.contexts && !all.values);
-        assert!(!Needs::default().heads() && contexts.heads() && !Needs::ATTENTION.beyond_attention());
+        assert!(
+            !Needs::default().includes_heads()
+                && contexts.includes_heads()
+                && !Needs::ATTENTION.includes_more_than_attention()
+        );
         let mixing = Needs { mixing: true, ..Needs::default() };
-        assert!(mixing.beyond_attention() && !mixing.heads() && (all | mixing).mixing);
-        assert!(contexts.beyond_attention() && !contexts.last_states() && all.last_states());
+        assert!(mixing.includes_more_than_attention() && !mixing.includes_heads() && (all | mixing).mixing);
+        assert!(
+            contexts.includes_more_than_attention() && !contexts.includes_last_states() && all.includes_last_states()
+        );
         let [states, inputs] =
             [true, false].map(|hidden_states| Needs { hidden_states, layer_inputs: !hidden_states, ..contexts });
         assert!(states.covers(inputs) && !inputs.covers(states) && states.covers(contexts) && !contexts.covers(inputs));

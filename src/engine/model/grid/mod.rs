@@ -36,12 +36,12 @@ impl HeadGrid {
     }
 
     /// Returns (layer, head) at an index of the list of all heads, layer by layer.
-    pub fn at(self, index: usize) -> (usize, usize) {
+    pub fn layer_and_head(self, index: usize) -> (usize, usize) {
         (index / self.heads, index % self.heads)
     }
 
     pub fn place(self, index: usize) -> HeadPlace {
-        let (layer, head) = self.at(index);
+        let (layer, head) = self.layer_and_head(index);
         HeadPlace { layer, head }
     }
 
@@ -51,23 +51,24 @@ impl HeadGrid {
     }
 
     /// Whether `heads` are all heads of the model, each once, layer by layer.
-    pub fn is(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
+    pub fn equals_all_heads(self, heads: impl IntoIterator<Item = HeadPlace>) -> bool {
         heads.into_iter().eq(self.places())
     }
 
     /// Returns the first of `heads` that lies outside the grid; `None` if all lie inside.
-    pub fn stray(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
+    pub fn first_outside(self, heads: impl IntoIterator<Item = HeadPlace>) -> Option<HeadPlace> {
         heads.into_iter().find(|place| place.layer >= self.layers || place.head >= self.heads)
     }
 
     /// Describes the defect of a report whose `key` does not list all heads in order; `None` if it does.
     pub fn missing_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
-        (!self.is(heads)).then(|| format!("`{key}` does not have each head of the model once, layer by layer"))
+        (!self.equals_all_heads(heads))
+            .then(|| format!("`{key}` does not have each head of the model once, layer by layer"))
     }
 
     /// Describes the defect of a report whose `key` lists a head that the model lacks; `None` if it lists none.
     pub fn stray_head_defect(self, key: &str, heads: impl IntoIterator<Item = HeadPlace>) -> Option<String> {
-        self.stray(heads).map(|stray| format!("`{key}` has {stray}, which the model has not"))
+        self.first_outside(heads).map(|stray| format!("`{key}` has {stray}, which the model has not"))
     }
 }
 

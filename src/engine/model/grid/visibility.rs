@@ -39,7 +39,7 @@ impl Visibility {
 
     /// Returns the range of keys that a query sees in a sequence of `tokens` tokens.
     #[inline]
-    pub fn keys(self, query: usize, tokens: usize) -> Range<usize> {
+    pub fn visible_keys(self, query: usize, tokens: usize) -> Range<usize> {
         let start = self.before.map_or(0, |before| query.saturating_sub(before));
         let end = self.after.map_or(tokens, |after| tokens.min(query.saturating_add(after).saturating_add(1)));
         start..end
@@ -47,8 +47,8 @@ impl Visibility {
 
     /// Returns the number of keys that a query sees in a sequence of `tokens` tokens, `v(i)`.
     #[inline]
-    pub fn count(self, query: usize, tokens: usize) -> usize {
-        self.keys(query, tokens).len()
+    pub fn visible_count(self, query: usize, tokens: usize) -> usize {
+        self.visible_keys(query, tokens).len()
     }
 
     #[inline]
@@ -66,12 +66,12 @@ impl Visibility {
 
     /// Whether every query sees every key in a sequence of `tokens` tokens.
     #[inline]
-    pub fn is_whole(self, tokens: usize) -> bool {
+    pub fn is_full(self, tokens: usize) -> bool {
         [self.before, self.after].into_iter().flatten().all(|farthest| farthest >= tokens.saturating_sub(1))
     }
 
     /// Describes the keys that a query sees, in words; `None` if it sees every key.
-    pub fn words(self) -> Option<String> {
+    pub fn description(self) -> Option<String> {
         let on_side = |farthest: Option<usize>, side: &str| match farthest {
             None => format!("every token {side} it"),
             Some(0) => format!("none {side} it"),
@@ -88,11 +88,11 @@ impl Visibility {
     /// Splits the queries of a sequence into tiles, with the keys that any query of a tile sees. One tile if every query sees
     /// every key.
     pub fn tiles(self, tokens: usize) -> impl Iterator<Item = Tile> {
-        let rows = if self.is_whole(tokens) { tokens.max(1) } else { TILE };
+        let rows = if self.is_full(tokens) { tokens.max(1) } else { TILE };
         (0..tokens).step_by(rows).map(move |start| {
             let queries = start..tokens.min(start + rows);
             // The range of visible keys moves forward with the query.
-            let keys = self.keys(start, tokens).start..self.keys(queries.end - 1, tokens).end;
+            let keys = self.visible_keys(start, tokens).start..self.visible_keys(queries.end - 1, tokens).end;
             Tile { queries, keys }
         })
     }
@@ -169,7 +169,7 @@ impl LayerClasses {
         Self { kinds, of_layers }
     }
 
-    pub fn kinds(&self) -> &[Visibility] {
+    pub fn visibilities(&self) -> &[Visibility] {
         &self.kinds
     }
 
@@ -180,7 +180,7 @@ impl LayerClasses {
     }
 
     #[inline]
-    pub fn of_layer(&self, layer: usize) -> Visibility {
+    pub fn in_layer(&self, layer: usize) -> Visibility {
         self.kinds[self.class_of(layer)]
     }
 
@@ -193,7 +193,7 @@ impl LayerClasses {
         self.kinds.iter().all(|kind| kind.is_causal())
     }
 
-    pub fn are_whole(&self) -> bool {
+    pub fn are_full(&self) -> bool {
         self.kinds == [Visibility::ALL]
     }
 
@@ -206,7 +206,7 @@ impl LayerClasses {
 impl From<LayerClasses> for Vec<LayerClass> {
     /// Converts the classes to a list, which is empty if every layer sees every key. A class of all layers lists no layers.
     fn from(classes: LayerClasses) -> Self {
-        if classes.are_whole() {
+        if classes.are_full() {
             return Self::new();
         }
         let class = |(class, &visibility): (usize, &Visibility)| {
@@ -244,14 +244,14 @@ mod tests {
     #[test]
     fn keys_by_hand() {
         let window = Visibility::window(2);
-        assert_eq!([0, 1, 4, 9].map(|query| window.keys(query, 10)), [0..3, 0..4, 2..7, 7..10]);
-        assert_eq!((window.is_whole(3), window.is_whole(4), Visibility::ALL.is_whole(999)), (true, false, true));
+        assert_eq!([0, 1, 4, 9].map(|query| window.visible_keys(query, 10)), [0..3, 0..4, 2..7, 7..10]);
+        assert_eq!((window.is_full(3), window.is_full(4), Visibility::ALL.is_full(999)), (true, false, true));
         let causal = Visibility::CAUSAL;
-        assert_eq!([0, 5].map(|query| Visibility::causal_window(3).keys(query, 10)), [0..1, 3..6]);
-        assert_eq!([0, 5].map(|query| causal.count(query, 10)), [1, 6]);
+        assert_eq!([0, 5].map(|query| Visibility::causal_window(3).visible_keys(query, 10)), [0..1, 3..6]);
+        assert_eq!([0, 5].map(|query| causal.visible_count(query, 10)), [1, 6]);
         assert_eq!(causal.intersection(window), Visibility { before: Some(2), after: Some(0) });
-        assert_eq!(Visibility::ALL.keys(3, 10), 0..10);
-        let words = [Visibility::ALL, window, causal].map(Visibility::words);
+        assert_eq!(Visibility::ALL.visible_keys(3, 10), 0..10);
+        let words = [Visibility::ALL, window, causal].map(Visibility::description);
         let expected = ["tokens at most 2 away", "itself, every token before it and none after it"];
         assert_eq!(words, [None, Some(expected[0].to_owned()), Some(expected[1].to_owned())]);
     }
@@ -261,10 +261,10 @@ mod tests {
         let (all, window) = (Visibility::ALL, Visibility::window(64));
         let classes = LayerClasses::new(&[all, window, window, all]);
         assert_eq!(
-            (classes.kinds(), [0, 1, 2, 3].map(|layer| classes.class_of(layer))),
+            (classes.visibilities(), [0, 1, 2, 3].map(|layer| classes.class_of(layer))),
             (&[all, window][..], [0, 1, 1, 0])
         );
-        assert_eq!((classes.in_all_layers(), classes.of_layer(2), classes.are_whole()), (window, window, false));
+        assert_eq!((classes.in_all_layers(), classes.in_layer(2), classes.are_full()), (window, window, false));
         assert!(classes.fits(4) && !classes.fits(3) && LayerClasses::new(&[window; 3]).fits(5));
         let json = serde_json::to_string(&classes).unwrap();
         let expected =
@@ -291,10 +291,10 @@ mod tests {
             let mut is_whole = true;
             for query in 0..tokens {
                 let keys: Vec<usize> = (0..tokens).filter(|&key| visibility.sees(query, key)).collect();
-                prop_assert_eq!(visibility.keys(query, tokens).collect::<Vec<_>>(), &keys[..]);
+                prop_assert_eq!(visibility.visible_keys(query, tokens).collect::<Vec<_>>(), &keys[..]);
                 is_whole &= keys.len() == tokens;
             }
-            prop_assert_eq!(visibility.is_whole(tokens), is_whole);
+            prop_assert_eq!(visibility.is_full(tokens), is_whole);
             let (queries, keys) = (tokens / 3..tokens / 2 + 1, tokens / 2..tokens);
             let all = queries.clone().all(|query| keys.clone().all(|key| visibility.sees(query, key)));
             prop_assert_eq!(visibility.sees_all(&queries, &keys), all);
@@ -310,9 +310,9 @@ mod tests {
             let visibility = Visibility { before, after };
             let tiles: Vec<Tile> = visibility.tiles(tokens).collect();
             prop_assert!(tiles.iter().flat_map(|tile| tile.queries.clone()).eq(0..tokens));
-            prop_assert!(tiles.len() == 1 || !visibility.is_whole(tokens));
+            prop_assert!(tiles.len() == 1 || !visibility.is_full(tokens));
             for Tile { queries, keys } in tiles {
-                let mut seen: Vec<usize> = queries.flat_map(|query| visibility.keys(query, tokens)).collect();
+                let mut seen: Vec<usize> = queries.flat_map(|query| visibility.visible_keys(query, tokens)).collect();
                 seen.sort_unstable();
                 seen.dedup();
                 prop_assert!(seen.into_iter().eq(keys));

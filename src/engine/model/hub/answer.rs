@@ -17,7 +17,7 @@ impl Answer {
 
     /// The wait before a retry that the response requests: `Retry-After` in seconds, or the `t` of a `RateLimit` header, the
     /// seconds until its quota resets (draft-ietf-httpapi-ratelimit-headers).
-    pub(super) fn wait(&self) -> Option<Duration> {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
         let after = self.header("retry-after").and_then(|value| value.trim().parse().ok());
         let reset = || {
             let parameters = self.header("ratelimit")?.split(';');
@@ -40,7 +40,7 @@ pub(super) fn origin(url: &str) -> &str {
 }
 
 /// Resolves a `Location` header relative to `url` (RFC 3986, section 5, in the forms that servers use).
-pub(super) fn follow(url: &str, location: &str) -> String {
+pub(super) fn resolve_location(url: &str, location: &str) -> String {
     let origin = origin(url);
     let is_scheme = |(scheme, _): (&str, &str)| scheme.chars().all(|char| char.is_ascii_alphanumeric());
     if location.split_once("://").is_some_and(is_scheme) {
@@ -74,7 +74,7 @@ mod tests {
             ("ratelimit", "\"api\";r=0", None),
             ("etag", "7", None),
         ] {
-            assert_eq!(answer(name, value).wait(), expected.map(Duration::from_secs), "{name}: {value}");
+            assert_eq!(answer(name, value).retry_after(), expected.map(Duration::from_secs), "{name}: {value}");
         }
     }
 
@@ -93,9 +93,9 @@ mod tests {
             ("/x?to=http://y", "http://hub:80/x?to=http://y"),
             ("x", "http://hub:80/a/x"),
         ] {
-            assert_eq!(follow(url, location), expected);
+            assert_eq!(resolve_location(url, location), expected);
         }
-        assert_eq!(follow("http://hub", "x"), "http://hub/x");
+        assert_eq!(resolve_location("http://hub", "x"), "http://hub/x");
     }
 
     #[test]

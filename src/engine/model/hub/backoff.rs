@@ -28,7 +28,7 @@ impl From<Error> for Failure {
 }
 
 /// A temporary failure without a requested wait.
-pub(super) fn unavailable(error: Error) -> Failure {
+pub(super) fn temporary_failure(error: Error) -> Failure {
     Failure::Unavailable { error, wait: None }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn unavailable(error: Error) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Backoff {
     pub(super) tries: u32,
-    pub(super) first: Duration,
+    pub(super) first_pause: Duration,
 }
 
 /// Longest pause between tries, in multiples of the first pause.
@@ -46,9 +46,9 @@ const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(60);
 
 impl Backoff {
     /// Five tries over 15 seconds. `http_backoff` of `huggingface_hub` 2.4 has the same pauses.
-    pub(super) const DEFAULT: Self = Self { tries: 5, first: Duration::from_secs(1) };
+    pub(super) const DEFAULT: Self = Self { tries: 5, first_pause: Duration::from_secs(1) };
 
-    pub(super) const NONE: Self = Self { tries: 1, first: Duration::ZERO };
+    pub(super) const NONE: Self = Self { tries: 1, first_pause: Duration::ZERO };
 
     pub(super) fn begin(self) -> Attempts {
         Attempts { backoff: self, failures: 0 }
@@ -64,7 +64,7 @@ pub(super) struct Attempts {
 impl Attempts {
     /// Waits after a temporary failure, so that the caller can try again.
     /// Fails with the failure itself if it is permanent or no tries are left; the message then has the number of tries.
-    pub(super) fn failed(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
+    pub(super) fn wait_after(&mut self, failure: Failure, progress: &dyn DownloadProgress) -> Result<(), Failure> {
         let Failure::Unavailable { error, wait } = failure else { return Err(failure) };
         self.failures += 1;
         let tries = self.backoff.tries;
@@ -72,10 +72,10 @@ impl Attempts {
             let error = match wait {
                 Some(wait) if wait > MAX_REQUESTED_WAIT => {
                     let with_wait = |problem| format!("{problem}, and asks to be left alone for {} s", wait.as_secs());
-                    error.reworded(with_wait).hint("try again then")
+                    error.map_message(with_wait).hint("try again then")
                 }
                 _ if self.failures > 1 => {
-                    error.reworded(|problem| format!("{problem} (tried {} times)", self.failures))
+                    error.map_message(|problem| format!("{problem} (tried {} times)", self.failures))
                 }
                 _ => error,
             };
@@ -93,7 +93,7 @@ impl Attempts {
         let requested = requested.unwrap_or_default();
         let factor = 2_u32.saturating_pow(self.failures.saturating_sub(1)).min(MAX_PAUSE_FACTOR);
         let may_retry = self.failures < self.backoff.tries && requested <= MAX_REQUESTED_WAIT;
-        may_retry.then(|| requested.max(self.backoff.first * factor))
+        may_retry.then(|| requested.max(self.backoff.first_pause * factor))
     }
 }
 
@@ -104,7 +104,8 @@ mod tests {
     use super::*;
 
     fn pauses(asked: Option<Duration>) -> Vec<Option<u64>> {
-        let attempts = |failures| Attempts { backoff: Backoff { tries: 7, first: Duration::from_secs(1) }, failures };
+        let attempts =
+            |failures| Attempts { backoff: Backoff { tries: 7, first_pause: Duration::from_secs(1) }, failures };
         (1..=7).map(|failures| attempts(failures).pause(asked).map(|pause| pause.as_secs())).collect()
     }
 
@@ -128,21 +129,21 @@ mod tests {
             Err(Failure::Unavailable { error, .. }) => error.to_string(),
             other => panic!("{other:?}"),
         };
-        let mut attempts = Backoff { tries: 3, first: Duration::ZERO }.begin();
-        attempts.failed(failure(None), &()).unwrap();
-        attempts.failed(failure(None), &()).unwrap();
-        assert_eq!(text(attempts.failed(failure(None), &())), "answered 503 (tried 3 times)");
-        assert_eq!(text(Backoff::NONE.begin().failed(failure(None), &())), "answered 503");
+        let mut attempts = Backoff { tries: 3, first_pause: Duration::ZERO }.begin();
+        attempts.wait_after(failure(None), &()).unwrap();
+        attempts.wait_after(failure(None), &()).unwrap();
+        assert_eq!(text(attempts.wait_after(failure(None), &())), "answered 503 (tried 3 times)");
+        assert_eq!(text(Backoff::NONE.begin().wait_after(failure(None), &())), "answered 503");
         let hour = Some(Duration::from_secs(3600));
         assert_eq!(
-            text(Backoff::DEFAULT.begin().failed(failure(hour), &())),
+            text(Backoff::DEFAULT.begin().wait_after(failure(hour), &())),
             "answered 503, and asks to be left alone for 3600 s: try again then"
         );
     }
 
     #[test]
     fn what_will_not_pass_is_not_tried_again() {
-        let refused = Backoff::DEFAULT.begin().failed(Failure::Refused(anyhow!("no")), &());
+        let refused = Backoff::DEFAULT.begin().wait_after(Failure::Refused(anyhow!("no")), &());
         assert!(matches!(refused, Err(Failure::Refused(_))));
     }
 }

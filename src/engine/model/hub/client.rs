@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use hf_hub::api::sync::{ApiBuilder, ApiRepo};
 use hf_hub::{Cache as HubCache, Repo};
 
-use super::answer::{Answer, follow, origin};
-use super::backoff::{Failure, unavailable};
+use super::answer::{Answer, origin, resolve_location};
+use super::backoff::{Failure, temporary_failure};
 use super::cache::{Cache, is_file_name};
 use super::commit::Commit;
 use super::digest::{Digest, ExpectedFile};
-use super::environment::{Environment, WAY_OUT};
+use super::environment::{ENDPOINT_HINT, Environment};
 use crate::system::errors::Facts;
 
 /// Maximum number of redirects that a request follows.
@@ -45,7 +45,7 @@ impl<'a> Client<'a> {
     pub(super) fn new(environment: &'a Environment, cache: &'a Cache, id: &'a str, revision: &'a str) -> Result<Self> {
         let endpoint = &environment.endpoint;
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            let wrong = anyhow!("HF_ENDPOINT is `{endpoint}`").of_value(endpoint);
+            let wrong = anyhow!("HF_ENDPOINT is `{endpoint}`").with_value(endpoint);
             bail!(wrong.hint("give a URL such as https://huggingface.co"));
         }
         let api = ApiBuilder::from_cache(HubCache::new(environment.cache.clone()))
@@ -113,7 +113,7 @@ impl<'a> Client<'a> {
                 .map(|etag| etag.trim_start_matches("W/").trim_matches('"').to_owned())
                 .filter(|etag| is_file_name(etag))
                 .with_context(|| format!("{} sent no usable ETag with it", self.environment.endpoint))
-                .hint(WAY_OUT)?;
+                .hint(ENDPOINT_HINT)?;
             let expected = self.expected(commit, file, &etag, size.and_then(|bytes| bytes.parse().ok()))?;
             if expected.bytes > most {
                 let bytes = expected.bytes;
@@ -130,7 +130,7 @@ impl<'a> Client<'a> {
     fn expected(&self, commit: &Commit, file: &str, etag: &str, bytes: Option<u64>) -> Result<ExpectedFile> {
         let (endpoint, id) = (&self.environment.endpoint, self.id);
         let described = commit.expected(file);
-        let named = Digest::of(etag);
+        let named = Digest::parse(etag);
         if let (Some(ExpectedFile { digest, .. }), Some(named)) = (described, &named) {
             ensure!(
                 digest == named,
@@ -143,12 +143,12 @@ impl<'a> Client<'a> {
             _ => Err(anyhow!(
                 "{endpoint} says of {file} of `{id}` neither its size nor its digest, so that it cannot be checked"
             )
-            .hint(WAY_OUT)),
+            .hint(ENDPOINT_HINT)),
         }
     }
 
     /// Begins to fetch a file at byte `start`, or at 0 if the server does not support ranges. Returns (offset, body).
-    pub(super) fn open(
+    pub(super) fn open_body(
         &self,
         remote: &mut Remote,
         file: &str,
@@ -177,7 +177,7 @@ impl<'a> Client<'a> {
 
     fn unavailable_host(&self, url: &str, status: u16, file: &str, answer: &Answer) -> Failure {
         let error = anyhow!("{} answered {status} for {file} of `{}`", origin(url), self.id);
-        Failure::Unavailable { error, wait: answer.wait() }
+        Failure::Unavailable { error, wait: answer.retry_after() }
     }
 
     fn too_many_redirects(&self, file: &str) -> Failure {
@@ -191,12 +191,12 @@ impl<'a> Client<'a> {
 
     fn redirect_target(&self, url: &str, answer: &Answer) -> Result<String> {
         let location = answer.header("location").with_context(|| format!("{url} leads on, but does not say where"))?;
-        let redirect_target = follow(url, location);
+        let redirect_target = resolve_location(url, location);
         let is_web = ["http://", "https://"].iter().any(|scheme| redirect_target.starts_with(scheme));
         ensure!(
             is_web,
             anyhow!("{} leads on to `{}`, which is no address of the web", origin(url), origin(&redirect_target))
-                .hint(WAY_OUT)
+                .hint(ENDPOINT_HINT)
         );
         // The endpoint may be unencrypted, for a local mirror; an encrypted one must stay encrypted.
         let exposed = redirect_target.starts_with("http://") && self.environment.endpoint.starts_with("https://");
@@ -226,10 +226,10 @@ impl<'a> Client<'a> {
             .timeout_connect(Some(self.environment.answer_timeout))
             .timeout_recv_response(Some(self.environment.answer_timeout))
             .timeout_recv_body(body)
-            .timeout_per_read(Some(self.environment.piece_timeout))
+            .timeout_per_read(Some(self.environment.read_timeout))
             .build()
             .call()
-            .map_err(|error| unavailable(error.into()))?;
+            .map_err(|error| temporary_failure(error.into()))?;
         let headers = response.headers().iter();
         Ok(Answer {
             status: response.status().as_u16(),
@@ -247,11 +247,14 @@ impl<'a> Client<'a> {
         let code = answer.header("x-error-code").unwrap_or_default();
         if status == 408 || status == 429 || status >= 500 {
             let busy = if status == 429 { " (too many requests)" } else { "" };
-            return Failure::Unavailable { error: anyhow!("{endpoint} answered {status}{busy}"), wait: answer.wait() };
+            return Failure::Unavailable {
+                error: anyhow!("{endpoint} answered {status}{busy}"),
+                wait: answer.retry_after(),
+            };
         }
         let token_places = self.environment.token_places();
         let suggestion =
-            self.cache.closest(id).map(|known| format!("; did you mean `{known}`, which is in the cache?"));
+            self.cache.closest_id(id).map(|known| format!("; did you mean `{known}`, which is in the cache?"));
         let suggestion = suggestion.unwrap_or_default();
         let answered = format!("{endpoint} answered {status}");
         let cannot_name =
@@ -265,10 +268,10 @@ impl<'a> Client<'a> {
                 })
             }
             (401, _, None) => anyhow!("{cannot_name} the model is private or gated and no token was sent")
-                .of_value(id)
+                .with_value(id)
                 .hint_after("; ", format!("check the name, or put an access token into {token_places}{suggestion}")),
             (401, _, Some(token)) => anyhow!("{cannot_name} the token from {} is not valid for it", token.origin)
-                .of_value(id)
+                .with_value(id)
                 .hint_after("; ", format!("check the name and the token{suggestion}")),
             (403, _, None) => anyhow!("model `{id}` may not be read without a token ({answered})")
                 .hint(format!("put an access token into {token_places}")),
@@ -277,10 +280,10 @@ impl<'a> Client<'a> {
                     .hint("give the token the right to read it, or use another one")
             }
             (404, "RevisionNotFound", _) => anyhow!("model `{id}` has no revision `{revision}` ({answered})")
-                .of_value(revision)
+                .with_value(revision)
                 .hint("check what stands after the `@`; without it, `main` is meant"),
             (404, _, _) => anyhow!("no folder and no Hub model is named `{id}` ({answered} for revision `{revision}`)")
-                .of_value(id)
+                .with_value(id)
                 .hint(format!("check the name{suggestion}")),
             _ => anyhow!("{answered} for model `{id}`, which it should not").hint("check HF_ENDPOINT"),
         })

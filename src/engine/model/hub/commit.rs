@@ -6,10 +6,10 @@ use std::io::Read;
 use anyhow::{Context, Result, anyhow};
 use serde::Deserialize;
 
-use super::backoff::{Failure, unavailable};
+use super::backoff::{Failure, temporary_failure};
 use super::cache::{is_file_name, is_relative_path};
 use super::digest::{Digest, ExpectedFile};
-use super::environment::WAY_OUT;
+use super::environment::ENDPOINT_HINT;
 use crate::system::errors::Facts;
 
 #[derive(Debug)]
@@ -26,10 +26,10 @@ impl Commit {
         // The description of a model with ten thousand files has about three megabytes.
         let Info { sha, siblings } = serde_json::from_reader(body.take(1 << 24))
             .context("it answered with something other than the description of a model")
-            .map_err(unavailable)?;
+            .map_err(temporary_failure)?;
         if !is_file_name(&sha) {
             return Err(Failure::Refused(
-                anyhow!("{endpoint} calls `{sha}` a commit of `{id}`, which is the name of none").hint(WAY_OUT),
+                anyhow!("{endpoint} calls `{sha}` a commit of `{id}`, which is the name of none").hint(ENDPOINT_HINT),
             ));
         }
         let files = || siblings.iter().filter(|sibling| is_relative_path(&sibling.rfilename));
@@ -80,6 +80,6 @@ impl Sibling {
             Some(LargeFile { sha256, size }) => (sha256, *size),
             None => (self.blob_id.as_ref()?, self.size?),
         };
-        Some(ExpectedFile { bytes, digest: Digest::of(name)? })
+        Some(ExpectedFile { bytes, digest: Digest::parse(name)? })
     }
 }

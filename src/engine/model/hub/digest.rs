@@ -19,7 +19,7 @@ pub(super) struct Digest {
 
 impl Digest {
     /// Parses an `ETag` or the name of a blob in the cache; `None` if it is no digest.
-    pub(super) fn of(name: &str) -> Option<Self> {
+    pub(super) fn parse(name: &str) -> Option<Self> {
         let value = name.to_ascii_lowercase();
         let is_hexadecimal = value.bytes().all(|byte| byte.is_ascii_hexdigit());
         (is_hexadecimal && [40, 64].contains(&value.len())).then_some(Self { value })
@@ -32,7 +32,7 @@ impl Digest {
     }
 
     /// Starts a hasher of the digest's algorithm, for content of this many bytes.
-    pub(super) fn begin(&self, bytes: u64) -> Hasher {
+    pub(super) fn hasher(&self, bytes: u64) -> Hasher {
         if self.is_git_sha1() {
             Box::new(Sha1::new_with_prefix(format!("blob {bytes}\0")))
         } else {
@@ -41,16 +41,16 @@ impl Digest {
     }
 
     /// Returns the digest of everything that `hasher` has read.
-    pub(super) fn finished(hasher: Hasher) -> Self {
+    pub(super) fn from_hasher(hasher: Hasher) -> Self {
         Self { value: hex(&hasher.finalize()) }
     }
 
     /// Checks a file against this digest. Fails if the file has another digest, or cannot be read.
-    pub(super) fn ensure_of(&self, file: &ModelFile) -> Result<()> {
+    pub(super) fn ensure_matches(&self, file: &ModelFile) -> Result<()> {
         let found = if self.is_git_sha1() {
-            let mut hasher = self.begin(file.size());
+            let mut hasher = self.hasher(file.size());
             file.for_each_chunk(|chunk| hasher.update(chunk))?;
-            Self::finished(hasher)
+            Self::from_hasher(hasher)
         } else {
             // The file caches its SHA-256, which the report states for the weights.
             Self { value: file.sha256()? }
@@ -59,7 +59,7 @@ impl Digest {
         ensure!(
             found == *self,
             anyhow!("`{shown}` has {found}, and not {self} by which it is called")
-                .about(&shown)
+                .with_file(&shown)
                 .hint("delete it, and it is downloaded again")
         );
         Ok(())
@@ -93,13 +93,13 @@ mod tests {
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let file = ModelFile::in_the_binary("abc", b"abc");
         for name in [git, sha256, &sha256.to_uppercase()] {
-            Digest::of(name).unwrap().ensure_of(&file).unwrap();
+            Digest::parse(name).unwrap().ensure_matches(&file).unwrap();
         }
         for name in ["", "main", &git[1..], &sha256.replace('b', "x")] {
-            assert_eq!(Digest::of(name), None);
+            assert_eq!(Digest::parse(name), None);
         }
-        let other = Digest::of(&git.replace('f', "e")).unwrap();
-        let error = other.ensure_of(&file).unwrap_err().to_string();
+        let other = Digest::parse(&git.replace('f', "e")).unwrap();
+        let error = other.ensure_matches(&file).unwrap_err().to_string();
         assert!(error.starts_with(&format!("`abc` has git SHA-1 {git}, and not git SHA-1 e2ba")), "{error}");
     }
 }

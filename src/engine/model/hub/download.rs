@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::backoff::{Backoff, Failure, unavailable};
+use super::backoff::{Backoff, Failure, temporary_failure};
 use super::cache::{Cache, cannot_write, create_parent};
 use super::client::{Client, Remote};
 use super::commit::Commit;
@@ -41,7 +41,7 @@ impl Download<'_> {
                 attempts.failures = 0;
             }
             attempts
-                .failed(failure, self.progress)
+                .wait_after(failure, self.progress)
                 .map_err(|failure| match failure {
                     Failure::Refused(error) => error,
                     Failure::Unavailable { error, .. } => error.class(Class::Temporary),
@@ -54,15 +54,16 @@ impl Download<'_> {
     fn attempt(&self, most: &mut u64) -> Result<(), Failure> {
         let mut remote = self.client.locate(self.commit, self.file, self.most)?;
         let lock = self.cache.lock(&remote.etag, self.progress)?;
-        let blob = self.cache.blob(&remote.etag);
+        let blob = self.cache.blob_path(&remote.etag);
         // Another commit or process may have fetched these bytes already.
-        let is_present = ModelFile::open(&blob)
-            .is_ok_and(|file| file.size() == remote.expected.bytes && remote.expected.digest.ensure_of(&file).is_ok());
+        let is_present = ModelFile::open(&blob).is_ok_and(|file| {
+            file.size() == remote.expected.bytes && remote.expected.digest.ensure_matches(&file).is_ok()
+        });
         if !is_present {
-            let path = self.cache.partial(&remote.etag, lock.as_ref());
+            let path = self.cache.partial_path(&remote.etag, lock.as_ref());
             create_parent(&path)?;
             let mut partial = Partial::open(&path, &remote.expected).map_err(|error| cannot_write(&path, error))?;
-            let mut rate = Rate::new(self.client.environment.piece_timeout);
+            let mut rate = Rate::new(self.client.environment.read_timeout);
             let received = self.receive(&mut remote, &mut partial, &mut rate);
             if !rate.was_slow {
                 *most = partial.bytes.max(*most);
@@ -83,7 +84,7 @@ impl Download<'_> {
         let mut resumed = partial.bytes > 0;
         let expected = remote.expected.bytes;
         if partial.bytes != expected {
-            let (start, mut body) = self.client.open(remote, self.file, partial.bytes)?;
+            let (start, mut body) = self.client.open_body(remote, self.file, partial.bytes)?;
             if start == 0 && resumed {
                 partial.clear()?;
                 resumed = false;
@@ -98,7 +99,7 @@ impl Download<'_> {
             // An error here is dropped, because the next write repeats it.
             let _ = partial.clear();
             // A download in one piece would fail again; a resumed one may contain damage from an earlier run.
-            if resumed { unavailable(problem) } else { Failure::Refused(problem.hint("try again")) }
+            if resumed { temporary_failure(problem) } else { Failure::Refused(problem.hint("try again")) }
         })
     }
 
@@ -112,20 +113,20 @@ impl Download<'_> {
                 Ok(read) => {
                     partial.append(&chunk[..read])?;
                     self.progress.advance(read as u64);
-                    rate.ensure(read).map_err(unavailable)?;
+                    rate.ensure(read).map_err(temporary_failure)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(unavailable(anyhow!(error).context(broke_off(partial.bytes)))),
+                Err(error) => return Err(temporary_failure(anyhow!(error).context(broke_off(partial.bytes)))),
             }
         }
-        if partial.bytes < expected { Err(unavailable(anyhow!(broke_off(partial.bytes)))) } else { Ok(()) }
+        if partial.bytes < expected { Err(temporary_failure(anyhow!(broke_off(partial.bytes)))) } else { Ok(()) }
     }
 
     /// Fails if the downloaded file has another size or digest than expected.
     fn check(&self, ExpectedFile { bytes, digest }: &ExpectedFile, partial: &Partial) -> Result<()> {
         let is_complete = *bytes == partial.bytes;
         ensure!(is_complete, "more than the {bytes} bytes came that the Hub promised, and were thrown away");
-        let (found, promised, file) = (Digest::finished(partial.hash.clone()), &digest.value, self.file);
+        let (found, promised, file) = (Digest::from_hasher(partial.hash.clone()), &digest.value, self.file);
         ensure!(found == *digest, "{file} came with {found} where the Hub promised {promised}, and was thrown away");
         Ok(())
     }
@@ -175,7 +176,7 @@ impl<'a> Partial<'a> {
     /// Opens an incomplete download to resume it, and hashes the bytes that are there.
     fn open(path: &'a Path, expected: &ExpectedFile) -> io::Result<Self> {
         let file = shared::open(path)?;
-        let empty = expected.digest.begin(expected.bytes);
+        let empty = expected.digest.hasher(expected.bytes);
         let mut partial = Self { path, file, bytes: 0, hash: empty.clone(), empty };
         let mut chunk = vec![0; 1 << 16];
         loop {

@@ -13,7 +13,7 @@ mod environment;
 
 use anyhow::{Result, anyhow};
 
-use super::files::{FileStore, ModelFiles, Place, gather};
+use super::files::{FileStore, ModelFiles, ModelLocation, gather_files};
 use crate::system::errors::{Class, Facts};
 use crate::system::progress::DownloadProgress;
 use backoff::{Backoff, Failure};
@@ -34,7 +34,7 @@ pub(super) fn resolve(
 ) -> Result<ModelFiles> {
     let mut environment = Environment::read(&|name| std::env::var_os(name), std::env::home_dir())?;
     if offline {
-        environment.offline = Some(Offline { by: "--offline", way_out: "leave out --offline" });
+        environment.offline = Some(Offline { setting: "--offline", hint: "leave out --offline" });
     }
     resolve_in(&environment, id, revision, patient, progress)
 }
@@ -47,16 +47,16 @@ fn resolve_in(
     progress: &dyn DownloadProgress,
 ) -> Result<ModelFiles> {
     let cache = Cache::new(environment, id);
-    let cached = cache.files(id, revision).map_err(|unusable| match (unusable, cache.closest(id)) {
-        (Unusable::Lacking(lack), Some(known)) => Unusable::Lacking(format!("{lack} (`{known}` is)")),
+    let cached = cache.files(id, revision).map_err(|unusable| match (unusable, cache.closest_id(id)) {
+        (Unusable::Missing(lack), Some(known)) => Unusable::Missing(format!("{lack} (`{known}` is)")),
         (unusable, _) => unusable,
     });
-    if let Some(Offline { by, way_out }) = environment.offline {
+    if let Some(Offline { setting: by, hint: way_out }) = environment.offline {
         return cached.map_err(|unusable| match unusable {
-            Unusable::Lacking(lack) => anyhow!("{lack}, and {by} forbids asking the Hub")
-                .of_value(id)
+            Unusable::Missing(lack) => anyhow!("{lack}, and {by} forbids asking the Hub")
+                .with_value(id)
                 .hint(format!("{way_out} or download the model first")),
-            Unusable::Wrong(error) => error,
+            Unusable::Defective(error) => error,
         });
     }
     let client = Client::new(environment, &cache, id, revision)?;
@@ -69,12 +69,12 @@ fn resolve_in(
             let endpoint = &environment.endpoint;
             let proxy = environment.proxy.map_or_else(String::new, |name| format!(", the proxy in {name}"));
             let files = cached.map_err(|unusable| match unusable {
-                Unusable::Lacking(lack) => {
+                Unusable::Missing(lack) => {
                     let reached = |problem| format!("cannot reach the Hub at {endpoint} ({problem}), and {lack}");
                     let way_out = format!("check the network{proxy} and HF_ENDPOINT, or give a model folder");
-                    error.reworded(reached).hint(way_out).class(Class::Temporary)
+                    error.map_message(reached).hint(way_out).class(Class::Temporary)
                 }
-                Unusable::Wrong(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
+                Unusable::Defective(wrong) => wrong.context(format!("cannot reach the Hub at {endpoint}")),
             })?;
             let commit = files.revision.as_deref().unwrap_or_default();
             let used = format!("using commit {commit} of `{id}` from the cache");
@@ -84,7 +84,7 @@ fn resolve_in(
     };
     // A cached file with another digest is fetched again.
     let fetch = |name: &str, most: u64| {
-        let path = cache.snapshot(&commit.sha).join(name);
+        let path = cache.snapshot_folder(&commit.sha).join(name);
         let open = || cache.open(&path, commit.digest(name));
         if path.is_file()
             && let Ok(file) = open()
@@ -96,7 +96,7 @@ fn resolve_in(
         open()
     };
     let store = FileStore { names: commit.names.clone(), fetch: Box::new(fetch) };
-    let files = gather(id.to_owned(), Some(commit.sha.clone()), &Place::Hub { id, revision }, &store)?;
+    let files = gather_files(id.to_owned(), Some(commit.sha.clone()), &ModelLocation::Hub { id, revision }, &store)?;
     // Written last, so that a ref always leads to a complete model. A read-only cache works without it.
     if let Err(error) = cache.write_ref(revision, &commit.sha) {
         progress.note(&format!("{error:#}"));
@@ -109,7 +109,7 @@ fn ask(client: &Client, backoff: Backoff, progress: &dyn DownloadProgress) -> Re
     loop {
         match client.commit() {
             Ok(commit) => return Ok(commit),
-            Err(failure) => attempts.failed(failure, progress)?,
+            Err(failure) => attempts.wait_after(failure, progress)?,
         }
     }
 }

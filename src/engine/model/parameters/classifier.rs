@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 
 use super::parts::{Linear, Norm};
 use super::prediction::{Objective, PredictionHead, Transform};
-use crate::model::config::{Activation, config_struct, fields};
+use crate::model::config::{Activation, config_struct, parse_fields};
 use crate::model::families::Architecture;
 use crate::model::weights::{Checkpoint, Tensors};
 use crate::system::errors::Facts;
@@ -31,12 +31,12 @@ const TOKEN_OUTPUTS: [&str; 2] = ["classifier", DECODER_OUTPUT];
 
 /// The units that a classification head classifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Classified {
+pub enum ClassifiedUnit {
     Sequences,
     Tokens,
 }
 
-impl Classified {
+impl ClassifiedUnit {
     pub(in crate::model) fn objective(self) -> Objective {
         match self {
             Self::Sequences => Objective::SequenceClasses,
@@ -56,7 +56,7 @@ impl Classified {
         let error = anyhow!(
             "its head classifies {other} (`architectures` of config.json: {named}), and the task is about {what}"
         );
-        Err(error.of_value(class).hint(format!("name the model that was trained to classify {what}")))
+        Err(error.with_value(class).hint(format!("name the model that was trained to classify {what}")))
     }
 }
 
@@ -67,11 +67,11 @@ pub struct Classifier {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labels {
-    pub count: usize,
+    pub class_count: usize,
     /// Class names by number; empty unless `config.json` names every class.
-    pub names: Vec<String>,
+    pub class_names: Vec<String>,
     /// Whether the last token of a sequence is classified instead of the first one.
-    pub at_end: bool,
+    pub is_at_last_token: bool,
 }
 
 config_struct! {
@@ -95,12 +95,12 @@ impl Classifier {
         checkpoint: &Checkpoint,
         architecture: &Architecture,
         config: &str,
-        classified: Classified,
+        classified: ClassifiedUnit,
     ) -> Result<Self> {
-        let config: ClassifierConfig = fields(config)?;
+        let config: ClassifierConfig = parse_fields(config)?;
         classified.ensure_trained(&config.architectures)?;
         let width = architecture.config.hidden_size;
-        if classified == Classified::Tokens {
+        if classified == ClassifiedUnit::Tokens {
             return Self::of_tokens(checkpoint, width, config);
         }
         let ClassifierConfig { id2label, problem_type, pooler_hidden_act, .. } = config;
@@ -120,7 +120,7 @@ impl Classifier {
             anyhow!("there is no head that classifies sequences (`{weight}`)")
                 .hint("name the model that was trained to classify")
         );
-        let count = checkpoint.rows(&weight)?;
+        let count = checkpoint.row_count(&weight)?;
         let other = problem_type.filter(|kind| kind != "single_label_classification");
         ensure!(
             count > 1 && other.is_none(),
@@ -144,7 +144,7 @@ impl Classifier {
             anyhow!("there is no head that classifies tokens (`{}.weight`)", TOKEN_OUTPUTS[0])
                 .hint("name the model that was trained to tag")
         })?;
-        let count = checkpoint.rows(&format!("{output}.weight"))?;
+        let count = checkpoint.row_count(&format!("{output}.weight"))?;
         let [dense, norm] = ["head.dense", "head.norm"];
         let transform = has(dense, "weight").then(|| -> Result<Transform> {
             Ok(Transform {
@@ -162,13 +162,17 @@ impl Classifier {
 impl Labels {
     fn new(count: usize, id2label: BTreeMap<usize, String>, at_end: bool) -> Self {
         let names_every_class = id2label.len() == count && id2label.keys().copied().eq(0..count);
-        Self { count, names: if names_every_class { id2label.into_values().collect() } else { Vec::new() }, at_end }
+        Self {
+            class_count: count,
+            class_names: if names_every_class { id2label.into_values().collect() } else { Vec::new() },
+            is_at_last_token: at_end,
+        }
     }
 
     /// Returns the number of the class with the name or number `label`; `None` if there is none.
-    pub fn number(&self, label: &str) -> Option<u32> {
-        let by_name = self.names.iter().position(|name| name == label);
-        let number = || label.parse().ok().filter(|&number| number < self.count);
+    pub fn class_number(&self, label: &str) -> Option<u32> {
+        let by_name = self.class_names.iter().position(|name| name == label);
+        let number = || label.parse().ok().filter(|&number| number < self.class_count);
         u32::try_from(by_name.or_else(number)?).ok()
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::parts::{Linear, Norm};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::model::config::{Config, Places};
+use crate::model::config::{Config, DistanceRows};
 use crate::model::families::DisentangledNames;
 use crate::model::weights::Tensors;
 
@@ -15,13 +15,17 @@ pub struct Disentangled {
     pub keys: Option<Vec<f32>>,
     /// `[places, heads * head_dim]`: a position query for each relative position, for the product with a token's key.
     pub queries: Option<Vec<f32>>,
-    pub places: Places,
+    pub places: DistanceRows,
 }
 
 /// Loads the embeddings of relative positions, `[places, hidden]`, which each layer projects to position keys and queries.
-pub(super) fn places(tensors: &impl Tensors, names: &DisentangledNames, config: &Config) -> Result<Vec<f32>> {
+pub(super) fn load_distance_embeddings(
+    tensors: &impl Tensors,
+    names: &DisentangledNames,
+    config: &Config,
+) -> Result<Vec<f32>> {
     let (hidden, epsilon) = (config.hidden_size, config.layer_norm_eps);
-    let mut table = tensors.tensor(&format!("{}.weight", names.table), &[names.places.rows(), hidden])?;
+    let mut table = tensors.tensor(&format!("{}.weight", names.table), &[names.distance_rows.rows(), hidden])?;
     if let Some(norm) = names.norm {
         let Norm { weight, bias } = Norm::load(tensors, norm, hidden, true)?;
         for row in table.chunks_exact_mut(hidden) {
@@ -46,7 +50,7 @@ impl Disentangled {
         names: &DisentangledNames,
         projection: impl Fn(&'static str, bool) -> Result<Linear>,
     ) -> Result<Self> {
-        let rows = names.places.rows();
+        let rows = names.distance_rows.rows();
         let project = |name: &'static str, biased: bool| -> Result<Vec<f32>> {
             let Linear { weight, bias } = projection(name, biased)?;
             let (inputs, outputs) = (places.len() / rows, bias.len());
@@ -60,7 +64,7 @@ impl Disentangled {
         Ok(Self {
             keys: names.keys.map(|name| project(name, names.keys_biased)).transpose()?,
             queries: names.queries.map(|name| project(name, true)).transpose()?,
-            places: names.places,
+            places: names.distance_rows,
         })
     }
 }

@@ -22,10 +22,10 @@ pub(super) fn load(
     let head_by_head = |part: &str, biased| -> Result<[Linear; 3]> {
         let all = Linear::load(tensors, &name(part), [3 * width, hidden], biased)?;
         let rows = |head: usize, place: usize| (0..size).map(move |row| (3 * head + place) * size + row);
-        Ok([0, 1, 2].map(|place| all.select((0..heads).flat_map(|head| rows(head, place)))))
+        Ok([0, 1, 2].map(|place| all.select_outputs((0..heads).flat_map(|head| rows(head, place)))))
     };
-    let [query, key, value] = match names.parts.query_key_value {
-        QueryKeyValue::Apart(parts) => {
+    let [query, key, value] = match names.layer_parts.query_key_value {
+        QueryKeyValue::Separate(parts) => {
             let outputs = [width, narrow, narrow];
             let load = |place: usize| {
                 let (name, shape) = (name(parts[place]), [outputs[place], hidden]);
@@ -36,16 +36,16 @@ pub(super) fn load(
             };
             [load(0)?, load(1)?, load(2)?]
         }
-        QueryKeyValue::Blocks(part) => {
+        QueryKeyValue::Stacked(part) => {
             let all = names.linear(tensors, &name(part), [width + 2 * narrow, hidden], biased)?;
-            let rows = |start: usize, count: usize| all.select(start..start + count);
+            let rows = |start: usize, count: usize| all.select_outputs(start..start + count);
             [rows(0, width), rows(width, narrow), rows(width + narrow, narrow)]
         }
         QueryKeyValue::HeadByHead(part) => {
             let [query, key, value] = head_by_head(part, biased)?;
             // The checkpoint rotates neighbouring dimensions together, this encoder the two halves of a head.
             let halves_together = |part: Linear| {
-                part.select((0..heads).flat_map(|head| {
+                part.select_outputs((0..heads).flat_map(|head| {
                     let half_rows = move |half: usize| (0..size / 2).map(move |pair| head * size + 2 * pair + half);
                     half_rows(0).chain(half_rows(1))
                 }))
@@ -61,9 +61,13 @@ pub(super) fn load(
     };
     let shared = heads / groups;
     let copied_for_heads = |part: Linear| {
-        if shared == 1 { part } else { part.select((0..width).map(|row| row / (shared * size) * size + row % size)) }
+        if shared == 1 {
+            part
+        } else {
+            part.select_outputs((0..width).map(|row| row / (shared * size) * size + row % size))
+        }
     };
     let all = [query, copied_for_heads(key), copied_for_heads(value)]
-        .map(|part| part.with_outputs_of(present, config.num_attention_heads));
+        .map(|part| part.with_outputs_for_all_heads(present, config.num_attention_heads));
     Ok(Linear::stacked(all))
 }

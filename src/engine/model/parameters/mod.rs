@@ -14,12 +14,12 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::config::{Config, PositionEmbedding, Rotary};
-use super::families::{Architecture, EmbeddingNames, Groups, Intermediate, Names, PositionBiasNames};
+use super::families::{Architecture, ConvolutionGroups, EmbeddingNames, Intermediate, Names, PositionBiasNames};
 use super::grid::HeadPlace;
 use super::weights::Tensors;
-use crate::system::parallel::{all_cores, in_parallel};
+use crate::system::parallel::{core_count, parallel_map};
 
-pub use classifier::{Classified, Classifier, Labels};
+pub use classifier::{ClassifiedUnit, Classifier, Labels};
 pub use disentangled::Disentangled;
 pub use parts::{Linear, Norm};
 pub use position_bias::PositionBias;
@@ -77,7 +77,7 @@ pub struct RotaryAngles {
 
 impl RotaryAngles {
     /// Yields (cosine, sine), times `factor`, of each pair's angle at a position.
-    pub fn at(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
+    pub fn cosines_and_sines(&self, position: usize) -> impl Iterator<Item = (f32, f32)> + '_ {
         self.frequencies.iter().map(move |&frequency| {
             let (sine, cosine) = (position as f32 * frequency).sin_cos();
             (cosine * self.factor, sine * self.factor)
@@ -111,7 +111,7 @@ impl Embeddings {
         let absolute = config.position_embedding_type == PositionEmbedding::Absolute;
         let mut positions = absolute.then(|| table(positions, config.max_position_embeddings)).transpose()?;
         if let (Some(positions), Some(constant)) = (&mut positions, &names.plain_text) {
-            let constant = parts::plain_text(tensors, constant, width)?;
+            let constant = parts::plain_text_constant(tensors, constant, width)?;
             for row in positions.chunks_exact_mut(width) {
                 row.iter_mut().zip(&constant).for_each(|(value, constant)| *value += constant);
             }
@@ -151,9 +151,13 @@ impl Shared {
     fn load(tensors: &impl Tensors, config: &Config, names: &Names) -> Result<Self> {
         let heads = config.num_attention_heads;
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets { table, in_each_layer: false, rows, buckets, furthest }) => {
-                Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?)
-            }
+            Some(PositionBiasNames::Buckets {
+                table,
+                in_each_layer: false,
+                rows,
+                buckets,
+                longest_distance: furthest,
+            }) => Some(PositionBias::load(tensors, table, [rows, heads], [buckets, furthest])?),
             Some(PositionBiasNames::Slopes) => Some(PositionBias::slopes(heads)),
             Some(PositionBiasNames::Buckets { in_each_layer: true, .. }) | None => None,
         };
@@ -167,7 +171,8 @@ impl Shared {
             Ok(Arc::new(RotaryAngles { frequencies, factor }))
         };
         let rotary = config.rotary.iter().map(|rotary| rotary.as_ref().map(angles).transpose());
-        let places = names.disentangled.as_ref().map(|names| disentangled::places(tensors, names, config));
+        let places =
+            names.disentangled.as_ref().map(|names| disentangled::load_distance_embeddings(tensors, names, config));
         Ok(Self {
             rotary: rotary.collect::<Result<_>>()?,
             position_bias: position_bias.map(Arc::new),
@@ -186,11 +191,11 @@ impl Layer {
     ) -> Result<Self> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("{stem}.{part}");
-        let linear = |part, shape, biased, groups: fn(&Groups) -> usize| match &names.convolutions {
+        let linear = |part, shape, biased, groups: fn(&ConvolutionGroups) -> usize| match &names.convolutions {
             Some(convolutions) => Linear::grouped(tensors, &name(part), shape, groups(convolutions)),
             None => names.linear(tensors, &name(part), shape, biased),
         };
-        let (parts, biases) = (names.parts, names.biases);
+        let (parts, biases) = (names.layer_parts, names.biases);
         let norm = |part: &str, width| names.norm(tensors, &name(part), width);
         let distances = parts.distances.filter(|_| config.position_embedding_type.is_relative()).map(|part| {
             let shape = [2 * config.max_position_embeddings - 1, config.head_dim()];
@@ -202,9 +207,13 @@ impl Layer {
         let query_key_norms = parts.query_key_norms.map(|parts| both(parts, config.head_dim()));
         let write_norms = parts.write_norms.map(|parts| both(parts, hidden));
         let position_bias = match names.position_bias {
-            Some(PositionBiasNames::Buckets { table, in_each_layer: true, rows, buckets, furthest }) => {
-                Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?))
-            }
+            Some(PositionBiasNames::Buckets {
+                table,
+                in_each_layer: true,
+                rows,
+                buckets,
+                longest_distance: furthest,
+            }) => Some(Arc::new(PositionBias::load(tensors, &name(table), [rows, heads], [buckets, furthest])?)),
             _ => shared.position_bias.clone(),
         };
         let of_places = |part: &str, biased| Linear::load(tensors, &name(part), [width, hidden], biased);
@@ -214,7 +223,9 @@ impl Layer {
         let inner = |part, outputs| linear(part, [outputs, hidden], biases.intermediate, |of| of.intermediate);
         let intermediate = match parts.intermediate {
             Intermediate::Plain(part) | Intermediate::GateFirst(part) => inner(part, wider)?,
-            Intermediate::GateSecond(part) => inner(part, wider)?.select((wider / 2..wider).chain(0..wider / 2)),
+            Intermediate::GateSecond(part) => {
+                inner(part, wider)?.select_outputs((wider / 2..wider).chain(0..wider / 2))
+            }
             Intermediate::Gated(both) => {
                 let [gate, multiplied] = both.map(|part| inner(part, wide));
                 Linear::stacked([gate?, multiplied?])
@@ -231,7 +242,7 @@ impl Layer {
             attention_output: linear(parts.attention_output, attended, biases.attention_output, |of| {
                 of.attention_output
             })?
-            .with_inputs_of(&present, heads),
+            .with_inputs_for_all_heads(&present, heads),
             attention_norm: (number > 0 || names.first_norm).then(|| norm(parts.attention_norm, hidden)).transpose()?,
             intermediate,
             output: linear(parts.output, [hidden, wide], biases.output, |of| of.output)?,
@@ -243,7 +254,7 @@ impl Layer {
     /// Copies the layer with its queries and keys, `width` values each, times `factor`: query–key products scale with its square.
     /// Query–key norms are scaled instead, where there are any; disentangled position keys and queries are scaled as well.
     #[must_use]
-    pub fn sharpened(&self, factor: f32, width: usize) -> Self {
+    pub fn scale_queries_and_keys(&self, factor: f32, width: usize) -> Self {
         let mut layer = self.clone();
         let scale = |values: &mut [f32]| values.iter_mut().for_each(|value| *value *= factor);
         if let Some(norms) = &mut layer.query_key_norms {
@@ -261,7 +272,7 @@ impl Layer {
     }
 
     /// Whether queries and keys are normalised or rotated, so that the bias of the keys does not cancel in the softmax.
-    pub fn prepares_keys(&self) -> bool {
+    pub fn transforms_keys(&self) -> bool {
         self.rotary.is_some() || self.query_key_norms.is_some()
     }
 
@@ -311,7 +322,7 @@ impl Parameters {
     /// Fails if a tensor is missing, has another shape, or holds a value that is not finite.
     pub fn load(tensors: &impl Tensors, architecture: &Architecture) -> Result<Self> {
         let config = &architecture.config;
-        let names = architecture.names.spelled(|name| tensors.has_tensor(name));
+        let names = architecture.names.matching_spelling(|name| tensors.has_tensor(name));
         // Shared parts are small and read first, so that a mismatch is found at once.
         let shared = Shared::load(tensors, config, names)?;
         let norm = |name| names.norm(tensors, name, config.hidden_size);
@@ -325,7 +336,7 @@ impl Parameters {
             }
             order.push(place);
         }
-        let layers = in_parallel(all_cores(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
+        let layers = parallel_map(core_count(), stems, |layer| Layer::load(tensors, (config, names), &shared, layer));
         let layers = layers.into_iter().collect::<Result<_>>()?;
         Ok(Self { config: config.clone(), embeddings, layers, order, final_norm, prediction: None })
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use crate::model::families::{Markup, PlainText, TableRow};
+use crate::model::families::{Markup, PlainTextConstant, TableRow};
 use crate::model::weights::Tensors;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ impl Linear {
     }
 
     /// Returns a layer with only the given `outputs` of this one, in their order.
-    pub(super) fn select(&self, outputs: impl Iterator<Item = usize>) -> Self {
+    pub(super) fn select_outputs(&self, outputs: impl Iterator<Item = usize>) -> Self {
         let inputs = self.weight.len() / self.bias.len();
         let mut selected = Self::default();
         for output in outputs {
@@ -58,7 +58,7 @@ impl Linear {
     }
 
     /// Extends the outputs from the `present` attention heads (ascending) to all `heads`, with zeros for the others.
-    pub(super) fn with_outputs_of(self, present: &[usize], heads: usize) -> Self {
+    pub(super) fn with_outputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
         }
@@ -68,7 +68,7 @@ impl Linear {
     }
 
     /// Extends the inputs as [`Linear::with_outputs_of`] extends the outputs.
-    pub(super) fn with_inputs_of(self, present: &[usize], heads: usize) -> Self {
+    pub(super) fn with_inputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;
         }
@@ -113,11 +113,11 @@ fn bias(tensors: &impl Tensors, name: &str, outputs: usize, biased: bool) -> Res
 }
 
 /// Computes the constant that a family adds to the embedding of every token of plain text, `[width]`.
-pub(super) fn plain_text(tensors: &impl Tensors, names: &PlainText, width: usize) -> Result<Vec<f32>> {
+pub(super) fn plain_text_constant(tensors: &impl Tensors, names: &PlainTextConstant, width: usize) -> Result<Vec<f32>> {
     match names {
-        PlainText::Rows(rows) => sum(tensors, rows, width),
-        PlainText::Markup(markup) => {
-            let Markup { none, width: unit, inner, inner_width, output } = markup;
+        PlainTextConstant::Rows(rows) => sum(tensors, rows, width),
+        PlainTextConstant::Markup(markup) => {
+            let Markup { empty_path: none, width: unit, inner, inner_width, output } = markup;
             let path = none.iter().map(|rows| sum(tensors, rows, *unit)).collect::<Result<Vec<_>>>()?.concat();
             let mut hidden = apply(&Linear::load(tensors, inner, [*inner_width, path.len()], true)?, &path);
             hidden.iter_mut().for_each(|value| *value = value.max(0.0));

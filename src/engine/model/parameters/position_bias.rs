@@ -13,7 +13,7 @@ pub enum PositionBias {
         /// Number of buckets, half of them for each direction.
         buckets: usize,
         /// Distance in tokens from which on all distances of one direction are in the last bucket.
-        furthest: usize,
+        longest_distance: usize,
     },
     /// ALiBi (Press et al. 2022): subtracts the absolute distance times a slope of the head.
     Slopes {
@@ -28,7 +28,7 @@ impl PositionBias {
         let mut weight = tensors.tensor(&format!("{name}.weight"), &shape)?;
         let [buckets, furthest] = buckets;
         weight.truncate(buckets * shape[1]);
-        Ok(Self::Buckets { weight, buckets, furthest })
+        Ok(Self::Buckets { weight, buckets, longest_distance: furthest })
     }
 
     /// Computes the slopes of ALiBi: `2^(-8 h / n)` for `h` from 1 to `n`, if `n` heads are a power of two. Otherwise the slopes
@@ -42,9 +42,11 @@ impl PositionBias {
     }
 
     /// Returns the score term of one of `heads` attention heads at a distance, key position less query position.
-    pub fn at(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
+    pub fn score_term(&self, (head, heads): (usize, usize), distance: isize) -> f32 {
         match self {
-            Self::Buckets { weight, buckets, furthest } => weight[bucket(distance, *buckets, *furthest) * heads + head],
+            Self::Buckets { weight, buckets, longest_distance: furthest } => {
+                weight[bucket(distance, *buckets, *furthest) * heads + head]
+            }
             Self::Slopes { slopes } => -slopes[head] * distance.unsigned_abs() as f32,
         }
     }
@@ -96,6 +98,6 @@ mod tests {
         assert_eq!(of(2), [1.0 / 16.0, 1.0 / 256.0]);
         // Those of four heads are 2^-2 to 2^-8; of eight, 2^-1 to 2^-8, the first and the third are taken.
         assert_eq!(of(6), [0.25, 0.0625, 0.015_625, 0.003_906_25, 0.5, 0.125]);
-        assert_eq!(PositionBias::slopes(2).at((1, 2), -3), -3.0 / 256.0);
+        assert_eq!(PositionBias::slopes(2).score_term((1, 2), -3), -3.0 / 256.0);
     }
 }

@@ -30,13 +30,13 @@ pub enum Objective {
 
 impl Objective {
     /// Whether the model has a loss on any text, because it predicts tokens or detects replaced ones.
-    pub fn is_of_tokens(self) -> bool {
+    pub fn has_token_loss(self) -> bool {
         !matches!(self, Self::SequenceClasses | Self::TokenClasses)
     }
 
     /// Finds the training task of a checkpoint's prediction head; `None` without a supported one. `has` says whether any tensor
     /// name begins with a prefix.
-    pub fn of(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
+    pub fn detect(Architecture { family, config, .. }: &Architecture, has: impl Fn(&str) -> bool) -> Option<Self> {
         let discriminates = || family.discriminator.is_some_and(|names| has(names.dense));
         let is_decoder = config.visibility.are_causal();
         // A tied head needs only the embeddings, which every checkpoint has; one that was fine-tuned to classify has a classifier
@@ -44,7 +44,7 @@ impl Objective {
         let is_tied = |names: &TokenHeadNames| {
             is_decoder && config.tie_word_embeddings && names.transform.is_none() && !has(CLASSIFIER)
         };
-        if family.token_heads.iter().any(|names| has(names.sign()) || is_tied(names)) {
+        if family.token_heads.iter().any(|names| has(names.marker_tensor()) || is_tied(names)) {
             Some(if is_decoder { Self::NextTokens } else { Self::MaskedTokens })
         } else {
             discriminates().then_some(Self::ReplacedTokens)
@@ -52,7 +52,7 @@ impl Objective {
     }
 
     /// Says why a checkpoint's prediction head cannot be used; `None` unless it is a known unsupported one.
-    pub fn refused(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    pub fn head_refusal(has: impl Fn(&str) -> bool) -> Option<&'static str> {
         // DeBERTa version 3 was trained with this head, and has the other one as well.
         if has("mask_predictions.") {
             return Some("tells replaced tokens from true ones by their sum with the first, which is not supported");
@@ -63,7 +63,7 @@ impl Objective {
     }
 
     /// Names the tokens that the loss is over, in the words of a summary.
-    pub fn tokens(self) -> &'static str {
+    pub fn loss_unit(self) -> &'static str {
         match self {
             Self::MaskedTokens => "masked tokens",
             Self::ReplacedTokens => "tokens told original or replaced",

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::model::files::names::{CONFIG, TOKENIZER, WEIGHTS};
 use crate::model::files::{
-    AdapterFiles, FileStore, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+    AdapterFiles, FileStore, ModelFile, ModelFiles, ModelLocation, files_in, files_in_subfolder, first_modules,
+    gather_files,
 };
 use crate::system::boxed;
 use crate::system::errors::{Class, Facts};
@@ -103,7 +104,7 @@ impl ModelRef {
                 Err(anyhow!("built without the Hub client (feature `hub`)").hint("give a model folder"))
             }
         };
-        let suggestion = match (boxed::suggestion(&self.to_string()), nearby) {
+        let suggestion = match (boxed::similar_name(&self.to_string()), nearby) {
             (Some(suggestion), _) => format!("or is `{suggestion}` meant, which is in the binary?"),
             (None, Some(suggestion)) => format!("or is the folder `{suggestion}` meant?"),
             (None, None) => return outcome.class(Class::Model),
@@ -209,7 +210,7 @@ fn bundled(name: &str) -> Result<ModelFiles> {
         Ok(ModelFile::in_the_binary(&format!("{name}/{file}"), bytes))
     };
     let store = FileStore { names, fetch: Box::new(fetch) };
-    gather(name.to_owned(), None, &Place::Folder(Path::new(name).into()), &store)
+    gather_files(name.to_owned(), None, &ModelLocation::Folder(Path::new(name).into()), &store)
 }
 
 fn folder(path: &Path) -> Result<ModelFiles> {
@@ -218,29 +219,29 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         Ok(metadata) => metadata,
         Err(_) if shown.to_string().contains("://") => bail!(
             anyhow!("`{shown}` is an address, and no model on the Hub")
-                .of_value(shown)
+                .with_value(shown)
                 .hint("models are folders, or are named `org/name` or `org/name@revision`")
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let missing = anyhow!("no such model folder: `{shown}`").about(shown);
+            let missing = anyhow!("no such model folder: `{shown}`").with_file(shown);
             return Err(missing.hint_after("; ", "name a model on the Hub as `org/name` or `org/name@revision`"));
         }
         Err(error) => return Err(error).cannot("open model folder", &shown),
     };
     if !metadata.is_dir() {
         let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
-        return Err(anyhow!("`{shown}` is a file").about(shown).hint(way_out));
+        return Err(anyhow!("`{shown}` is a file").with_file(shown).hint(way_out));
     }
     let mut names = files_in(path).cannot("read model folder", &shown)?;
     // ONNX files are listed only for messages.
     let subfolders = first_modules(path).into_iter().chain([ONNX.to_owned()]);
-    names.extend(subfolders.flat_map(|folder| files_within(path, folder)));
+    names.extend(subfolders.flat_map(|folder| files_in_subfolder(path, folder)));
     // The given path may be `.` or end in `..`; the real one ends in the folder's name, except for the root.
     let real = path.canonicalize().cannot("read model folder", &shown)?;
     let name = path.file_name().or(real.file_name());
     let id = name.map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
     let store = FileStore { names, fetch: Box::new(|name, _| ModelFile::open(&path.join(name))) };
-    gather(id, None, &Place::Folder(path.into()), &store)
+    gather_files(id, None, &ModelLocation::Folder(path.into()), &store)
 }
 
 /// Name of the folder of exported ONNX graphs.

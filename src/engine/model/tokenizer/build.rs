@@ -22,13 +22,14 @@ use tokenizers::processors::roberta::RobertaProcessing;
 use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper, PostProcessor, SplitDelimiterBehavior};
 
 use super::bounds::{
-    BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer, ensure_bounded, ensure_few, ensure_short_tokens,
+    BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer, ensure_bounded_file, ensure_short_added_tokens,
+    ensure_short_tokens,
 };
-use super::codes::{self, Codes};
-use super::config::{Kind, TokenizerConfig, named};
-use super::marks::each;
+use super::codes::{self, BpeCodes};
+use super::config::{TokenizerConfig, TokenizerKind, named_token};
+use super::marks::for_each_part;
 use crate::model::files::ModelFile;
-use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER_CONFIG};
+use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER_CONFIG};
 use crate::system::errors::Facts;
 
 /// Returns a function that turns an error of the library about a vocabulary into one that names the file `path`.
@@ -43,20 +44,20 @@ fn unusable(path: &Path) -> impl Fn(tokenizers::Error) -> Error + Copy {
 pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let path_text = path.display();
-    let bytes = file.text(LONGEST_TOKENIZER)?.into_bytes();
-    ensure_bounded(&bytes).cannot("read tokenizer", &path_text)?;
+    let bytes = file.text(MAX_TOKENIZER_BYTES)?.into_bytes();
+    ensure_bounded_file(&bytes).cannot("read tokenizer", &path_text)?;
     let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| {
         let line = error.downcast_ref::<serde_json::Error>().map_or(0, serde_json::Error::line);
-        anyhow!("{error}").in_line(line as u64).cannot("read tokenizer", &path_text)
+        anyhow!("{error}").with_line(line as u64).cannot("read tokenizer", &path_text)
     })?;
     if let ModelWrapper::BPE(bpe) = &tokenizer.get_model().model
         && let Some(dropout) = bpe.dropout.filter(|dropout| *dropout > 0.0)
     {
         let error = anyhow!("tokenizer `{path_text}` has a BPE dropout of {dropout}: its tokens are drawn by lot");
-        return Err(error.about(path_text).of_value(dropout).hint_after("; ", "set it to null"));
+        return Err(error.with_file(path_text).with_value(dropout).hint_after("; ", "set it to null"));
     }
     let kind = settings.kind();
-    if kind == Some(Kind::WordPiece)
+    if kind == Some(TokenizerKind::WordPiece)
         && let Some(NormalizerWrapper::BertNormalizer(normalizer)) =
             tokenizer.get_normalizer().map(|normalizer| &normalizer.whole)
     {
@@ -66,11 +67,11 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
             .with_normalizer(Some(chosen))
             .map_err(|error| anyhow!("{error}").cannot("use tokenizer", &path_text))?;
     }
-    if kind == Some(Kind::ByteLevel)
-        && let Some(prefix_space) = settings.switch("add_prefix_space")?
+    if kind == Some(TokenizerKind::ByteLevel)
+        && let Some(prefix_space) = settings.boolean_setting("add_prefix_space")?
         && let Some(mut pre_tokenizer) = tokenizer.get_pre_tokenizer().cloned()
     {
-        each(&mut pre_tokenizer.0, &mut |part| {
+        for_each_part(&mut pre_tokenizer.0, &mut |part| {
             if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
                 byte_level.add_prefix_space = prefix_space;
             }
@@ -88,31 +89,31 @@ pub(super) fn read_tokenizer_json(file: &ModelFile, settings: &TokenizerConfig) 
 
 /// Builds the normaliser of a class that cuts words as BERT's does, with transformers' defaults.
 fn bert_normalizer(settings: &TokenizerConfig) -> Result<BertNormalizer> {
-    let chinese = settings.switch("tokenize_chinese_chars")?.unwrap_or(true);
-    let lowercase = settings.switch("do_lower_case")?.unwrap_or(true);
-    Ok(BertNormalizer::new(true, chinese, settings.switch("strip_accents")?, lowercase))
+    let chinese = settings.boolean_setting("tokenize_chinese_chars")?.unwrap_or(true);
+    let lowercase = settings.boolean_setting("do_lower_case")?.unwrap_or(true);
+    Ok(BertNormalizer::new(true, chinese, settings.boolean_setting("strip_accents")?, lowercase))
 }
 
 /// Builds BERT's tokenizer from a `vocab.txt`, with the defaults of transformers' `BertTokenizer` and `MPNetTokenizer`.
 pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
-    settings.ensure_kind(Kind::WordPiece, path)?;
+    settings.ensure_kind(TokenizerKind::WordPiece, path)?;
     let unusable = unusable(path);
-    let vocabulary = WordPiece::read_bytes(&file.bytes(LONGEST_TOKENIZER)?).map_err(unusable)?;
+    let vocabulary = WordPiece::read_bytes(&file.bytes(MAX_TOKENIZER_BYTES)?).map_err(unusable)?;
     ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
-    let unknown = settings.special("unk_token", "[UNK]");
+    let unknown = settings.special_token("unk_token", "[UNK]");
     ensure!(
         vocabulary.contains_key(&unknown),
         anyhow!("vocabulary `{}` has no token `{unknown}`, which stands for unknown words", path.display())
-            .about(path.display())
-            .of_value(&unknown)
+            .with_file(path.display())
+            .with_value(&unknown)
             .hint("is it whole?")
     );
     let model = WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     tokenizer.with_normalizer(Some(bert_normalizer(settings)?)).map_err(unusable)?;
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(BertPreTokenizer.into())));
-    with_specials(tokenizer, settings, Kind::WordPiece, path)
+    with_specials(tokenizer, settings, TokenizerKind::WordPiece, path)
 }
 
 /// Builds ESM's tokenizer from a `vocab.txt`, one residue per line: each letter is a token, and white space is ignored. The
@@ -120,16 +121,16 @@ pub(super) fn wordpiece(file: &ModelFile, settings: &TokenizerConfig) -> Result<
 pub(super) fn residues(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
-    let text = file.text(LONGEST_TOKENIZER)?;
+    let text = file.text(MAX_TOKENIZER_BYTES)?;
     let tokens: Vec<String> = text.lines().map(|token| token.trim().to_owned()).collect();
     ensure_short_tokens(&tokens).cannot("use vocabulary", path.display())?;
     let vocabulary = tokens.into_iter().zip(0..).collect();
-    let unknown = settings.special("unk_token", ESM.unknown);
+    let unknown = settings.special_token("unk_token", ESM.unknown);
     let model = WordLevel::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
     let parts = vec![WhitespaceSplit.into(), split_matches(".").map_err(unusable)?];
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
-    with_specials(tokenizer, settings, Kind::Residues, path)
+    with_specials(tokenizer, settings, TokenizerKind::Residues, path)
 }
 
 /// Builds RoBERTa's tokenizer from `vocab.json` and `merges.txt`, with the defaults of `RobertaTokenizer` and `DebertaTokenizer`.
@@ -139,21 +140,22 @@ pub(super) fn byte_level_bpe(
     settings: &TokenizerConfig,
 ) -> Result<Tokenizer> {
     let path = vocabulary.path();
-    settings.ensure_kind(Kind::ByteLevel, path)?;
+    settings.ensure_kind(TokenizerKind::ByteLevel, path)?;
     let shown = format!("`{}` and `{}`", path.display(), merges.path().display());
-    let unusable = |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}").about(path.display());
-    let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(LONGEST_TOKENIZER)?)
+    let unusable =
+        |error: tokenizers::Error| anyhow!("cannot use vocabulary {shown}: {error}").with_file(path.display());
+    let ids: BTreeMap<String, u32> = serde_json::from_str(&vocabulary.text(MAX_TOKENIZER_BYTES)?)
         .with_context(|| format!("cannot use vocabulary {shown}"))
-        .about(path.display())?;
+        .with_file(path.display())?;
     ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
-    let merges = merge_pairs(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
+    let merges = merge_pairs(&merges.text(MAX_TOKENIZER_BYTES)?).cannot("use merges", merges.path().display())?;
     let model =
         BPE::builder().vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges).build().map_err(unusable)?;
     let mut tokenizer = Tokenizer::new(ModelWrapper::from(model).into());
-    let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(false);
+    let prefix_space = settings.boolean_setting("add_prefix_space")?.unwrap_or(false);
     let byte_level = ByteLevel::default().add_prefix_space(prefix_space);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(byte_level.into())));
-    with_specials(tokenizer, settings, Kind::ByteLevel, path)
+    with_specials(tokenizer, settings, TokenizerKind::ByteLevel, path)
 }
 
 /// Parses the token pairs of a `merges.txt`, one per line, in order of priority. Fails if a line is no pair.
@@ -162,7 +164,7 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
     let pair = |(number, line): (usize, &str)| {
         let pair = line.split_once(' ').filter(|(_, second)| !second.contains(' '));
         let (first, second) =
-            pair.with_context(|| format!("line {} is no pair of tokens", number + 1)).in_line(number as u64 + 1)?;
+            pair.with_context(|| format!("line {} is no pair of tokens", number + 1)).with_line(number as u64 + 1)?;
         Ok((first.to_owned(), second.to_owned()))
     };
     lines.map(pair).collect()
@@ -172,16 +174,16 @@ fn merge_pairs(text: &str) -> Result<Vec<(String, String)>> {
 pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = file.path();
     let unusable = unusable(path);
-    let vocabulary = WordPiece::read_bytes(&file.bytes(LONGEST_TOKENIZER)?).map_err(unusable)?;
+    let vocabulary = WordPiece::read_bytes(&file.bytes(MAX_TOKENIZER_BYTES)?).map_err(unusable)?;
     ensure_short_tokens(vocabulary.keys()).cannot("use vocabulary", path.display())?;
-    let unknown = settings.special("unk_token", BERT.unknown);
+    let unknown = settings.special_token("unk_token", BERT.unknown);
     let subwords = settings.values.get("subword_tokenizer_type").and_then(serde_json::Value::as_str);
     let is_of_characters = match subwords {
         None | Some("wordpiece") => false,
         Some("character") => true,
         Some(other) => {
             let error = anyhow!("subword_tokenizer_type is `{other}`: wordpiece and character are read");
-            bail!(error.of_value(other).cannot("use vocabulary", path.display()))
+            bail!(error.with_value(other).cannot("use vocabulary", path.display()))
         }
     };
     let model: ModelWrapper = if is_of_characters {
@@ -191,10 +193,10 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
         WordPiece::builder().vocab(vocabulary).unk_token(unknown).build().map_err(unusable)?.into()
     };
     let mut tokenizer = Tokenizer::new(model.into());
-    let lowercase = settings.switch("do_lower_case")?.unwrap_or(false);
+    let lowercase = settings.boolean_setting("do_lower_case")?.unwrap_or(false);
     let mut parts: Vec<PreTokenizerWrapper> = Vec::new();
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
-    if settings.needs_words_of(false).is_some() {
+    if settings.required_word_splitter(false).is_some() {
         normalizers.push(NFKC.into());
         normalizers.extend(lowercase.then(|| Lowercase.into()));
     } else {
@@ -209,17 +211,20 @@ pub(super) fn japanese(file: &ModelFile, settings: &TokenizerConfig) -> Result<T
     if !parts.is_empty() {
         tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(Sequence::new(parts).into())));
     }
-    with_specials(tokenizer, settings, Kind::Japanese, path)
+    with_specials(tokenizer, settings, TokenizerKind::Japanese, path)
 }
 
 /// Builds transformers' `PhobertTokenizer` or `BertweetTokenizer` within words; white space separates the words of a text.
 pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &TokenizerConfig) -> Result<Tokenizer> {
     let path = vocabulary.path();
-    let ids = codes::vocabulary(&vocabulary.text(LONGEST_TOKENIZER)?);
+    let ids = codes::parse_vocabulary(&vocabulary.text(MAX_TOKENIZER_BYTES)?);
     ensure_short_tokens(ids.keys()).cannot("use vocabulary", path.display())?;
-    ensure!(ids.len() > codes::FIRST.len(), anyhow!("vocabulary `{}` is empty", path.display()).about(path.display()));
-    let codes = Codes::parse(&merges.text(LONGEST_TOKENIZER)?).cannot("use merges", merges.path().display())?;
-    let unknown = settings.special("unk_token", ROBERTA.unknown);
+    ensure!(
+        ids.len() > codes::LEADING_SPECIAL_TOKENS.len(),
+        anyhow!("vocabulary `{}` is empty", path.display()).with_file(path.display())
+    );
+    let codes = BpeCodes::parse(&merges.text(MAX_TOKENIZER_BYTES)?).cannot("use merges", merges.path().display())?;
+    let unknown = settings.special_token("unk_token", ROBERTA.unknown);
     let model = WordLevel::builder().vocab(ids.into_iter().collect()).unk_token(unknown).build();
     let model = model.map_err(unusable(path))?;
     let mut model = BoundedModel::from(ModelWrapper::from(model));
@@ -227,8 +232,8 @@ pub(super) fn codes(vocabulary: &ModelFile, merges: &ModelFile, settings: &Token
     let mut tokenizer = Tokenizer::new(model);
     tokenizer.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
     // The mask gets an id after the pieces, which do not list it.
-    let mask = AddedToken::from(settings.special("mask_token", ROBERTA.mask), true);
-    let defaults = defaults(Kind::Codes, settings);
+    let mask = AddedToken::from(settings.special_token("mask_token", ROBERTA.mask), true);
+    let defaults = defaults(TokenizerKind::Codes, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     tokenizer.add_special_tokens([mask]).map_err(unusable(path))?;
     enclose_texts(&mut tokenizer, settings, defaults, path)?;
@@ -241,7 +246,12 @@ fn split_matches(pattern: &str) -> tokenizers::Result<PreTokenizerWrapper> {
 }
 
 /// Adds the special tokens of the tokenizer's class, within texts and around them.
-fn with_specials(mut tokenizer: Tokenizer, settings: &TokenizerConfig, kind: Kind, path: &Path) -> Result<Tokenizer> {
+fn with_specials(
+    mut tokenizer: Tokenizer,
+    settings: &TokenizerConfig,
+    kind: TokenizerKind,
+    path: &Path,
+) -> Result<Tokenizer> {
     let defaults = defaults(kind, settings);
     add_tokens(&mut tokenizer, settings, defaults, path)?;
     enclose_texts(&mut tokenizer, settings, defaults, path)?;
@@ -290,21 +300,21 @@ const ESM: Defaults = Defaults { first: "<cls>", separator: "<eos>", pairs_apart
 const DEBERTA: Defaults = Defaults { pairs_apart: true, ..BERT };
 
 /// Returns the default special tokens of a tokenizer's class.
-fn defaults(kind: Kind, settings: &TokenizerConfig) -> &'static Defaults {
+fn defaults(kind: TokenizerKind, settings: &TokenizerConfig) -> &'static Defaults {
     match kind {
-        Kind::WordPiece if settings.is_of("MPNetTokenizer", &["mpnet"]) => &MPNET,
-        Kind::ByteLevel if settings.is_of("DebertaTokenizer", &["deberta"]) => &DEBERTA,
-        Kind::WordPiece | Kind::Japanese => &BERT,
-        Kind::ByteLevel | Kind::Codes => &ROBERTA,
-        Kind::Residues => &ESM,
+        TokenizerKind::WordPiece if settings.is_of_class("MPNetTokenizer", &["mpnet"]) => &MPNET,
+        TokenizerKind::ByteLevel if settings.is_of_class("DebertaTokenizer", &["deberta"]) => &DEBERTA,
+        TokenizerKind::WordPiece | TokenizerKind::Japanese => &BERT,
+        TokenizerKind::ByteLevel | TokenizerKind::Codes => &ROBERTA,
+        TokenizerKind::Residues => &ESM,
     }
 }
 
 /// Adds the tokens that files list beside the vocabulary, and marks special tokens, so that they stay whole where a text contains
 /// them literally.
 fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &Defaults, path: &Path) -> Result<()> {
-    ensure_few(settings.added.values()).cannot("use vocabulary", path.display())?;
-    for (&id, token) in &settings.added {
+    ensure_short_added_tokens(settings.added_tokens.values()).cannot("use vocabulary", path.display())?;
+    for (&id, token) in &settings.added_tokens {
         let content = token.content.clone();
         tokenizer.add_tokens([token.clone()]).map_err(unusable(path))?;
         ensure_id(tokenizer, &content, id, path)?;
@@ -319,8 +329,8 @@ fn add_tokens(tokenizer: &mut Tokenizer, settings: &TokenizerConfig, defaults: &
     ];
     let text_ends = ["bos_token", "eos_token"].into_iter().map(|name| (name, ""));
     for (name, default) in defaults.into_iter().chain(text_ends) {
-        let (content, details) = named(&settings.values, name).unwrap_or((default, None));
-        let is_listed = settings.added.values().any(|token| token.content == content);
+        let (content, details) = named_token(&settings.values, name).unwrap_or((default, None));
+        let is_listed = settings.added_tokens.values().any(|token| token.content == content);
         // A token that the vocabulary lacks would get an id without a row in the embedding.
         if is_listed || tokenizer.token_to_id(content).is_none() {
             continue;
@@ -346,15 +356,15 @@ pub(super) fn ensure_id(tokenizer: &Tokenizer, content: &str, id: u32, path: &Pa
             content.escape_debug(),
             actual.map_or_else(|| "none".to_owned(), |actual| actual.to_string()),
         )
-        .about(path.display())
-        .of_value(content)
+        .with_file(path.display())
+        .with_value(content)
     );
     Ok(())
 }
 
 /// Returns the id of the mask token: the one that `mask_token` names, or else BERT's or RoBERTa's. `None` if it is not there.
-pub(super) fn mask(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
-    match named(&settings.values, "mask_token") {
+pub(super) fn mask_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+    match named_token(&settings.values, "mask_token") {
         Some((name, _)) => tokenizer.token_to_id(name),
         None => [&BERT, &ROBERTA].into_iter().find_map(|defaults| tokenizer.token_to_id(defaults.mask)),
     }
@@ -367,8 +377,8 @@ fn enclose_texts(
     defaults: &Defaults,
     path: &Path,
 ) -> Result<()> {
-    let cls = settings.special("cls_token", defaults.first);
-    let sep = settings.special("sep_token", defaults.separator);
+    let cls = settings.special_token("cls_token", defaults.first);
+    let sep = settings.special_token("sep_token", defaults.separator);
     let id = |token: &str| {
         let result = tokenizer.token_to_id(token).with_context(|| {
             format!(
@@ -378,7 +388,7 @@ fn enclose_texts(
                 token.escape_debug(),
             )
         });
-        result.about(path.display())
+        result.with_file(path.display())
     };
     let (first, last) = (id(&cls)?, id(&sep)?);
     let (cls, sep) = ((cls, first), (sep, last));

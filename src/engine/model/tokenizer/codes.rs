@@ -10,19 +10,19 @@ use tokenizers::models::bpe::Vocab;
 use crate::system::errors::Facts;
 
 /// The end of every piece of a word except the last.
-pub(super) const JOINT: &str = "@@";
+pub(super) const CONTINUATION_MARK: &str = "@@";
 
 /// The end of the last symbol of a word.
 const WORD_END: &str = "</w>";
 
 /// Special tokens that have the ids before the pieces of `vocab.txt`, which does not list them (fairseq's dictionary).
-pub(super) const FIRST: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
+pub(super) const LEADING_SPECIAL_TOKENS: [&str; 4] = ["<s>", "<pad>", "</s>", "<unk>"];
 
 /// The merges of `bpe.codes` with their ranks; the lowest rank is merged first.
 #[derive(Debug, Default)]
-pub(super) struct Codes(HashMap<(String, String), usize>);
+pub(super) struct BpeCodes(HashMap<(String, String), usize>);
 
-impl Codes {
+impl BpeCodes {
     /// Parses `bpe.codes`. Fails if a line has fewer than two symbols.
     pub fn parse(text: &str) -> Result<Self> {
         let mut ranks = HashMap::new();
@@ -30,14 +30,14 @@ impl Codes {
             let mut symbols = line.split_whitespace();
             let pair = symbols.next().zip(symbols.next());
             let (first, second) =
-                pair.with_context(|| format!("line {} has no pair of symbols", rank + 1)).in_line(rank as u64 + 1)?;
+                pair.with_context(|| format!("line {} has no pair of symbols", rank + 1)).with_line(rank as u64 + 1)?;
             ranks.entry((first.to_owned(), second.to_owned())).or_insert(rank);
         }
         Ok(Self(ranks))
     }
 
     /// Cuts a word into pieces; all but the last end in [`JOINT`].
-    pub fn cut(&self, word: &str) -> Vec<String> {
+    pub fn split_word(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };
         last.push_str(WORD_END);
@@ -55,7 +55,11 @@ impl Codes {
         }
         let count = symbols.len();
         let piece = |(place, symbol): (usize, String)| {
-            if place + 1 < count { symbol + JOINT } else { symbol.strip_suffix(WORD_END).unwrap_or(&symbol).to_owned() }
+            if place + 1 < count {
+                symbol + CONTINUATION_MARK
+            } else {
+                symbol.strip_suffix(WORD_END).unwrap_or(&symbol).to_owned()
+            }
         };
         symbols.into_iter().enumerate().map(piece).collect()
     }
@@ -68,9 +72,9 @@ impl Codes {
 }
 
 /// Maps the special tokens, then the pieces in `vocab.txt`, to their ids. Counts are ignored, as in transformers.
-pub(super) fn vocabulary(text: &str) -> Vocab {
+pub(super) fn parse_vocabulary(text: &str) -> Vocab {
     let pieces = text.lines().map(|line| line.trim().rsplit_once(' ').map_or(line.trim(), |(piece, _)| piece));
-    FIRST.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()
+    LEADING_SPECIAL_TOKENS.into_iter().chain(pieces).map(str::to_owned).zip(0..).collect()
 }
 
 #[cfg(test)]
@@ -79,19 +83,19 @@ mod tests {
 
     #[test]
     fn words_are_cut_by_the_merges_in_order() {
-        let codes = Codes::parse("n g</w> 9\nh o 7\nn h 5\nnh o 4\n").unwrap();
-        let cut = |word: &str| codes.cut(word).join(" ");
+        let codes = BpeCodes::parse("n g</w> 9\nh o 7\nn h 5\nnh o 4\n").unwrap();
+        let cut = |word: &str| codes.split_word(word).join(" ");
         // `ho` comes before `nh`, so `nho` is never made of them.
         assert_eq!(cut("nhong"), "n@@ ho@@ ng");
         assert_eq!(cut("nh"), "n@@ h");
         assert_eq!(cut("ngng"), "n@@ g@@ ng");
         assert_eq!([cut("a"), cut("")], ["a", ""]);
-        assert!(Codes::parse("a b 1\nc\n").unwrap_err().to_string().contains("line 2 has no pair of symbols"));
+        assert!(BpeCodes::parse("a b 1\nc\n").unwrap_err().to_string().contains("line 2 has no pair of symbols"));
     }
 
     #[test]
     fn pieces_follow_the_special_tokens() {
-        let ids = vocabulary("nho@@ 12\nng 7\n");
+        let ids = parse_vocabulary("nho@@ 12\nng 7\n");
         assert_eq!((ids["<s>"], ids["<unk>"], ids["nho@@"], ids["ng"]), (0, 3, 4, 5));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
 use crate::model::files::names::{
-    ADDED_TOKENS, LONGEST_CONFIG, LONGEST_TOKENIZER, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
+    ADDED_TOKENS, MAX_CONFIG_BYTES, MAX_TOKENIZER_BYTES, SPECIAL_TOKENS, TOKENIZER, TOKENIZER_CONFIG,
 };
 use crate::model::files::{ModelFile, TokenizerFiles};
 use crate::system::errors::Facts;
@@ -18,15 +18,15 @@ pub(super) struct TokenizerConfig {
     /// Settings of `tokenizer_config.json`, extended by `special_tokens_map.json`.
     pub values: Map<String, Value>,
     /// Tokens that files list beside the vocabulary, by id.
-    pub added: BTreeMap<u32, AddedToken>,
+    pub added_tokens: BTreeMap<u32, AddedToken>,
     /// Special tokens without a role that `tokenizer_config.json` lists; `None` if it has no such list.
-    pub extra: Option<Vec<AddedToken>>,
+    pub extra_special_tokens: Option<Vec<AddedToken>>,
     /// The tokenizer's class in transformers, without the suffix `Fast`, if a file names it.
     pub class: Option<String>,
     /// The model's architecture family, by its `model_type`.
     pub model_type: String,
     /// Id of the beginning-of-text token: `bos_token_id` of the model's `config.json`.
-    pub beginning: Option<u32>,
+    pub bos_token_id: Option<u32>,
     /// The file of the settings, for messages.
     path: PathBuf,
 }
@@ -46,62 +46,70 @@ impl TokenizerConfig {
         if let Some(tokens) = values.get("added_tokens_decoder") {
             added = serde_json::from_value(tokens.clone())
                 .with_context(|| format!("`{}`: added_tokens_decoder cannot be used", path.display()))
-                .about(path.display())?;
+                .with_file(path.display())?;
         } else {
             values.extend(object(SPECIAL_TOKENS)?.unwrap_or_default());
             if let Some(file) = files.get(ADDED_TOKENS) {
                 for (token, id) in read_json::<BTreeMap<String, u32>>(file)? {
                     let special =
-                        ROLES.iter().any(|name| named(&values, name).is_some_and(|(other, _)| other == token));
+                        ROLES.iter().any(|name| named_token(&values, name).is_some_and(|(other, _)| other == token));
                     added.insert(id, AddedToken::from(token, special));
                 }
             }
         }
         let config: Map<String, Value> =
-            serde_json::from_str(&config.text(LONGEST_CONFIG)?).cannot("use", config.path().display())?;
+            serde_json::from_str(&config.text(MAX_CONFIG_BYTES)?).cannot("use", config.path().display())?;
         let text = |values: &Map<String, Value>, key: &str| values.get(key).and_then(Value::as_str).map(str::to_owned);
         let class = text(&values, "tokenizer_class").or_else(|| text(&config, "tokenizer_class"));
         let class = class.map(|class| class.strip_suffix("Fast").unwrap_or(&class).to_owned());
         let beginning = config.get("bos_token_id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
-        Ok(Self { values, added, extra, class, model_type: model_type.to_owned(), beginning, path })
+        Ok(Self {
+            values,
+            added_tokens: added,
+            extra_special_tokens: extra,
+            class,
+            model_type: model_type.to_owned(),
+            bos_token_id: beginning,
+            path,
+        })
     }
 
     /// Returns a Boolean setting; `None` if it is null or missing. Fails if it is anything else.
-    pub fn switch(&self, key: &str) -> Result<Option<bool>> {
+    pub fn boolean_setting(&self, key: &str) -> Result<Option<bool>> {
         match self.values.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
             Some(other) => {
                 let shown = self.path.display();
-                let error = anyhow!("`{shown}`: {key} is {other}: expected true or false").about(&shown);
-                Err(error.of_value(other.as_str().unwrap_or(&other.to_string())))
+                let error = anyhow!("`{shown}`: {key} is {other}: expected true or false").with_file(&shown);
+                Err(error.with_value(other.as_str().unwrap_or(&other.to_string())))
             }
         }
     }
 
     /// Returns the special token under the key `name`, or `default` if no file has it.
-    pub fn special(&self, name: &str, default: &str) -> String {
-        named(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
+    pub fn special_token(&self, name: &str, default: &str) -> String {
+        named_token(&self.values, name).map_or_else(|| default.to_owned(), |(content, _)| content.to_owned())
     }
 
     /// Returns the kind of the tokenizer's class, which is the family's default if no file names one. `None` for a class of no
     /// [`Kind`], whose settings are left as in their file.
-    pub fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<TokenizerKind> {
         let japanese_keys = ["word_tokenizer_type", "subword_tokenizer_type", "mecab_kwargs"];
         if self.class.as_deref().is_none_or(|class| class == "BertTokenizer")
             && japanese_keys.iter().any(|key| self.values.contains_key(*key))
         {
-            return Some(Kind::Japanese);
+            return Some(TokenizerKind::Japanese);
         }
-        CLASSES.iter().find(|(class, _, families)| self.is_of(class, families)).map(|(_, kind, _)| *kind)
+        CLASSES.iter().find(|(class, _, families)| self.is_of_class(class, families)).map(|(_, kind, _)| *kind)
     }
 
     /// Names the program that must split a text into words first; `None` if the tokenizer does so itself. `has_codes` tells
     /// whether `bpe.codes` is among the files.
-    pub fn needs_words_of(&self, has_codes: bool) -> Option<String> {
+    pub fn required_word_splitter(&self, has_codes: bool) -> Option<String> {
         let words = self.values.get("word_tokenizer_type").and_then(Value::as_str);
         match self.kind() {
-            Some(Kind::Japanese) => words.filter(|words| *words != "basic").map(str::to_owned),
+            Some(TokenizerKind::Japanese) => words.filter(|words| *words != "basic").map(str::to_owned),
             _ if has_codes && self.class.as_deref() != Some("BertweetTokenizer") => Some("a word segmenter".to_owned()),
             _ => None,
         }
@@ -109,12 +117,12 @@ impl TokenizerConfig {
 
     /// Whether the tokenizer's class is `class` or, if no file names a class, the model is of one of `families`, whose default it
     /// is.
-    pub fn is_of(&self, class: &str, families: &[&str]) -> bool {
+    pub fn is_of_class(&self, class: &str, families: &[&str]) -> bool {
         self.class.as_ref().map_or(families.contains(&self.model_type.as_str()), |own| own == class)
     }
 
     /// Fails if a file names a tokenizer class of another kind.
-    pub fn ensure_kind(&self, kind: Kind, file: &Path) -> Result<()> {
+    pub fn ensure_kind(&self, kind: TokenizerKind, file: &Path) -> Result<()> {
         let names: Vec<&str> =
             CLASSES.iter().filter(|(_, other, _)| *other == kind).map(|(class, ..)| *class).collect();
         match &self.class {
@@ -127,7 +135,7 @@ impl TokenizerConfig {
                     file.display(),
                     names.join(", "),
                 );
-                Err(error.about(file.display()).of_value(class).hint(way_out))
+                Err(error.with_file(file.display()).with_value(class).hint(way_out))
             }
             _ => Ok(()),
         }
@@ -136,7 +144,7 @@ impl TokenizerConfig {
 
 /// Kinds of tokenizer classes that can be built from a vocabulary; each kind has its defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenizerKind {
     /// Words are cut as BERT's are.
     WordPiece,
     /// Words are cut as RoBERTa's are.
@@ -150,28 +158,32 @@ pub(super) enum Kind {
 }
 
 /// Tokenizer classes of transformers: (name, kind, families by `model_type` that have it as default).
-const CLASSES: [(&str, Kind, &[&str]); 17] = [
-    ("BertTokenizer", Kind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
-    ("DistilBertTokenizer", Kind::WordPiece, &["distilbert"]),
-    ("ElectraTokenizer", Kind::WordPiece, &["electra"]),
-    ("MPNetTokenizer", Kind::WordPiece, &["mpnet"]),
-    ("MobileBertTokenizer", Kind::WordPiece, &[]),
-    ("DPRContextEncoderTokenizer", Kind::WordPiece, &["dpr"]),
-    ("DPRQuestionEncoderTokenizer", Kind::WordPiece, &["dpr"]),
-    ("LayoutLMTokenizer", Kind::WordPiece, &["layoutlm"]),
-    ("SqueezeBertTokenizer", Kind::WordPiece, &["squeezebert"]),
-    ("SplinterTokenizer", Kind::WordPiece, &["splinter"]),
-    ("RobertaTokenizer", Kind::ByteLevel, &["roberta", "data2vec-text", "ibert", "luke", "roberta-prelayernorm"]),
-    ("LongformerTokenizer", Kind::ByteLevel, &["longformer"]),
-    ("DebertaTokenizer", Kind::ByteLevel, &["deberta"]),
-    ("EsmTokenizer", Kind::Residues, &["esm"]),
-    ("BertJapaneseTokenizer", Kind::Japanese, &[]),
-    ("PhobertTokenizer", Kind::Codes, &[]),
-    ("BertweetTokenizer", Kind::Codes, &[]),
+const CLASSES: [(&str, TokenizerKind, &[&str]); 17] = [
+    ("BertTokenizer", TokenizerKind::WordPiece, &["bert", "ernie", "megatron-bert", "visual_bert"]),
+    ("DistilBertTokenizer", TokenizerKind::WordPiece, &["distilbert"]),
+    ("ElectraTokenizer", TokenizerKind::WordPiece, &["electra"]),
+    ("MPNetTokenizer", TokenizerKind::WordPiece, &["mpnet"]),
+    ("MobileBertTokenizer", TokenizerKind::WordPiece, &[]),
+    ("DPRContextEncoderTokenizer", TokenizerKind::WordPiece, &["dpr"]),
+    ("DPRQuestionEncoderTokenizer", TokenizerKind::WordPiece, &["dpr"]),
+    ("LayoutLMTokenizer", TokenizerKind::WordPiece, &["layoutlm"]),
+    ("SqueezeBertTokenizer", TokenizerKind::WordPiece, &["squeezebert"]),
+    ("SplinterTokenizer", TokenizerKind::WordPiece, &["splinter"]),
+    (
+        "RobertaTokenizer",
+        TokenizerKind::ByteLevel,
+        &["roberta", "data2vec-text", "ibert", "luke", "roberta-prelayernorm"],
+    ),
+    ("LongformerTokenizer", TokenizerKind::ByteLevel, &["longformer"]),
+    ("DebertaTokenizer", TokenizerKind::ByteLevel, &["deberta"]),
+    ("EsmTokenizer", TokenizerKind::Residues, &["esm"]),
+    ("BertJapaneseTokenizer", TokenizerKind::Japanese, &[]),
+    ("PhobertTokenizer", TokenizerKind::Codes, &[]),
+    ("BertweetTokenizer", TokenizerKind::Codes, &[]),
 ];
 
 fn read_json<T: DeserializeOwned>(file: &ModelFile) -> Result<T> {
-    serde_json::from_str(&file.text(LONGEST_TOKENIZER)?).cannot("use", file.path().display())
+    serde_json::from_str(&file.text(MAX_TOKENIZER_BYTES)?).cannot("use", file.path().display())
 }
 
 /// Parses a token in a list: a string, or an object with the string as `content`. `None` for anything else.
@@ -187,7 +199,7 @@ pub(super) const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
 /// Returns the special token under `key`: a string, or an object with the string as `content`, which is returned as well.
-pub(super) fn named<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
+pub(super) fn named_token<'a>(values: &'a Map<String, Value>, key: &str) -> Option<(&'a str, Option<&'a Value>)> {
     let token = values.get(key)?;
     match token.as_str() {
         Some(content) => Some((content, None)),

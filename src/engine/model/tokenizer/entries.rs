@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use unicode_script::{Script, UnicodeScript};
 
 use super::bounds::Tokenizer;
-use super::marks::Marks;
+use super::marks::BoundaryMarks;
 
 /// The entries of a vocabulary that are whole words or characters, without special tokens, reserved entries, and pieces of words
 /// or characters.
 pub(super) struct Entries {
-    pub whole: Vec<VocabularyEntry>,
+    pub whole_entries: Vec<VocabularyEntry>,
     /// Scripts of all entries, including pieces.
     pub scripts: Scripts,
     /// All entries with their ids, including pieces; empty if there are more than [`SMALL_VOCABULARY`].
-    pub few: Vec<(u32, String)>,
+    pub small_vocabulary: Vec<(u32, String)>,
 }
 
 pub(super) struct VocabularyEntry {
@@ -37,8 +37,8 @@ const MIN_SHARE_OF_ONE_LENGTH: f64 = 0.9;
 
 impl Entries {
     /// Reads the entries of a vocabulary, ascending by id, or a sample of a large one. `unknown` is the id of the unknown token.
-    pub fn of(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
-        let marks = Marks::of(tokenizer);
+    pub fn read(tokenizer: &Tokenizer, unknown: Option<u32>) -> Self {
+        let marks = BoundaryMarks::read(tokenizer);
         let special = tokenizer.get_added_tokens_decoder();
         let mut all: Vec<(u32, String)> =
             tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).collect();
@@ -46,26 +46,31 @@ impl Entries {
         let step = all.len().div_ceil(MAX_SAMPLED_IDS).max(1);
         let is_text =
             |(id, token): &(u32, String)| unknown != Some(*id) && !special.contains_key(id) && !is_reserved(token);
-        let entry = |(id, token): (u32, String)| marks.whole(&token).map(|text| VocabularyEntry { id, token, text });
-        let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.text(token)));
+        let entry =
+            |(id, token): (u32, String)| marks.standalone_text(&token).map(|text| VocabularyEntry { id, token, text });
+        let scripts = Scripts::of(all.iter().filter(|entry| is_text(entry)).map(|(_, token)| marks.token_text(token)));
         let first: Vec<_> = all.iter().filter(|entry| is_text(entry)).take(SMALL_VOCABULARY + 1).cloned().collect();
         let few = if first.len() > SMALL_VOCABULARY { Vec::new() } else { first };
-        Self { whole: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(), scripts, few }
+        Self {
+            whole_entries: all.into_iter().step_by(step).filter(is_text).filter_map(entry).collect(),
+            scripts,
+            small_vocabulary: few,
+        }
     }
 
     /// Returns the number of characters that nine in ten entries have, if there is one: letters, or k-mers of one length.
-    pub fn length(&self) -> Option<usize> {
+    pub fn common_length(&self) -> Option<usize> {
         let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-        for entry in &self.whole {
+        for entry in &self.whole_entries {
             *lengths.entry(entry.text.trim_start_matches(' ').chars().count()).or_default() += 1;
         }
         let (length, entries) = lengths.into_iter().max_by_key(|(_, entries)| *entries)?;
-        (entries as f64 >= MIN_SHARE_OF_ONE_LENGTH * self.whole.len() as f64).then_some(length)
+        (entries as f64 >= MIN_SHARE_OF_ONE_LENGTH * self.whole_entries.len() as f64).then_some(length)
     }
 
     /// Maps the text of each entry, without leading spaces, to its id.
-    pub fn texts(&self) -> BTreeMap<&str, u32> {
-        self.whole.iter().map(|entry| (entry.text.trim_start_matches(' '), entry.id)).collect()
+    pub fn ids_by_text(&self) -> BTreeMap<&str, u32> {
+        self.whole_entries.iter().map(|entry| (entry.text.trim_start_matches(' '), entry.id)).collect()
     }
 }
 
@@ -120,7 +125,7 @@ impl Scripts {
     }
 
     /// Whether the vocabulary has more than a few entries in a script.
-    pub fn know(&self, script: &str) -> bool {
+    pub fn knows(&self, script: &str) -> bool {
         let enough = |count: usize, fewest: usize, share: f64| {
             count > 0 && count as f64 >= (share * self.all as f64).min(fewest as f64)
         };
@@ -145,7 +150,7 @@ mod tests {
 
     fn known(entries: &[(&str, usize)], script: &str) -> bool {
         let texts = entries.iter().flat_map(|&(text, count)| std::iter::repeat_n(text.to_owned(), count));
-        Scripts::of(texts).know(script)
+        Scripts::of(texts).knows(script)
     }
 
     #[test]

@@ -6,10 +6,10 @@ use tokenizers::{Decoder, ModelWrapper, NormalizerWrapper};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::bounds::Tokenizer;
-use super::codes::JOINT;
+use super::codes::CONTINUATION_MARK;
 
 /// How a vocabulary marks a token's position in its word.
-pub(super) struct Marks {
+pub(super) struct BoundaryMarks {
     start: WordStart,
     /// Mark after a token that ends a word, such as `</w>`; `None` without one.
     end: Option<String>,
@@ -28,10 +28,10 @@ enum WordStart {
     None,
 }
 
-impl Marks {
-    pub fn of(tokenizer: &Tokenizer) -> Self {
+impl BoundaryMarks {
+    pub fn read(tokenizer: &Tokenizer) -> Self {
         let (mut start, mut end) = (WordStart::None, None);
-        let joint = tokenizer.get_model().codes.is_some().then_some(JOINT);
+        let joint = tokenizer.get_model().codes.is_some().then_some(CONTINUATION_MARK);
         match &tokenizer.get_model().model {
             ModelWrapper::WordPiece(model) => {
                 let start = WordStart::Continuation(model.continuing_subword_prefix.clone());
@@ -50,7 +50,7 @@ impl Marks {
             start = WordStart::Mark(SENTENCEPIECE_SPACE);
         }
         if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-            each(&mut pre_tokenizer.0.clone(), &mut |part| match part {
+            for_each_part(&mut pre_tokenizer.0.clone(), &mut |part| match part {
                 PreTokenizerWrapper::ByteLevel(_) => start = WordStart::ByteLevel,
                 PreTokenizerWrapper::Metaspace(metaspace) => start = WordStart::Mark(metaspace.get_replacement()),
                 _ => {}
@@ -71,11 +71,11 @@ impl Marks {
 
     /// Returns the text of a token, without the space before it.
     fn surface(&self, token: &str) -> String {
-        self.text(token).trim_start_matches(' ').to_owned()
+        self.token_text(token).trim_start_matches(' ').to_owned()
     }
 
     /// Returns the text of a token; bytes that form no whole character become U+FFFD.
-    pub fn text(&self, token: &str) -> String {
+    pub fn token_text(&self, token: &str) -> String {
         let text = match &self.start {
             WordStart::Continuation(mark) => {
                 token.strip_prefix(mark.as_str()).filter(|rest| !rest.is_empty()).unwrap_or(token).to_owned()
@@ -93,7 +93,7 @@ impl Marks {
 
     /// Returns the text of a token that a tokenizer can produce alone. `None` for a piece of a word or of a character, which
     /// occurs only beside other pieces.
-    pub fn whole(&self, token: &str) -> Option<String> {
+    pub fn standalone_text(&self, token: &str) -> Option<String> {
         let is_whole = match (&self.start, &self.end) {
             _ if self.joint.is_some_and(|joint| token.ends_with(joint)) => false,
             (_, Some(end)) => token.ends_with(end.as_str()),
@@ -101,7 +101,7 @@ impl Marks {
             (WordStart::ByteLevel, None) => true,
             (_, None) => self.begins_word(token),
         };
-        let text = is_whole.then(|| self.text(token))?;
+        let text = is_whole.then(|| self.token_text(token))?;
         (!text.trim().is_empty() && !text.contains('\u{fffd}')).then_some(text)
     }
 }
@@ -113,8 +113,8 @@ const SENTENCEPIECE_SPACE: char = '▁';
 const BYTE_LEVEL_SPACE: char = 'Ġ';
 
 /// Lists the ids of the tokens that begin a word and contain a letter, ascending, without tokens in brackets.
-pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
-    let marks = Marks::of(tokenizer);
+pub(super) fn word_start_ids(tokenizer: &Tokenizer) -> Vec<u32> {
+    let marks = BoundaryMarks::read(tokenizer);
     let is_word = |token: &str| {
         let bracketed =
             [('[', ']'), ('<', '>')].iter().any(|&(open, close)| token.starts_with(open) && token.ends_with(close));
@@ -128,7 +128,7 @@ pub(super) fn word_beginnings(tokenizer: &Tokenizer) -> Vec<u32> {
 
 /// Returns for each id of the vocabulary whether the token's text is all Unicode punctuation.
 pub(super) fn punctuation_table(tokenizer: &Tokenizer) -> Vec<bool> {
-    let marks = Marks::of(tokenizer);
+    let marks = BoundaryMarks::read(tokenizer);
     let mut table = Vec::new();
     let signs = tokenizer.get_vocab(true).into_iter().filter(|(token, _)| is_punctuation(&marks.surface(token)));
     for id in signs.map(|(_, id)| id as usize) {
@@ -143,9 +143,9 @@ fn is_punctuation(surface: &str) -> bool {
 }
 
 /// Calls `visit` with every innermost part of a pre-tokenizer.
-pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, visit: &mut impl FnMut(&mut PreTokenizerWrapper)) {
+pub(super) fn for_each_part(pre_tokenizer: &mut PreTokenizerWrapper, visit: &mut impl FnMut(&mut PreTokenizerWrapper)) {
     if let PreTokenizerWrapper::Sequence(parts) = pre_tokenizer {
-        parts.as_mut().iter_mut().for_each(|part| each(part, visit));
+        parts.as_mut().iter_mut().for_each(|part| for_each_part(part, visit));
     } else {
         visit(pre_tokenizer);
     }
@@ -155,20 +155,20 @@ pub(super) fn each(pre_tokenizer: &mut PreTokenizerWrapper, visit: &mut impl FnM
 mod tests {
     use super::*;
 
-    fn marks(start: WordStart) -> Marks {
-        Marks { start, end: None, joint: None }
+    fn marks(start: WordStart) -> BoundaryMarks {
+        BoundaryMarks { start, end: None, joint: None }
     }
 
-    fn continuation() -> Marks {
+    fn continuation() -> BoundaryMarks {
         marks(WordStart::Continuation("##".to_owned()))
     }
 
-    fn suffixed() -> Marks {
-        Marks { start: WordStart::None, end: Some("</w>".to_owned()), joint: None }
+    fn suffixed() -> BoundaryMarks {
+        BoundaryMarks { start: WordStart::None, end: Some("</w>".to_owned()), joint: None }
     }
 
-    fn joined() -> Marks {
-        Marks { start: WordStart::None, end: None, joint: Some("@@") }
+    fn joined() -> BoundaryMarks {
+        BoundaryMarks { start: WordStart::None, end: None, joint: Some("@@") }
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         ] {
             assert_eq!(marks.surface(token), surface, "{token}");
         }
-        let begins = |marks: Marks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
+        let begins = |marks: BoundaryMarks| ["##a", "a", "Ġa", "▁a"].map(|token| marks.begins_word(token));
         assert_eq!(begins(continuation()), [false, true, true, true]);
         assert_eq!(begins(marks(WordStart::ByteLevel)), [false, false, true, false]);
         assert_eq!(begins(marks(WordStart::Mark('▁'))), [false, false, false, true]);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn only_whole_words_and_characters_can_be_given_back_alone() {
-        let whole = |marks: Marks, tokens: [&str; 3]| tokens.map(|token| marks.whole(token));
+        let whole = |marks: BoundaryMarks, tokens: [&str; 3]| tokens.map(|token| marks.standalone_text(token));
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(whole(continuation(), ["##a", "a", "##"]), [None, some("a"), None]);
         assert_eq!(whole(marks(WordStart::ByteLevel), ["Ġa", "âĢ", "Ġ"]), [some(" a"), None, None]);

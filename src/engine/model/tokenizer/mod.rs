@@ -26,14 +26,16 @@ use tokenizers::{EncodeInput, Encoding, InputSequence, ModelWrapper, TruncationD
 
 use super::files::names::{BPE_CODES, BPE_MERGES, BPE_VOCABULARY, SENTENCEPIECE, WORDPIECE_VOCABULARY};
 use super::files::{ModelFile, TokenizerFiles};
-use crate::system::contained::contained;
+use crate::system::contained::catch_panic;
 use crate::system::errors::{Class, Facts};
 use crate::system::time_limit;
 use bounds::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
-use config::{Kind, TokenizerConfig};
+use config::{TokenizerConfig, TokenizerKind};
 use entries::Entries;
 pub use entries::{Scripts, script_of};
-use properties::{Beginning, for_words, joins_by_a_space, named_beginning, separator, splits_at_spaces, unknown};
+use properties::{
+    BeginningToken, bos_token_id, needs_joining_space, separator_id, splits_at_spaces, unknown_id, word_tokenizer,
+};
 use round_trip::RoundTrip;
 
 /// How the tokenizer reads text in a run.
@@ -66,21 +68,21 @@ pub struct ModelTokenizer {
     punctuation: Vec<bool>,
     splits_at_spaces: bool,
     /// Whether a text needs a space before it when it follows another text, as part of its first token.
-    pub joins_by_a_space: bool,
+    pub needs_joining_space: bool,
     /// How sequences are split for the tokenizer, if its tokens are residues of proteins or nucleic acids and not words.
     pub parting: Option<residues::Parting>,
     /// Id of the beginning-of-text token, if a file names one.
     named_beginning: Option<u32>,
     /// Program that must split a text into words first, if one is needed.
     needs_words_of: Option<String>,
-    beginning: Beginning,
+    beginning: BeginningToken,
     /// How many entries of the vocabulary the tokenizer gives back when it reads them.
     pub round_trip: RoundTrip,
     pub scripts: Scripts,
     /// Number of characters that nearly all entries of the vocabulary have, if there is one: letters, or k-mers of one length.
     pub entry_length: Option<usize>,
     /// All entries of the vocabulary except special tokens, with their ids; empty if there are more than 100.
-    pub few_entries: Vec<(u32, String)>,
+    pub small_vocabulary: Vec<(u32, String)>,
     /// Whether each given word is looked up as one entry of the vocabulary.
     pub looks_up_words: bool,
 }
@@ -99,8 +101,8 @@ impl ModelTokenizer {
         let build = || {
             let mut text = match (*name, others) {
                 (WORDPIECE_VOCABULARY, [(BPE_CODES, merges), ..]) => build::codes(file, merges, &settings)?,
-                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Residues) => build::residues(file, &settings)?,
-                (WORDPIECE_VOCABULARY, _) if kind == Some(Kind::Japanese) => build::japanese(file, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Residues) => build::residues(file, &settings)?,
+                (WORDPIECE_VOCABULARY, _) if kind == Some(TokenizerKind::Japanese) => build::japanese(file, &settings)?,
                 (WORDPIECE_VOCABULARY, _) => build::wordpiece(file, &settings)?,
                 (BPE_VOCABULARY, [(BPE_MERGES, merges), ..]) => build::byte_level_bpe(file, merges, &settings)?,
                 (name, _) if SENTENCEPIECE.contains(&name) => sentencepiece::sentencepiece(file, &settings)?,
@@ -109,28 +111,28 @@ impl ModelTokenizer {
             text.with_padding(None);
             text.with_truncation(None).map_err(|error| anyhow!("{error}").cannot("use tokenizer", path.display()))?;
             ensure_fits(&text, rows, path)?;
-            let unknown = unknown(&text, &settings);
-            let entries = Entries::of(&text, unknown);
-            let letters = (kind == Some(Kind::Residues)).then_some(residues::Parting::Letters);
+            let unknown = unknown_id(&text, &settings);
+            let entries = Entries::read(&text, unknown);
+            let letters = (kind == Some(TokenizerKind::Residues)).then_some(residues::Parting::Letters);
             let loaded = Self {
                 path: path.to_owned(),
                 rows,
-                separator: separator(&text, &settings)?,
-                mask: build::mask(&text, &settings),
-                round_trip: round_trip::of(&text, &entries, unknown),
-                entry_length: entries.length(),
+                separator: separator_id(&text, &settings)?,
+                mask: build::mask_id(&text, &settings),
+                round_trip: round_trip::measure(&text, &entries, unknown),
+                entry_length: entries.common_length(),
                 looks_up_words: false,
                 unknown,
                 punctuation: marks::punctuation_table(&text),
                 splits_at_spaces: splits_at_spaces(&text),
-                joins_by_a_space: joins_by_a_space(&text),
-                named_beginning: named_beginning(&text, &settings, rows),
-                beginning: Beginning::Own,
-                needs_words_of: settings.needs_words_of(files.iter().any(|(name, _)| *name == BPE_CODES)),
-                parting: letters.or_else(|| residues::Parting::of(&text, &entries)),
+                needs_joining_space: needs_joining_space(&text),
+                named_beginning: bos_token_id(&text, &settings, rows),
+                beginning: BeginningToken::AsBuilt,
+                needs_words_of: settings.required_word_splitter(files.iter().any(|(name, _)| *name == BPE_CODES)),
+                parting: letters.or_else(|| residues::Parting::detect(&text, &entries)),
                 scripts: entries.scripts,
-                few_entries: entries.few,
-                words: for_words(&text),
+                small_vocabulary: entries.small_vocabulary,
+                words: word_tokenizer(&text),
                 text,
             };
             // The special tokens around a text must fit the embedding as well, or every sentence would fail.
@@ -140,13 +142,13 @@ impl ModelTokenizer {
         let shown = path.display().to_string();
         let place = move |error: Error| error.cannot("use tokenizer", &shown).class(Class::Model);
         let bytes = files.iter().map(|(_, file)| file.size()).sum();
-        time_limit::within(bytes, place, || contained(build)).cannot("use tokenizer", path.display())?
+        time_limit::within_time_limit(bytes, place, || catch_panic(build)).cannot("use tokenizer", path.display())?
     }
 
     /// Adapts the tokenizer to a run's options. It looks up words as entries of the vocabulary, or cuts text as its files say and
     /// splits residues as the options say.
     /// Fails if it has to cut text and does not give back the entries of its vocabulary.
-    pub fn reading(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
+    pub fn with_options(&self, options: TokenizerOptions) -> Result<Cow<'_, Self>> {
         if options.tokens_as_words {
             return self.clone().looking_up_words().map(Cow::Owned);
         }
@@ -174,7 +176,7 @@ impl ModelTokenizer {
         text.with_pre_tokenizer(Some(BoundedPreTokenizer(WhitespaceSplit.into())));
         Ok(Self {
             splits_at_spaces: splits_at_spaces(&text),
-            joins_by_a_space: false,
+            needs_joining_space: false,
             looks_up_words: true,
             text,
             words: Some(words),
@@ -209,7 +211,7 @@ impl ModelTokenizer {
     }
 
     /// Cuts an encoding without special tokens to `tokens` tokens, and adds the special tokens. Fails if the tokenizer fails.
-    pub fn cut(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
+    pub fn truncate_encoding(&self, mut bare: Encoding, tokens: usize) -> Result<Encoding> {
         bare.truncate(tokens, 0, TruncationDirection::Right);
         self.encode_checked(true, || self.text.post_process(bare, None, true))
     }
@@ -217,10 +219,11 @@ impl ModelTokenizer {
     /// Runs `encode`, the library's encoding, and applies the run's choice for the beginning of text if `special`. Fails if the
     /// library fails or panics, or a token has no row in the embedding; the error names the file.
     fn encode_checked(&self, special: bool, encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Encoding> {
-        let outcome = contained(encode).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
+        let outcome = catch_panic(encode).and_then(|outcome| outcome.map_err(|error| anyhow!("{error}")));
         let shown = self.path.display();
-        let encoding = outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).about(&shown)?;
-        let encoding = if special { self.beginning.applied(encoding, &self.text) } else { encoding };
+        let encoding =
+            outcome.with_context(|| format!("tokenizer `{shown}` failed on a sentence")).with_file(&shown)?;
+        let encoding = if special { self.beginning.apply(encoding, &self.text) } else { encoding };
         // Post-processors store ids, which need not be in the vocabulary.
         if let Some(index) = encoding.get_ids().iter().position(|id| *id as usize >= self.rows) {
             let token = encoding.get_tokens().get(index).map_or("", String::as_str);
@@ -232,22 +235,22 @@ impl ModelTokenizer {
 
     /// Puts the beginning-of-text token before every text, unless the tokenizer already puts a special token there.
     /// Fails if no file names that token.
-    pub fn always_beginning(self) -> Result<Self> {
+    pub fn with_beginning_token(self) -> Result<Self> {
         let token = self.named_beginning.ok_or_else(|| {
             let way_out = "name it as `bos_token` in tokenizer_config.json, or as `bos_token_id` in config.json";
             let shown = self.path.display();
-            anyhow!("tokenizer `{shown}` has no token for the beginning of text").about(&shown).hint(way_out)
+            anyhow!("tokenizer `{shown}` has no token for the beginning of text").with_file(&shown).hint(way_out)
         })?;
-        Ok(Self { beginning: Beginning::Token(token), ..self })
+        Ok(Self { beginning: BeginningToken::Token(token), ..self })
     }
 
     /// Removes the special token before every text.
-    pub fn never_beginning(self) -> Self {
-        Self { beginning: Beginning::Nothing, ..self }
+    pub fn without_beginning_token(self) -> Self {
+        Self { beginning: BeginningToken::Nothing, ..self }
     }
 
     /// Returns the special token before a text; `None` if there is none. Fails if the tokenizer fails.
-    pub fn begins_with(&self) -> Result<Option<String>> {
+    pub fn beginning_token(&self) -> Result<Option<String>> {
         let around = self.encode_text("a", true)?;
         let is_special = around.get_special_tokens_mask().first() == Some(&1);
         Ok(around.get_tokens().first().filter(|_| is_special).cloned())
@@ -264,10 +267,10 @@ impl ModelTokenizer {
 
     /// Lists the ids of the tokens that begin a word and contain a letter, ascending. Special tokens are left out, and so are
     /// tokens in brackets, such as `[unused1]`, which have no text.
-    pub fn word_beginnings(&self) -> Vec<u32> {
+    pub fn word_start_ids(&self) -> Vec<u32> {
         let added = self.text.get_added_tokens_decoder();
         let special = |id: u32| self.unknown == Some(id) || added.get(&id).is_some_and(|token| token.special);
-        marks::word_beginnings(&self.text).into_iter().filter(|&id| !special(id)).collect()
+        marks::word_start_ids(&self.text).into_iter().filter(|&id| !special(id)).collect()
     }
 
     /// Whether all characters of a token, apart from the marks of word boundaries, are Unicode punctuation (general category P).
@@ -276,12 +279,12 @@ impl ModelTokenizer {
     }
 
     /// Names the program that must split a text into words first, if one is needed: then only split words can be read.
-    pub fn needs_words_of(&self) -> Option<&str> {
+    pub fn required_word_splitter(&self) -> Option<&str> {
         self.needs_words_of.as_deref().filter(|_| !self.looks_up_words)
     }
 
     /// Whether each word is looked up or cut by itself, regardless of its context in a text.
-    pub fn reads_words_alone(&self) -> bool {
+    pub fn reads_words_separately(&self) -> bool {
         self.looks_up_words || self.needs_words_of.is_some()
     }
 
@@ -318,6 +321,6 @@ fn misfit_error(path: &Path, token: &str, id: u32, rows: usize) -> anyhow::Error
         path.display(),
         token.escape_debug(),
     )
-    .about(path.display())
-    .of_value(token)
+    .with_file(path.display())
+    .with_value(token)
 }

@@ -5,13 +5,13 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{Encoding, ModelWrapper, TruncationDirection};
 
 use super::bounds::Tokenizer;
-use super::config::{TokenizerConfig, named};
-use super::marks::each;
+use super::config::{TokenizerConfig, named_token};
+use super::marks::for_each_part;
 
 /// Returns the separator's id: that of the token named by `sep_token`, or else of the special token after a text. Fails if
 /// encoding fails.
-pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
-    if let Some((name, _)) = named(&settings.values, "sep_token") {
+pub(super) fn separator_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Result<Option<u32>> {
+    if let Some((name, _)) = named_token(&settings.values, "sep_token") {
         return Ok(tokenizer.token_to_id(name));
     }
     // Not an empty text, where a single special token could stand before or after it.
@@ -22,12 +22,12 @@ pub(super) fn separator(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Re
 }
 
 /// Returns the id of the unknown token that the vocabulary's model or, with a unigram model, the settings or defaults name.
-pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
+pub(super) fn unknown_id(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Option<u32> {
     let token = match &tokenizer.get_model().model {
         ModelWrapper::WordPiece(model) => Some(model.unk_token.as_str()),
         ModelWrapper::WordLevel(model) => Some(model.unk_token.as_str()),
         ModelWrapper::BPE(model) => model.unk_token.as_deref(),
-        ModelWrapper::Unigram(_) => match named(&settings.values, "unk_token") {
+        ModelWrapper::Unigram(_) => match named_token(&settings.values, "unk_token") {
             Some((name, _)) => Some(name),
             // The second one is DeBERTa's.
             None => ["<unk>", "[UNK]"].into_iter().find(|token| tokenizer.token_to_id(token).is_some()),
@@ -37,10 +37,10 @@ pub(super) fn unknown(tokenizer: &Tokenizer, settings: &TokenizerConfig) -> Opti
 }
 
 /// Makes the tokenizer for words split beforehand, with a space before each word; `None` if `text` serves for them.
-pub(super) fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
+pub(super) fn word_tokenizer(text: &Tokenizer) -> Option<Tokenizer> {
     let mut pre_tokenizer = text.get_pre_tokenizer()?.clone();
     let mut changed = false;
-    each(&mut pre_tokenizer.0, &mut |part| {
+    for_each_part(&mut pre_tokenizer.0, &mut |part| {
         if let PreTokenizerWrapper::ByteLevel(byte_level) = part {
             changed |= !byte_level.add_prefix_space;
             byte_level.add_prefix_space = true;
@@ -57,7 +57,7 @@ pub(super) fn for_words(text: &Tokenizer) -> Option<Tokenizer> {
 pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
     let mut splits = false;
     if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
-        each(&mut pre_tokenizer.0.clone(), &mut |part| {
+        for_each_part(&mut pre_tokenizer.0.clone(), &mut |part| {
             splits |= match part {
                 PreTokenizerWrapper::BertPreTokenizer(_)
                 | PreTokenizerWrapper::Whitespace(_)
@@ -73,9 +73,9 @@ pub(super) fn splits_at_spaces(tokenizer: &Tokenizer) -> bool {
 
 /// The special tokens that are put before a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum BeginningToken {
     /// The tokens that the tokenizer itself puts before a text.
-    Own,
+    AsBuilt,
     /// The token with this id, unless the tokenizer itself puts a special token before a text.
     Token(u32),
     /// No special token before a text.
@@ -83,15 +83,15 @@ pub(super) enum Beginning {
 }
 
 /// Returns the id of the beginning-of-text token: the one that `bos_token` names, or else `bos_token_id`.
-pub(super) fn named_beginning(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
-    let by_name = named(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
-    let by_id = settings.beginning.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
+pub(super) fn bos_token_id(tokenizer: &Tokenizer, settings: &TokenizerConfig, rows: usize) -> Option<u32> {
+    let by_name = named_token(&settings.values, "bos_token").and_then(|(name, _)| tokenizer.token_to_id(name));
+    let by_id = settings.bos_token_id.filter(|&id| (id as usize) < rows && tokenizer.id_to_token(id).is_some());
     by_name.or(by_id)
 }
 
-impl Beginning {
+impl BeginningToken {
     /// Adds or removes the special token before a text, in its encoding with special tokens.
-    pub fn applied(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
+    pub fn apply(self, mut encoding: Encoding, tokenizer: &Tokenizer) -> Encoding {
         let has_own = encoding.get_special_tokens_mask().first() == Some(&1);
         match self {
             Self::Token(id) if !has_own => {
@@ -113,7 +113,7 @@ impl Beginning {
 /// Whether a text that follows another text needs a space before it, as part of its first token.
 /// Byte-level BPE does, as it cuts `a a` into `a` and `Ġa`. A tokenizer that treats the beginning of every text as the beginning
 /// of a word, or cuts at white space, does not.
-pub(super) fn joins_by_a_space(tokenizer: &Tokenizer) -> bool {
+pub(super) fn needs_joining_space(tokenizer: &Tokenizer) -> bool {
     let ids =
         |text: &str| tokenizer.encode(text, false).map(|encoding| encoding.get_ids().to_vec()).unwrap_or_default();
     let (first, with_space, both) = (ids("a"), ids(" a"), ids("a a"));

@@ -106,8 +106,8 @@ impl Parting {
     }
 
     /// Finds how sequences are split for a vocabulary of residues; `None` for another vocabulary.
-    pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
-        let texts = entries.texts();
+    pub(super) fn detect(tokenizer: &Tokenizer, entries: &Entries) -> Option<Self> {
+        let texts = entries.ids_by_text();
         let is_read_as = |text: &str, wanted: &[&str]| {
             let tokens = tokenizer.encode(text, false).ok()?;
             let ids: Option<Vec<u32>> = wanted.iter().map(|entry| texts.get(entry).copied()).collect();

@@ -12,7 +12,7 @@ use tokenizers::Encoding;
 
 use super::bounds::Tokenizer;
 use super::entries::{Entries, VocabularyEntry};
-use crate::system::contained::contained;
+use crate::system::contained::catch_panic;
 use crate::system::errors::Facts;
 
 /// The largest share of entries that may be lost. bert-base-uncased loses 1 of 23,694 entries with its own tokenizer; a
@@ -93,7 +93,7 @@ impl RoundTrip {
         let way_out = "say how the model's text was cut: `\"do_lower_case\": false` or another setting in \
                        tokenizer_config.json, or a tokenizer.json; or give --tokens-as-words, and a corpus whose words are \
                        entries of the vocabulary (`words` of JSON lines, or plain text with spaces between them)";
-        let error = error.about(path).hint(way_out);
+        let error = error.with_file(path).hint(way_out);
         if self.example.as_ref().is_some_and(|example| example.entry.chars().any(is_japanese)) {
             let class = "for Japanese put `\"tokenizer_class\": \"BertJapaneseTokenizer\", \"word_tokenizer_type\": \"mecab\"` \
                          there, and give a corpus of words, as in CoNLL-U";
@@ -118,11 +118,11 @@ impl RoundTrip {
 
 /// Reads each entry of a tokenizer's vocabulary and counts the outcomes; `unknown` is the id of the unknown token.
 /// If the tokenizer fails on an entry, all counts are 0: the first sentence will report the failure.
-pub(super) fn of(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
+pub(super) fn measure(tokenizer: &Tokenizer, entries: &Entries, unknown: Option<u32>) -> RoundTrip {
     let mut counts = RoundTrip::default();
     let mut worst = Outcome::Pieces;
-    for VocabularyEntry { id, token, text } in &entries.whole {
-        let Ok(Ok((outcome, tokens))) = contained(|| read(tokenizer, unknown, *id, text)) else {
+    for VocabularyEntry { id, token, text } in &entries.whole_entries {
+        let Ok(Ok((outcome, tokens))) = catch_panic(|| read(tokenizer, unknown, *id, text)) else {
             return RoundTrip::default();
         };
         counts.entries += 1;

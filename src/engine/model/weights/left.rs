@@ -32,7 +32,7 @@ impl Checkpoint {
     /// that was read.
     /// Fails if a tensor of the encoder is unread, unless the family or `BUFFERS` list it as needless.
     pub fn unread_tensors(&self, architecture: &Architecture) -> Result<Vec<LeftTensors>> {
-        let Family { prefix, token_heads, needless, .. } = architecture.family;
+        let Family { prefix, token_heads, ignored_tensors: needless, .. } = architecture.family;
         let read = self.read.lock().expect("nobody panics while reading").clone();
         let locations: BTreeSet<(usize, u64)> = read.iter().filter_map(|name| self.location(name)).collect();
         let is_head = |name: &str| token_heads.iter().any(|head| head.decoder == name);
@@ -93,12 +93,12 @@ impl Checkpoint {
             ),
         };
         let text = format!("tensor `{}` of `{path}`{more}, would not be read: {why}", name.escape_debug());
-        anyhow!("{text}").hint(way_out).about(path)
+        anyhow!("{text}").hint(way_out).with_file(path)
     }
 
     /// Returns (number of a tensor's file, offset of its values there); `None` if there is no such tensor.
     fn location(&self, name: &str) -> Option<(usize, u64)> {
-        self.tensors.get(name).map(|(file, stored)| (*file, stored.place.start))
+        self.tensors.get(name).map(|(file, stored)| (*file, stored.byte_range.start))
     }
 }
 

@@ -43,12 +43,12 @@ pub struct Checkpoint {
 /// The location of a tensor in its file, its type and its shape.
 struct StoredTensor {
     /// Type of the values; if it cannot be read, the type's name in the file.
-    values: Result<DType, String>,
+    value_type: Result<DType, String>,
     shape: Vec<usize>,
     /// Stored values from one index to the next, for each dimension; `None` if the tensor is contiguous.
     strides: Option<Vec<usize>>,
     /// Range of bytes in the file, from the first value to the end of the storage.
-    place: Range<u64>,
+    byte_range: Range<u64>,
 }
 
 /// Data types of tensor values that can be read.
@@ -100,7 +100,7 @@ impl Checkpoint {
     }
 
     /// Opens the weight file of an adapter. Fails as [`Checkpoint::open`], except that tensors of adapters are accepted.
-    pub(in crate::model) fn of_adapter(file: ModelFile, family: Family) -> Result<Self> {
+    pub(in crate::model) fn open_adapter(file: ModelFile, family: Family) -> Result<Self> {
         Self::open_all(vec![file], family, true)
     }
 
@@ -119,19 +119,19 @@ impl Checkpoint {
         Self { adapter, ..self }
     }
 
-    pub(in crate::model) fn names(&self) -> impl Iterator<Item = &String> {
+    pub(in crate::model) fn tensor_names(&self) -> impl Iterator<Item = &String> {
         self.tensors.keys()
     }
 
     /// Returns the number of rows of a tensor. Fails if there is no such tensor, or it is no matrix.
-    pub(in crate::model) fn rows(&self, name: &str) -> Result<usize> {
+    pub(in crate::model) fn row_count(&self, name: &str) -> Result<usize> {
         let shape = &self.tensors.get(name).with_context(|| format!("there is no tensor `{name}`"))?.1.shape;
         ensure!(shape.len() == 2, "tensor `{name}` has shape {shape:?}, and a factor of an update has two dimensions");
         Ok(shape[0])
     }
 
     /// Removes an unknown prefix that a program put before all tensor names of the encoder.
-    pub fn unwrapped(mut self, architecture: &Architecture) -> Self {
+    pub fn without_unknown_prefix(mut self, architecture: &Architecture) -> Self {
         if let Some(prefix) = unknown_prefix(self.tensors.keys().map(String::as_str), architecture) {
             let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
             let name_in_file =
@@ -143,7 +143,8 @@ impl Checkpoint {
     }
 
     fn add(&mut self, file: ModelFile, of_adapter: bool) -> Result<()> {
-        let tensors = if is_pickle(file.path()) { torch::tensors(&file)? } else { safetensors::tensors(&file)? };
+        let tensors =
+            if is_pickle(file.path()) { torch::read_tensors(&file)? } else { safetensors::read_tensors(&file)? };
         for (name_in_file, stored) in tensors {
             if let Some((description, way_out)) = foreign_kind(&name_in_file).filter(|_| !of_adapter) {
                 let error = anyhow!("its tensor `{}` is part of {description}", name_in_file.escape_debug());
@@ -151,7 +152,7 @@ impl Checkpoint {
             }
             self.expanded = self.expanded.saturating_add(stored.expanded());
             // `module.` is the prefix of a model within `torch.nn.DataParallel`.
-            let mut wrappers = self.family.wrappers.iter().chain([&"module."]);
+            let mut wrappers = self.family.wrapper_prefixes.iter().chain([&"module."]);
             let bare = wrappers.find_map(|wrapper| name_in_file.strip_prefix(wrapper));
             let name = without_wrappers(bare.unwrap_or(&name_in_file));
             if name != name_in_file {
@@ -166,7 +167,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    pub fn has(&self, start: &str) -> bool {
+    pub fn has_prefix(&self, start: &str) -> bool {
         self.tensors.keys().any(|name| name.starts_with(start))
     }
 
@@ -182,13 +183,13 @@ impl Checkpoint {
             let gated = self.tensors.keys().any(|name| name.contains("mlp.gated_layers"));
             let why = if gated { GATED } else { "" };
             let error = anyhow!("{} {verb} no tensor for {name}: {closest}{why}", files.join(", "));
-            return Err(self.files.iter().rev().fold(error, |error, file| error.about(file.path().display())));
+            return Err(self.files.iter().rev().fold(error, |error, file| error.with_file(file.path().display())));
         };
         self.read.lock().expect("nobody panics while reading").insert(key.clone());
         let file = &self.files[*file];
         let path = file.path();
         let description = format!("tensor {key} of `{}`", path.display());
-        let base = || self.values(stored, file, shape, &description).about(path.display());
+        let base = || self.values(stored, file, shape, &description).with_file(path.display());
         match &self.adapter {
             Some(adapter) => adapter.adapted(key.strip_prefix(self.family.prefix).unwrap_or(&key), shape, &base),
             None => base(),
@@ -265,13 +266,13 @@ impl StoredTensor {
 
     /// Reads the values of the tensor in row-major order.
     fn read(&self, file: &ModelFile) -> Result<Vec<f32>> {
-        let dtype = match &self.values {
+        let dtype = match &self.value_type {
             Ok(dtype) => *dtype,
             Err(name) => bail!("has type {name}: float64, float32, float16 and bfloat16 can be read"),
         };
         let (count, span) = self.extent()?;
         let values = self.read_span(file, dtype, span)?;
-        Ok(match self.scattered() {
+        Ok(match self.noncontiguous_strides() {
             Some(strides) => gather(&values, &self.shape, strides, count),
             None => values,
         })
@@ -279,7 +280,7 @@ impl StoredTensor {
 
     /// Returns (number of values, number of stored values that they span). Fails if the span exceeds the storage.
     fn extent(&self) -> Result<(usize, usize)> {
-        let room = (self.place.end - self.place.start) / Self::value_bytes(&self.values);
+        let room = (self.byte_range.end - self.byte_range.start) / Self::value_bytes(&self.value_type);
         let count = self.shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size));
         let span = match &self.strides {
             Some(strides) if count != Some(0) => {
@@ -302,7 +303,7 @@ impl StoredTensor {
     }
 
     /// Returns the strides; `None` if the values are contiguous in the file.
-    fn scattered(&self) -> Option<&[usize]> {
+    fn noncontiguous_strides(&self) -> Option<&[usize]> {
         let strides = self.strides.as_deref()?;
         let mut expected = 1;
         let is_contiguous = self.shape.iter().zip(strides).rev().all(|(size, stride)| {
@@ -319,7 +320,7 @@ impl StoredTensor {
         const PIECE: usize = 1 << 18;
         if dtype == DType::F32 {
             let mut values = vec![0.0_f32; span];
-            file.read_at(bytemuck::cast_slice_mut(&mut values), self.place.start)?;
+            file.read_at(bytemuck::cast_slice_mut(&mut values), self.byte_range.start)?;
             if cfg!(target_endian = "big") {
                 values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from_le(value.to_bits())));
             }
@@ -331,7 +332,7 @@ impl StoredTensor {
         while values.len() < span {
             let count = PIECE.min(span - values.len());
             let piece = &mut bytes[..width * count];
-            file.read_at(piece, self.place.start + (width * values.len()) as u64)?;
+            file.read_at(piece, self.byte_range.start + (width * values.len()) as u64)?;
             let piece = Tensor::from_raw_buffer(piece, dtype, &[count], &Device::Cpu)?;
             values.extend(piece.to_dtype(DType::F32)?.to_vec1::<f32>()?);
         }
@@ -375,7 +376,7 @@ fn without_wrappers(name: &str) -> String {
 /// one such text. `None` if the family or its task heads know the names.
 fn unknown_prefix<'a>(names: impl Iterator<Item = &'a str> + Clone, architecture: &Architecture) -> Option<String> {
     let family = architecture.family;
-    let endings = architecture.names.signs();
+    let endings = architecture.names.marker_tensors();
     let prefix = |name: &'a str| endings.iter().find_map(|ending| name.strip_suffix(ending.as_str()));
     let prefixes: BTreeSet<&str> =
         names.filter_map(prefix).filter(|prefix| prefix.is_empty() || prefix.ends_with('.')).collect();

@@ -84,16 +84,16 @@ impl PrunedWeights {
             anyhow!("`{id}` has an adapter, and a pruned model would lack it")
                 .hint("merge it with merge_and_unload() in Python, save the model, and prune that")
         );
-        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.unwrapped(architecture);
-        let names = architecture.names.spelled(|name| checkpoint.has_tensor(name));
+        let checkpoint = Checkpoint::open(weights.clone(), architecture.family)?.without_unknown_prefix(architecture);
+        let names = architecture.names.matching_spelling(|name| checkpoint.has_tensor(name));
         if let Some(absent) = removed.keys().find(|head| config.absent.contains(head)) {
-            let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").of_value(absent);
+            let error = anyhow!("{absent} is absent: `{id}` was saved without it (pruned_heads)").with_value(absent);
             return Err(error.hint("leave it out").class(Class::Usage));
         }
         let head_dim = config.head_dim();
         let mut changes: Vec<TensorChanges> = weights.iter().map(|_| BTreeMap::new()).collect();
         for (stem, heads) in group_by_stem(architecture.grid(), &names.layers, removed).class(Class::Usage)? {
-            let name = |part: &str| format!("{stem}.{}.{part}", names.parts.attention_output);
+            let name = |part: &str| format!("{stem}.{}.{part}", names.layer_parts.attention_output);
             // Heads are absent in all layers that share weights, so any such layer will do.
             let present = config.present_heads(names.layers.iter().position(|layer| layer == stem).expect("a layer"));
             let layout = Layout {
@@ -187,8 +187,8 @@ type HeadsByStem<'a> = BTreeMap<&'a str, BTreeMap<usize, &'a Option<Vec<f32>>>>;
 /// Groups removed attention heads by the layer weights that they are in. Fails if a head does not exist, or is not removed from
 /// all layers that share its weights.
 fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHeads) -> Result<HeadsByStem<'a>> {
-    if let Some(stray) = grid.stray(removed.keys().copied()) {
-        return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").of_value(stray));
+    if let Some(stray) = grid.first_outside(removed.keys().copied()) {
+        return Err(anyhow!("there is no head {stray}: the model has {grid}, both counted from 0").with_value(stray));
     }
     let mut heads = HeadsByStem::new();
     for (&HeadPlace { layer, head }, constant) in removed {
@@ -197,7 +197,7 @@ fn group_by_stem<'a>(grid: HeadGrid, stems: &'a [String], removed: &'a RemovedHe
         if let Some(unremoved) = sharing_heads.iter().find(|place| !removed.contains_key(place)) {
             let shared: Vec<String> = sharing_heads.iter().map(ToString::to_string).collect();
             return Err(anyhow!("L{layer}H{head} shares its weights with {unremoved}, which would go as well")
-                .of_value(HeadPlace { layer, head })
+                .with_value(HeadPlace { layer, head })
                 .hint(format!("give `--heads {}`, which go together", shared.join(","))));
         }
         heads.entry(&stems[layer]).or_default().insert(head, constant);
@@ -218,26 +218,31 @@ type FileMetadata = Option<HashMap<String, String>>;
 /// the tensor was: a narrower type would round them.
 fn tensors(file: &ModelFile, changes: &TensorChanges) -> Result<(Vec<WrittenTensor>, FileMetadata)> {
     let (mut tensors, metadata): (Vec<WrittenTensor>, _) = if is_pickle(file.path()) {
-        let tensors = torch::tensors(file)?;
+        let tensors = torch::read_tensors(file)?;
         // Tensors of other types, such as position ids, are no parameters.
         let written = |(name, stored): (String, StoredTensor)| {
-            let dtype = stored.values.as_ref().ok().map(|&dtype| Dtype::from(dtype))?;
+            let dtype = stored.value_type.as_ref().ok().map(|&dtype| Dtype::from(dtype))?;
             Some(WrittenTensor { name, stored, dtype })
         };
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         (tensors.into_iter().filter_map(written).collect(), Some(metadata))
     } else {
-        let (header, start) = format::header(file)?;
+        let (header, start) = format::read_header(file)?;
         let written = |(name, info): (String, &TensorInfo)| {
             let place = start + info.data_offsets.0 as u64..start + info.data_offsets.1 as u64;
-            let stored = StoredTensor { values: Ok(DType::F32), shape: info.shape.clone(), strides: None, place };
+            let stored = StoredTensor {
+                value_type: Ok(DType::F32),
+                shape: info.shape.clone(),
+                strides: None,
+                byte_range: place,
+            };
             WrittenTensor { name, stored, dtype: info.dtype }
         };
         (header.tensors().into_iter().map(written).collect(), header.metadata().clone())
     };
     for tensor in &mut tensors {
         let is_new = matches!(changes.get(&tensor.name), Some(TensorChange::Values(_)));
-        if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.scattered().is_some() {
+        if (is_new && tensor.dtype != Dtype::F64) || tensor.stored.noncontiguous_strides().is_some() {
             tensor.dtype = Dtype::F32;
         }
     }
@@ -282,10 +287,10 @@ impl WrittenTensor {
                 values.iter().flat_map(|&value| f64::from(value).to_le_bytes()).collect()
             }
             Some(TensorChange::Values(values)) => as_f32(values),
-            _ if self.stored.scattered().is_some() => as_f32(&self.stored.read(file)?),
+            _ if self.stored.noncontiguous_strides().is_some() => as_f32(&self.stored.read(file)?),
             _ => {
                 let mut bytes = vec![0; self.size()];
-                file.read_at(&mut bytes, self.stored.place.start)?;
+                file.read_at(&mut bytes, self.stored.byte_range.start)?;
                 bytes
             }
         };
@@ -301,7 +306,7 @@ impl WrittenTensor {
 }
 
 /// Whether a file name is one that transformers and other libraries use for the weights of a whole model.
-pub fn is_weights(name: &Path) -> bool {
+pub fn is_weight_file(name: &Path) -> bool {
     const FORMS: [&str; 10] = ["safetensors", "bin", "h5", "msgpack", "onnx", "ot", "pt", "pth", "ckpt", "gguf"];
     let extension = name.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
     extension.is_some_and(|extension| FORMS.contains(&extension.as_str()))
@@ -330,8 +335,10 @@ mod tests {
             ["model.safetensors", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"].map(safetensors_name);
         assert_eq!(names, ["model.safetensors", "model.safetensors", "model-00001-of-00002.safetensors"]);
         assert!(
-            ["tf_model.h5", "model.safetensors.index.json", "x.ONNX"].iter().all(|name| is_weights(Path::new(name)))
+            ["tf_model.h5", "model.safetensors.index.json", "x.ONNX"]
+                .iter()
+                .all(|name| is_weight_file(Path::new(name)))
         );
-        assert!(!["tokenizer.model", "vocab.json", "spiece.model"].iter().any(|name| is_weights(Path::new(name))));
+        assert!(!["tokenizer.model", "vocab.json", "spiece.model"].iter().any(|name| is_weight_file(Path::new(name))));
     }
 }

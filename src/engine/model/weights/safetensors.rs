@@ -13,14 +13,14 @@ const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Reads the tensors of a file, by name. A tensor that `safetensors.torch.save_model` left out as a duplicate gets an entry: the
 /// metadata maps its name to the name of the stored tensor.
-pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
-    let (header, data_start) = header(file)?;
+pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+    let (header, data_start) = read_header(file)?;
     let stored = |(name, info): (String, &TensorInfo)| {
         let readable = VALUE_TYPES.into_iter().find(|&dtype| Dtype::from(dtype) == info.dtype);
         let values = readable.ok_or_else(|| format!("{:?}", info.dtype));
         let (start, end) = info.data_offsets;
         let place = data_start + start as u64..data_start + end as u64;
-        (name, StoredTensor { values, shape: info.shape.clone(), strides: None, place })
+        (name, StoredTensor { value_type: values, shape: info.shape.clone(), strides: None, byte_range: place })
     };
     let tensors = header.tensors();
     let aliases = header.metadata().iter().flatten();
@@ -30,7 +30,7 @@ pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
 }
 
 /// Reads (header of a file, offset of its data). Fails if the header is damaged, or the file has another size than it says.
-pub(super) fn header(file: &ModelFile) -> Result<(Metadata, u64)> {
+pub(super) fn read_header(file: &ModelFile) -> Result<(Metadata, u64)> {
     let size = file.size();
     let mut length = [0; 8];
     ensure!(size >= 8, "not a safetensors file: it has no header");

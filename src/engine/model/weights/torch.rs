@@ -23,7 +23,7 @@ const FAIRSEQ: &str = "Checkpoints of fairseq do: convert it by the script that 
 /// Adds to an error the hint how to convert the file to one that can be read.
 fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     // fairseq keeps the settings of a training run beside the tensors (`args`, `cfg`).
-    if let Some(NotAStateDict::Name(name)) = problem.downcast_ref()
+    if let Some(NotAStateDict::UnknownName(name)) = problem.downcast_ref()
         && (name == "argparse.Namespace" || name.starts_with("omegaconf."))
     {
         return problem.hint_after(". ", FAIRSEQ);
@@ -34,7 +34,7 @@ fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
     let (trust, lines) = match problem.downcast_ref::<NotAStateDict>() {
         // PyTorch's weights-only reader refuses these files, and its full reader executes them. So no message recommends the full
         // reader for a file that names anything but a module.
-        Some(unusual) if unusual.needs_all_of_pickle() => (
+        Some(unusual) if unusual.needs_full_pickle() => (
             "you trust it, for this runs the code that it holds",
             vec![
                 format!("model = {}", load("False", "")),
@@ -59,7 +59,7 @@ fn with_conversion_hint(problem: anyhow::Error, path: &Path) -> anyhow::Error {
 /// The mark of a tar archive: (offset in the header, bytes) (POSIX.1-1988, ustar).
 const TAR_MARK: (u64, &[u8]) = (257, b"ustar");
 
-pub(super) fn tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
+pub(super) fn read_tensors(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     read(file).map_err(|problem| with_conversion_hint(problem, file.path()))
 }
 
@@ -72,22 +72,22 @@ fn read(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
         return legacy(file);
     }
     ensure!(is_zip, "it is neither a zip archive, as PyTorch has written since version 1.6, nor what it wrote before");
-    let entries = zip::entries(file)?;
+    let entries = zip::read_entries(file)?;
     let of_pickle = |name: &str| name == "data.pkl" || name.ends_with("/data.pkl");
     let pickle = entries.iter().find(|entry| of_pickle(&entry.name));
     let pickle = pickle.context("it has no data.pkl: it was not written by PyTorch")?;
     let root = pickle.name.strip_suffix("data.pkl").expect("it ends so");
     let storages: HashMap<&str, _> =
-        entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(root)?, &entry.place))).collect();
+        entries.iter().filter_map(|entry| Some((entry.name.strip_prefix(root)?, &entry.byte_range))).collect();
     if let Some(place) = storages.get("byteorder") {
         let is_little = place.end - place.start == 6 && has_bytes_at(file, b"little", place.start).unwrap_or(false);
         ensure!(is_little, "it was written by a machine of another byte order");
     }
-    let length = pickle.place.end - pickle.place.start;
+    let length = pickle.byte_range.end - pickle.byte_range.start;
     ensure!(length <= LARGEST_PICKLE, "its pickle has {length} bytes: no model has so many tensors");
     let mut bytes = vec![0; usize::try_from(length)?];
-    file.read_at(&mut bytes, pickle.place.start)?;
-    locate(pickle::tensors(&bytes)?, |key| {
+    file.read_at(&mut bytes, pickle.byte_range.start)?;
+    locate(pickle::read_tensors(&bytes)?, |key| {
         let storage = format!("data/{key}");
         let place = storages.get(storage.as_str()).map(|place| (*place).clone());
         place.ok_or_else(|| format!("`{}`", storage.escape_debug()))
@@ -123,7 +123,7 @@ fn legacy(file: &ModelFile) -> Result<Vec<(String, StoredTensor)>> {
     let size = file.size();
     let mut bytes = vec![0; usize::try_from(size.min(LARGEST_PICKLE))?];
     file.read_at(&mut bytes, 0)?;
-    let pickles = pickle::legacy(&bytes)?;
+    let pickles = pickle::read_legacy(&bytes)?;
     let mut places: HashMap<&str, Range<u64>> = HashMap::new();
     let mut end = pickles.bytes as u64;
     for (key, storage_type) in pickles.storages {
@@ -165,7 +165,7 @@ fn locate_one(tensor: &PickledTensor, Range { start, end }: Range<u64>) -> Resul
     let begin = begin.context("it begins outside its storage")?;
     let sizes = |sizes: &[u64]| sizes.iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>();
     let (shape, strides) = (sizes(&tensor.shape)?, sizes(&tensor.strides)?);
-    Ok(StoredTensor { values, shape, strides: Some(strides), place: begin..end })
+    Ok(StoredTensor { value_type: values, shape, strides: Some(strides), byte_range: begin..end })
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn a_checkpoint_of_fairseq_is_converted_and_never_executed() {
         let way_out = |name: &str| {
-            let problem = anyhow::Error::new(NotAStateDict::Name(name.to_owned()));
+            let problem = anyhow::Error::new(NotAStateDict::UnknownName(name.to_owned()));
             format!("{:#}", with_conversion_hint(problem, Path::new("pytorch_model.bin")))
         };
         for name in ["argparse.Namespace", "omegaconf.dictconfig.DictConfig"] {

@@ -13,7 +13,7 @@ use crate::system::errors::Facts;
 pub(super) struct ArchiveEntry {
     pub name: String,
     /// The range of the entry's bytes in the archive.
-    pub place: Range<u64>,
+    pub byte_range: Range<u64>,
 }
 
 /// First bytes of a zip archive.
@@ -34,7 +34,7 @@ const END_64: RecordKind<u64> = RecordKind { mark: 0x0606_4b50, bytes: 56 };
 const ENTRY: RecordKind<usize> = RecordKind { mark: 0x0201_4b50, bytes: 46 };
 const LOCAL: RecordKind<u64> = RecordKind { mark: 0x0403_4b50, bytes: 30 };
 
-pub(super) fn entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
+pub(super) fn read_entries(file: &ModelFile) -> Result<Vec<ArchiveEntry>> {
     let size = file.size();
     let (start, bytes) = directory(file)?;
     ensure!(start.checked_add(bytes).is_some_and(|end| end <= size), "its directory lies outside the file");
@@ -95,7 +95,7 @@ fn entry(file: &ModelFile, directory: &[u8]) -> Result<(ArchiveEntry, usize)> {
     ensure!(u32_at(&header, 0)? == LOCAL.mark, "`{}` is not where the directory says", name.escape_debug());
     let start = local + LOCAL.bytes + u64::from(u16_at(&header, 26)?) + u64::from(u16_at(&header, 28)?);
     let stop = start.checked_add(compressed).filter(|stop| *stop <= size).ok_or_else(outside)?;
-    Ok((ArchiveEntry { name, place: start..stop }, end))
+    Ok((ArchiveEntry { name, byte_range: start..stop }, end))
 }
 
 /// Returns `[compressed size, uncompressed size, offset]` of an entry. The extra field holds values that do not fit into 32 bits.
@@ -161,7 +161,7 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Vec<ArchiveEntry>, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        entries(&ModelFile::open(file.path()).unwrap()).map_err(|error| format!("{error:#}"))
+        read_entries(&ModelFile::open(file.path()).unwrap()).map_err(|error| format!("{error:#}"))
     }
 
     /// The error of the archive with these bytes at a place that is counted from the beginning of its directory.
@@ -176,7 +176,10 @@ mod tests {
     fn entries_of_an_archive() {
         let bytes = archive();
         let start = bytes.windows(3).position(|window| window == b"xyz").unwrap() as u64;
-        assert_eq!(read(&bytes).unwrap(), [ArchiveEntry { name: "model/data.pkl".into(), place: start..start + 3 }]);
+        assert_eq!(
+            read(&bytes).unwrap(),
+            [ArchiveEntry { name: "model/data.pkl".into(), byte_range: start..start + 3 }]
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::model::forward::visitor::Needs;
 use crate::sequences::pack::Pack;
 use crate::sequences::shard::Shard;
 use crate::system::machine::memory;
-pub use pack::{Keep, KeptPack};
+pub use pack::{KeepRequest, KeptPack};
 
 /// Divisor of the free memory that gives the default bound of kept activations. Packs in progress get [half](super::run) of the
 /// remainder.
@@ -23,7 +23,7 @@ const FREE_MEMORY_DIVISOR: u64 = 4;
 
 /// The largest number of bytes of activations to keep: `requested`, but at most half of the free memory. Without a request it is
 /// a quarter, or 0 if the free memory is unknown.
-pub fn bound(requested: Option<u64>) -> u64 {
+pub fn memory_bound(requested: Option<u64>) -> u64 {
     let free = memory::available();
     match requested {
         Some(requested) => requested.min(free.map_or(u64::MAX, |free| free / 2)),
@@ -32,8 +32,8 @@ pub fn bound(requested: Option<u64>) -> u64 {
 }
 
 /// Activations that passes of the first stage keep for passes of the second.
-pub struct KeptPasses {
-    requests: Vec<(Pass, Vec<Keep>)>,
+pub struct KeptActivations {
+    requests: Vec<(Pass, Vec<KeepRequest>)>,
     config: Config,
     /// Number of bytes that may still be kept.
     left: AtomicU64,
@@ -43,52 +43,52 @@ pub struct KeptPasses {
 /// The key of a pack: the index of its pass among the requested ones, the shard, and the number of the pack in the shard.
 type PackKey = (usize, Shard, usize);
 
-impl KeptPasses {
+impl KeptActivations {
     /// An empty store for these passes of a model, of up to `bound` bytes.
-    pub fn new(requests: Vec<(Pass, Vec<Keep>)>, config: &Config, bound: u64) -> Self {
+    pub fn new(requests: Vec<(Pass, Vec<KeepRequest>)>, config: &Config, bound: u64) -> Self {
         Self { requests, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
     /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
     /// activations. Any other pass records them.
-    pub fn of(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPass<'_>> {
+    pub fn pass_store(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPassStore<'_>> {
         let is_kept = |requested: &Pass| requested == pass && pass.portion == Portion::All;
         let request = self.requests.iter().position(|(requested, _)| is_kept(requested))?;
-        Some(KeptPass { store: self, request, shard, follows })
+        Some(KeptPassStore { store: self, request, shard, follows })
     }
 }
 
 #[derive(Clone, Copy)]
-pub struct KeptPass<'a> {
-    store: &'a KeptPasses,
+pub struct KeptPassStore<'a> {
+    store: &'a KeptActivations,
     /// Index of the pass among the requested ones.
     request: usize,
     shard: Shard,
     follows: bool,
 }
 
-impl KeptPass<'_> {
-    pub fn reserved(&self) -> u64 {
+impl KeptPassStore<'_> {
+    pub fn reserved_bytes(&self) -> u64 {
         if self.follows { 0 } else { self.store.left.load(Ordering::Relaxed) }
     }
 
     /// Whether the store can serve these observers. A recording pass may have any observers. For a replayed pass, all activations
     /// that its observers read must be kept, and they must request no patched runs.
-    pub fn suits(&self, observers: &ObserverSet) -> bool {
+    pub fn can_serve(&self, observers: &ObserverSet) -> bool {
         let kept_needs = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
-        let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
+        let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
         !self.follows || (kept_needs.covers(observers.needs()) && !needs_patched_runs)
     }
 
     /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
-    pub fn take(&self, number: usize) -> Option<KeptPack> {
+    pub fn take_pack(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let index = packs.iter().position(|(key, _)| *key == (self.request, self.shard, number))?;
         Some(packs.swap_remove(index).1)
     }
 
     /// Reserves room for the activations of a pack; `None` if none are needed, or they exceed the bound.
-    pub fn begin(&self, pack: &Pack) -> Option<KeptPack> {
+    pub fn reserve_pack(&self, pack: &Pack) -> Option<KeptPack> {
         let empty = KeptPack::new(pack, self.keeps(), &self.store.config);
         let bytes = empty.bytes();
         let reserve = |left: u64| left.checked_sub(bytes);
@@ -97,12 +97,12 @@ impl KeptPass<'_> {
             .then_some(empty)
     }
 
-    pub fn keep(&self, number: usize, pack: KeptPack) {
+    pub fn store_pack(&self, number: usize, pack: KeptPack) {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         packs.push(((self.request, self.shard, number), pack));
     }
 
-    fn keeps(&self) -> &[Keep] {
+    fn keeps(&self) -> &[KeepRequest] {
         &self.store.requests[self.request].1
     }
 }

@@ -12,12 +12,12 @@ use crate::sequences::sequence::Sequence;
 
 /// The activations that a second-stage pass needs from a first-stage pass over the same sequences.
 #[derive(Clone, Copy, Debug)]
-pub struct Keep {
+pub struct KeepRequest {
     /// The activations to keep: attention and contexts of heads, hidden states, inputs of the query and key projections. No
     /// others can be kept.
     pub needs: Needs,
     /// Whether the activations of a given sequence are needed.
-    pub of: fn(&Sequence) -> bool,
+    pub applies_to: fn(&Sequence) -> bool,
 }
 
 /// `[events, values]`: how many of each are kept for a sequence of `tokens` tokens.
@@ -26,7 +26,7 @@ fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
     let heads = layers * config.num_attention_heads;
     let per_head = [(needs.attention, tokens + 1), (needs.contexts, config.head_dim())];
     let states = layers + usize::from(needs.hidden_states);
-    let row_events = [(needs.states_of(0, layers), states), (needs.attention_inputs, layers)];
+    let row_events = [(needs.includes_states_of(0, layers), states), (needs.attention_inputs, layers)];
     let sum = |parts: [(bool, usize); 2]| parts.iter().map(|(is_needed, size)| usize::from(*is_needed) * size).sum();
     let [head_width, row_events]: [usize; 2] = [sum(per_head), sum(row_events)];
     let head_events = usize::from(head_width > 0) * heads;
@@ -69,11 +69,11 @@ enum KeptPart {
 
 impl KeptPack {
     /// An empty record of the activations that `keeps` asks for in a pack.
-    pub fn new(pack: &Pack, keeps: &[Keep], config: &Config) -> Self {
-        let applicable = |sequence| keeps.iter().filter(move |keep| (keep.of)(sequence));
+    pub fn new(pack: &Pack, keeps: &[KeepRequest], config: &Config) -> Self {
+        let applicable = |sequence| keeps.iter().filter(move |keep| (keep.applies_to)(sequence));
         let sequence_needs = |sequence| applicable(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
-        let needs: Vec<Needs> = pack.sentences.iter().map(sequence_needs).collect();
-        let sequences = pack.sentences.iter().zip(&needs);
+        let needs: Vec<Needs> = pack.sequences.iter().map(sequence_needs).collect();
+        let sequences = pack.sequences.iter().zip(&needs);
         let sizes = sequences.map(|(sequence, needs)| kept_sizes(config, *needs, sequence.ids.len()));
         let expected = sizes.fold([0, 0], |sums, sizes| [sums[0] + sizes[0], sums[1] + sizes[1]]);
         Self { layers: config.num_hidden_layers, needs, events: Vec::new(), values: Vec::new(), expected }
@@ -88,9 +88,9 @@ impl KeptPack {
         self.needs.iter().fold(Needs::default(), |all, needs| all | *needs)
     }
 
-    pub fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
+    pub fn keep_head(&mut self, sequence: usize, view: &HeadView<'_>) {
         let needs = self.needs[sequence];
-        if !needs.heads() {
+        if !needs.includes_heads() {
             return;
         }
         let HeadView { layer, head, .. } = *view;
@@ -106,14 +106,14 @@ impl KeptPack {
         context.iter().flat_map(Rows::iter).for_each(|row| self.values.extend_from_slice(row));
     }
 
-    pub fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
-        if self.needs[sequence].states_of(layer, self.layers) {
+    pub fn keep_hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
+        if self.needs[sequence].includes_states_of(layer, self.layers) {
             self.rows(sequence, layer, KeptPart::HiddenStates(states.width()), states);
         }
     }
 
     /// Keeps the inputs of a layer's query and key projections, if they are needed.
-    pub fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
+    pub fn keep_attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
             self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
         }
@@ -135,9 +135,9 @@ impl KeptPack {
 
     /// Replays the kept activations to the observers of the pack, in the order of the forward pass. A head whose attention was
     /// not needed gets an attention view without rows.
-    pub fn show(&self, observers: &mut ObserverSet, pack: &Pack, encoder: &dyn Encoder) {
+    pub fn replay(&self, observers: &mut ObserverSet, pack: &Pack, encoder: &dyn Encoder) {
         for &KeptEvent { sequence, layer, start, part } in &self.events {
-            let sentence = &pack.sentences[sequence];
+            let sentence = &pack.sequences[sequence];
             let tokens = sentence.ids.len();
             let values = &self.values[start..];
             let rows = |width: usize| Rows::new(&values[..tokens * width], width);
@@ -157,7 +157,7 @@ impl KeptPack {
                         (weights, entropies) => AttentionView::strided(layer, head, tokens, weights, entropies),
                     };
                     let context = context.map(|width| Rows::new(&values[..tokens * width], width));
-                    observers.head(sequence, sentence, HeadView { context, ..HeadView::from(attention) });
+                    observers.show_head(sequence, sentence, HeadView { context, ..HeadView::from(attention) });
                 }
             }
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PROGRAM;
-use crate::corpus::{CorpusIdentity, FurtherColumns, LinkOptions, LinkSources, LinksFrom, Unit};
+use crate::corpus::{AnnotationOptions, CorpusIdentity, LinkOptions, LinkSources, LinksFrom, Unit};
 use crate::model::families::Architecture;
 use crate::model::grid::visibility::{LayerClass, LayerClasses};
 use crate::model::grid::{self, HeadGrid, HeadPlace};
@@ -109,8 +109,8 @@ pub struct Protocol {
 
 impl Protocol {
     /// The optional columns of the corpus to read: probed properties, classes of words, and the links that `links` asks for.
-    pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> FurtherColumns<'a> {
-        FurtherColumns { requested: &self.probes, links: Some(links), classes: self.classes.as_deref() }
+    pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> AnnotationOptions<'a> {
+        AnnotationOptions { requested_columns: &self.probes, links: Some(links), class_column: self.classes.as_deref() }
     }
 
     /// The unit of text that runs as one sequence.
@@ -168,7 +168,7 @@ pub struct ModelInfo {
     #[schemars(with = "usize", range(min = 1))]
     pub key_value_heads: Option<usize>,
     /// The keys that queries see, by classes of layers; absent if every query sees every key.
-    #[serde(default, skip_serializing_if = "LayerClasses::are_whole")]
+    #[serde(default, skip_serializing_if = "LayerClasses::are_full")]
     #[schemars(with = "Vec<LayerClass>")]
     pub visibility: LayerClasses,
     /// Width of one head's queries, keys and values.
@@ -218,7 +218,7 @@ pub struct TokenizerInfo {
 
 impl ModelInfo {
     /// The heads that write a constant; empty if all heads do, as in a model built only for its attention.
-    pub fn constant_beside_others(&self) -> &[HeadPlace] {
+    pub fn constant_heads_unless_all(&self) -> &[HeadPlace] {
         let present = self.grid().count() - self.absent.len();
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
     }
@@ -249,7 +249,7 @@ impl ModelInfo {
                 round_trip: model.tokenizer.round_trip.clone(),
                 residues: model.tokenizer.parting,
             }),
-            left: model.left.clone(),
+            left: model.unread_tensors.clone(),
             config_sha256: hashes.config,
             weights_sha256: hashes.weights,
             tokenizer_sha256: hashes.tokenizer,
@@ -272,7 +272,7 @@ impl ModelInfo {
     }
 
     /// Number of consecutive heads that share keys and values; `None` if each head has its own.
-    pub fn heads_per_group(&self) -> Option<usize> {
+    pub fn query_heads_per_group(&self) -> Option<usize> {
         let groups = self.key_value_heads.filter(|&groups| groups > 0 && self.heads.is_multiple_of(groups))?;
         Some(self.heads / groups)
     }
@@ -335,14 +335,14 @@ impl RunInfo {
     }
 
     /// Adds the time `more` to both durations.
-    pub fn and(self, more: Duration) -> Self {
+    pub fn with_added_time(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
         Self { duration_seconds, analysis_seconds, ..self }
     }
 
     /// Combines the facts of the two stages of a run. The number of shards is taken from the first stage.
-    pub fn followed_by(self, after: &Self) -> Self {
+    pub fn with_second_stage(self, after: &Self) -> Self {
         let shards = self.shards;
         Self { shards, ..self.merged(after) }
     }
@@ -369,7 +369,7 @@ impl RunInfo {
 impl Identity {
     /// Describes the first difference from another identity, with both values: the model, the corpus, a setting, or anything
     /// else. `None` if the two are equal.
-    pub fn difference(&self, other: &Self) -> Option<String> {
+    pub fn first_difference(&self, other: &Self) -> Option<String> {
         let name_difference = |what: &str, here: &str, there: &str| {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
         };
@@ -427,7 +427,8 @@ mod tests {
     #[test]
     fn more_time_is_added_to_both() {
         let (whole, analysis) = (Duration::from_millis(2500), Duration::from_secs(2));
-        let run = RunInfo::new(SystemTime::UNIX_EPOCH, whole, analysis, NonZeroUsize::MIN).and(Duration::from_secs(3));
+        let run = RunInfo::new(SystemTime::UNIX_EPOCH, whole, analysis, NonZeroUsize::MIN)
+            .with_added_time(Duration::from_secs(3));
         assert_eq!((run.duration_seconds, run.analysis_seconds), (5.5, 5.0));
         assert_eq!((run.shards, run.threads, &*run.started_at), (1, 1, "1970-01-01T00:00:00Z"));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, ensure};
 
 use super::identity::Identity;
-use super::partial::{self, EXTENSION, Restore};
+use super::partial::{self, EXTENSION, RestoreSums};
 use super::{Observation, Stage};
 use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
@@ -26,13 +26,13 @@ struct StageShards<'a> {
 
 impl<'a> StageShards<'a> {
     fn new(path: &'a Path, shard: Shard, stage: Stage) -> Self {
-        Self { count: shard.of(), stage, files: BTreeMap::from([(shard.number(), path)]) }
+        Self { count: shard.shard_count(), stage, files: BTreeMap::from([(shard.number(), path)]) }
     }
 
     fn add(&mut self, path: &'a Path, shard: Shard, stage: &Stage) -> Result<()> {
-        let (count, others) = (self.count, shard.of());
+        let (count, others) = (self.count, shard.shard_count());
         let (here, there) = (path.display(), self.first_file().display());
-        let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").about(&there);
+        let cannot = |why: &str| anyhow!("cannot merge `{there}` and `{here}`: {why}").with_file(&there);
         ensure!(count == others, cannot(&format!("one is of {} and the other of {others}", counted(count, "shard"))));
         ensure!(
             self.stage == *stage,
@@ -41,7 +41,7 @@ impl<'a> StageShards<'a> {
         );
         if let Some(other) = self.files.insert(shard.number(), path) {
             let both = anyhow!("`{}` and `{here}` are both shard {shard}", other.display());
-            return Err(both.about(other.display()).of_value(shard).hint("give each shard once"));
+            return Err(both.with_file(other.display()).with_value(shard).hint("give each shard once"));
         }
         Ok(())
     }
@@ -62,7 +62,7 @@ impl<'a> StageShards<'a> {
         }
         let mut named: Vec<String> = missing.iter().take(MOST_NAMED).map(|shard| format!("{shard}/{count}")).collect();
         named.extend((missing.len() > MOST_NAMED).then(|| format!("and {} more", missing.len() - MOST_NAMED)));
-        let suffix = if self.stage.is_after() { " that were run with --after" } else { "" };
+        let suffix = if self.stage.is_second_stage() { " that were run with --after" } else { "" };
         let (shards, are) = (counted(count, "shard"), plural(&missing.len(), "is", "are"));
         let message = format!("{} of {shards}{suffix} {are} missing: {}", missing.len(), named.join(", "));
         Err(anyhow!(message)).class(Class::Incomplete)
@@ -72,35 +72,37 @@ impl<'a> StageShards<'a> {
 /// Fails unless the partial belongs to the run of the first partial.
 fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (first_path, first_identity) = first.get_or_insert_with(|| (path, identity.clone()));
-    let Some(difference) = first_identity.difference(identity) else { return Ok(()) };
+    let Some(difference) = first_identity.first_difference(identity) else { return Ok(()) };
     let first_path = first_path.display();
-    Err(anyhow!("cannot merge `{first_path}` and `{}`: {difference}", path.display()).about(&first_path))
+    Err(anyhow!("cannot merge `{first_path}` and `{}`: {difference}", path.display()).with_file(&first_path))
 }
 
 pub struct MissingShards {
     /// Numbers of the missing shards, ascending.
     pub numbers: Vec<u32>,
     /// Whether the partials are from the first of two stages, so that the second stage is missing as well.
-    pub is_of_first: bool,
+    pub is_first_stage: bool,
     /// Faults of damaged partials, whose shards count as missing.
     pub damaged: Vec<String>,
 }
 
 /// Finds which of the `of` shards of a run have no partial; sums are not read. Fails if two partials are from different runs or
 /// stages, or are one shard. Fails if a partial has another number of shards, or a file was never a partial.
-pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
+pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
         let header = match partial::read_header(path) {
-            Err(error) if partial::DamagedPartial::is(&error) => {
+            Err(error) if partial::DamagedPartial::is_cause_of(&error) => {
                 damaged.push(format!("{error:#}"));
                 continue;
             }
             read => read?,
         };
-        let (shown, others) = (path.display(), header.shard.of());
-        if let Some(shards) = shards.as_ref().filter(|shards| shards.stage.is_after() != header.stage.is_after()) {
-            let (first, second) = if shards.stage.is_after() {
+        let (shown, others) = (path.display(), header.shard.shard_count());
+        if let Some(shards) =
+            shards.as_ref().filter(|shards| shards.stage.is_second_stage() != header.stage.is_second_stage())
+        {
+            let (first, second) = if shards.stage.is_second_stage() {
                 (path.as_path(), shards.first_file())
             } else {
                 (shards.first_file(), path.as_path())
@@ -110,14 +112,15 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
                 first.display(),
                 second.display()
             );
-            return Err(error.about(first.display()).hint(format!(
+            return Err(error.with_file(first.display()).hint(format!(
                 "name the parts of one stage, as in `*-of-{of}.{EXTENSION}` or `*-of-{of}-after.{EXTENSION}`, or keep each \
                  stage in a folder of its own"
             )));
         }
         if others != of {
-            let error =
-                anyhow!("`{shown}` is shard {} and not of {of}", header.shard).about(shown).of_value(header.shard);
+            let error = anyhow!("`{shown}` is shard {} and not of {of}", header.shard)
+                .with_file(shown)
+                .with_value(header.shard);
             return Err(error.hint(format!("was the corpus run in {others}?")));
         }
         ensure_same_run(&mut first, path, &header.identity)?;
@@ -128,18 +131,18 @@ pub fn missing(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     }
     let is_of_first = shards.as_ref().is_some_and(|shards| shards.stage == Stage::First);
     let numbers = shards.map_or_else(|| (1..=of).collect(), |shards| shards.missing());
-    Ok(MissingShards { numbers, is_of_first, damaged })
+    Ok(MissingShards { numbers, is_first_stage: is_of_first, damaged })
 }
 
 /// Adds up the partials of all shards, given in any order. In a run of two stages they are the partials of the first stage, or of
 /// both. Fails if a partial cannot be used, a shard is missing, or two partials are one shard or from different runs.
-pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
+pub fn merge_all(paths: &[PathBuf], restore: RestoreSums<'_>) -> Result<Observation> {
     let mut stages: [Option<(StageShards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;
     for path in paths {
         let (shard, part) = partial::read(path, restore)?;
         ensure_same_run(&mut first, path, &part.identity)?;
-        match &mut stages[usize::from(part.stage.is_after())] {
+        match &mut stages[usize::from(part.stage.is_second_stage())] {
             Some((shards, sum)) => {
                 shards.add(path, shard, &part.stage)?;
                 sum.merge(&part);
@@ -163,7 +166,7 @@ pub fn all(paths: &[PathBuf], restore: Restore<'_>) -> Result<Observation> {
                 anyhow!("the partials of the second stage were run after other sums")
                     .hint("name the file that --after was given")
             );
-            first.followed_by(after);
+            first.add_second_stage(after);
             Ok(first)
         }
     }

@@ -23,7 +23,7 @@ pub struct Observation {
     pub stage: Stage,
     pub passes: Vec<PassSums>,
     /// Time, threads and host of the run; `None` if they were not wanted.
-    pub run: Option<RunInfo>,
+    pub run_info: Option<RunInfo>,
 }
 
 /// The passes of a plan that an observation contains.
@@ -48,16 +48,16 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         matches!(self, Self::Whole | Self::Followed { .. })
     }
 
-    pub fn is_after(&self) -> bool {
+    pub fn is_second_stage(&self) -> bool {
         matches!(self, Self::After { .. })
     }
 
     /// The digest of the labelling policy that the second stage depends on; `None` without a second stage.
-    pub fn policy(&self) -> Option<&str> {
+    pub fn policy_digest(&self) -> Option<&str> {
         match self {
             Self::Whole | Self::First => None,
             Self::After { policy, .. } | Self::Followed { policy } => Some(policy),
@@ -68,7 +68,7 @@ impl Stage {
 pub struct PassSums {
     pub pass: Pass,
     /// Encoded sentences that are in no sequence of the pass.
-    pub left_out: u64,
+    pub left_out_sentences: u64,
     /// The sums of the pass's observers, in the order of the plan.
     pub sums: Vec<Box<dyn Observer>>,
 }
@@ -79,20 +79,20 @@ impl Observation {
         assert_eq!((&self.identity, &self.stage), (&other.identity, &other.stage), "parts of one whole");
         self.tally.merge(&other.tally);
         for (pass, other) in self.passes.iter_mut().zip(&other.passes) {
-            pass.left_out += other.left_out;
+            pass.left_out_sentences += other.left_out_sentences;
             pass.sums.iter_mut().zip(&other.sums).for_each(|(sums, other)| sums.merge(&**other));
         }
-        self.run = self.run.take().zip(other.run.as_ref()).map(|(run, other)| run.merged(other));
+        self.run_info = self.run_info.take().zip(other.run_info.as_ref()).map(|(run, other)| run.merged(other));
     }
 
     /// Adds the passes of the second stage, as if they had run with the first. Panics if the identities differ, or `after`
     /// follows no stage.
-    pub fn followed_by(&mut self, after: Self) {
+    pub fn add_second_stage(&mut self, after: Self) {
         assert_eq!(self.identity, after.identity, "stages of one whole");
-        let policy = after.stage.policy().expect("the passes of the second stage follow").to_owned();
+        let policy = after.stage.policy_digest().expect("the passes of the second stage follow").to_owned();
         self.stage = Stage::Followed { policy };
         self.passes.extend(after.passes);
-        self.run = self.run.take().zip(after.run).map(|(run, after)| run.followed_by(&after));
+        self.run_info = self.run_info.take().zip(after.run_info).map(|(run, after)| run.with_second_stage(&after));
     }
 
     /// SHA-256 of the sums, by which the second stage identifies the first. Fails if the sums cannot be serialised.
@@ -113,12 +113,12 @@ impl Observation {
             return Ok(());
         }
         let Some((first, _)) = tally.skipped.first_key_value() else {
-            return Err(anyhow!("corpus `{corpus}` has no sentences").about(corpus)).class(Class::Input);
+            return Err(anyhow!("corpus `{corpus}` has no sentences").with_file(corpus)).class(Class::Input);
         };
         let reasons: Vec<String> =
             tally.skipped.iter().map(|(reason, count)| format!("{count} {}", reason.describe())).collect();
         let reasons = reasons.join(", ");
         let skipped = anyhow!("corpus `{corpus}` leaves nothing to analyse: every sentence was skipped ({reasons})");
-        Err(first.with_way_out(skipped.about(corpus))).class(Class::Input)
+        Err(first.with_hint(skipped.with_file(corpus))).class(Class::Input)
     }
 }

@@ -21,11 +21,11 @@ pub struct ByClass<T> {
 
 impl<T> ByClass<T> {
     pub fn new(classes: &LayerClasses, make: impl Fn(Visibility) -> T) -> Self {
-        Self { classes: classes.clone(), each: classes.kinds().iter().map(|&kind| make(kind)).collect() }
+        Self { classes: classes.clone(), each: classes.visibilities().iter().map(|&kind| make(kind)).collect() }
     }
 
     /// The single value of a model whose queries see every key.
-    pub fn of_whole(one: T) -> Self {
+    pub fn single_class(one: T) -> Self {
         Self { classes: LayerClasses::default(), each: vec![one] }
     }
 
@@ -34,11 +34,11 @@ impl<T> ByClass<T> {
     }
 
     /// The value of each class, in the order of [`LayerClasses::kinds`].
-    pub fn each(&self) -> &[T] {
+    pub fn values(&self) -> &[T] {
         &self.each
     }
 
-    pub fn of_layer(&self, layer: usize) -> &T {
+    pub fn for_layer(&self, layer: usize) -> &T {
         &self.each[self.classes.class_of(layer)]
     }
 
@@ -85,7 +85,7 @@ impl<S: Sums> Sums for ByClass<S> {
         let class_fits = |(&kind, sums): (&Visibility, &S)| sums.fits(grid, from, &LayerClasses::new(&[kind]));
         self.classes == *classes
             && classes.fits(grid.layers)
-            && self.each.len() == classes.kinds().len()
-            && classes.kinds().iter().zip(&self.each).all(class_fits)
+            && self.each.len() == classes.visibilities().len()
+            && classes.visibilities().iter().zip(&self.each).all(class_fits)
     }
 }

@@ -45,7 +45,7 @@ pub enum Event<'a> {
         logits: &'a [f32],
     },
     /// The end of the baseline run: the observer requests its patched runs by adding them to the list.
-    BaselineOver(Vec<PatchedRun>),
+    BaselineEnd(Vec<PatchedRun>),
     /// The logits, `[classes]`, of a patched run at one of its predicted positions.
     PatchedLogits {
         /// Index of the patched run among the observer's requests for the sequence.
@@ -54,17 +54,17 @@ pub enum Event<'a> {
         logits: &'a [f32],
     },
     /// The beginning of an ablation variant, by its index in [`FurtherRuns::Without`](super::FurtherRuns::Without).
-    Variant(usize),
+    AblationVariant(usize),
     /// The beginning of the direct run of an ablation variant, in which only the residual stream changes
     /// ([`FurtherRuns::WithoutAndDirectly`](super::FurtherRuns::WithoutAndDirectly)).
-    Direct(usize),
+    DirectRun(usize),
     /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
     Gradient(&'a GateGradient),
     /// The derivatives of the sequence's loss along the path from no head to all heads.
     PathGradient(&'a PathGradient),
     /// The end of the pack, whose sequences ran in one batch. Each sequence has the event, so that sums which keep data of the
     /// whole pack release it with the first.
-    PackOver,
+    PackEnd,
 }
 
 impl Event<'_> {
@@ -77,21 +77,21 @@ impl Event<'_> {
         }
     }
 
-    pub(super) fn is_for(&self, needs: Needs) -> bool {
+    pub(super) fn is_needed_by(&self, needs: Needs) -> bool {
         match self {
-            Self::Head(_) => needs.heads(),
+            Self::Head(_) => needs.includes_heads(),
             Self::HiddenStates { .. } => needs.hidden_states || needs.layer_inputs,
             Self::AttentionInputs { .. } => needs.attention_inputs,
             Self::Mixing { .. } => needs.mixing,
             Self::DirectEffects { .. } | Self::FinalNorm(_) => needs.direct,
             Self::Logits { .. } => needs.logits,
-            Self::BaselineOver(_)
+            Self::BaselineEnd(_)
             | Self::PatchedLogits { .. }
-            | Self::Variant(_)
-            | Self::Direct(_)
+            | Self::AblationVariant(_)
+            | Self::DirectRun(_)
             | Self::Gradient(_)
             | Self::PathGradient(_)
-            | Self::PackOver => true,
+            | Self::PackEnd => true,
         }
     }
 }
@@ -101,17 +101,17 @@ pub struct HeadInput<'a> {
     /// The head's attention, and the other activations that observers need.
     pub view: HeadView<'a>,
     sequence: &'a Sequence,
-    folder: &'a mut Folder,
+    folder: &'a mut AttentionFolder,
 }
 
 /// Buffers for attention folded to words and to text, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Folder {
+pub struct AttentionFolder {
     words: [Folded<WordAttention>; 2],
     text: Folded<TextAttention>,
 }
 
-impl Folder {
+impl AttentionFolder {
     pub fn head_input<'a>(&'a mut self, sequence: &'a Sequence, view: HeadView<'a>) -> HeadInput<'a> {
         self.words.iter_mut().for_each(|folded| folded.is_current = false);
         self.text.is_current = false;
@@ -132,7 +132,7 @@ impl<'a> HeadInput<'a> {
     }
 
     /// The attention between words, `[words, words]`, split words pooled as `from` says; computed on first use.
-    pub fn words(&mut self, from: FromToken) -> &WordAttention {
+    pub fn word_attention(&mut self, from: FromToken) -> &WordAttention {
         let folded = &mut self.folder.words[usize::from(from == FromToken::First)];
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.words, from);
@@ -142,7 +142,7 @@ impl<'a> HeadInput<'a> {
     }
 
     /// The attention between tokens of text; computed on first use.
-    pub fn text(&mut self) -> &TextAttention {
+    pub fn text_attention(&mut self) -> &TextAttention {
         let folded = &mut self.folder.text;
         if !folded.is_current {
             folded.attention.fold(self.view.attention, &self.sequence.kinds);

@@ -25,7 +25,7 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
-pub use event::{Event, Folder, HeadInput};
+pub use event::{AttentionFolder, Event, HeadInput};
 use requests::HeadSet;
 
 /// Exact sums over every head in the sequences of a pass. Merging them with the sums of another worker or shard gives
@@ -69,7 +69,7 @@ impl Demands {
         Self { needs: Needs::ATTENTION, further_runs: FurtherRuns::None, keeps_attention: false };
 
     /// Demands for only these activations of the baseline run.
-    pub fn of(needs: Needs) -> Self {
+    pub fn from_needs(needs: Needs) -> Self {
         Self { needs, ..Self::default() }
     }
 }
@@ -80,26 +80,26 @@ pub enum FurtherRuns {
     #[default]
     None,
     /// One ablation variant for each of these sets of heads, without the heads of the set.
-    Without(Vec<HeadSet>),
+    Ablations(Vec<HeadSet>),
     /// As `Without`, each followed by a direct run. In a direct run only the residual stream changes: the heads are missing in the
     /// inputs of later layers and nowhere else.
-    WithoutAndDirectly(Vec<HeadSet>),
+    AblationsWithDirectRuns(Vec<HeadSet>),
     /// The patched runs that the sums request at [`Event::BaselineOver`].
-    Patched,
+    PatchedRuns,
     /// In a pass with derivatives: derivatives along the path from no head to all heads, if the
     /// [`Ablation`](super::ablation::Ablation) has steps.
-    AlongPath,
+    PathGradients,
 }
 
 impl FurtherRuns {
-    pub fn are_direct(&self) -> bool {
-        matches!(self, Self::WithoutAndDirectly(_))
+    pub fn has_direct_runs(&self) -> bool {
+        matches!(self, Self::AblationsWithDirectRuns(_))
     }
 
-    pub fn variants(&self) -> &[HeadSet] {
+    pub fn ablated_sets(&self) -> &[HeadSet] {
         match self {
-            Self::Without(sets) | Self::WithoutAndDirectly(sets) => sets,
-            Self::None | Self::Patched | Self::AlongPath => &[],
+            Self::Ablations(sets) | Self::AblationsWithDirectRuns(sets) => sets,
+            Self::None | Self::PatchedRuns | Self::PathGradients => &[],
         }
     }
 }
@@ -117,7 +117,7 @@ pub trait Observer: Any + Send + Sync {
     fn begin(&mut self, sequence: &Sequence);
 
     /// Whether the sums can gain from any sequence of the pack.
-    fn is_relevant(&self) -> bool;
+    fn can_gain(&self) -> bool;
 
     /// Begins an ablation variant, or its direct run. Returns whether the sums requested this run. They skip any other run.
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool;
@@ -151,29 +151,29 @@ struct ObserverAdapter<S: Sums> {
     is_skipped: bool,
 }
 
-pub fn observer_of<S: Sums>(sums: S) -> Box<dyn Observer> {
+pub fn new_observer<S: Sums>(sums: S) -> Box<dyn Observer> {
     let demands = sums.demands();
-    let variants = demands.further_runs.variants().iter().cloned().zip(0..).collect();
+    let variants = demands.further_runs.ablated_sets().iter().cloned().zip(0..).collect();
     Box::new(ObserverAdapter { sums, demands, states: Vec::new(), variants, is_skipped: false })
 }
 
 /// Restores an observer from the bytes of [`Observer::to_bytes`]. Fails if the bytes are no sums of this type, or a sum is too
 /// large to be added to others.
-pub fn restored<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
+pub fn restore_observer<S: Sums>(bytes: &[u8]) -> Result<Box<dyn Observer>> {
     let sums = postcard::from_bytes::<S>(bytes).context("its sums cannot be read")?;
     ensure_countable(&sums)?;
-    Ok(observer_of(sums))
+    Ok(new_observer(sums))
 }
 
 /// The sums of an observer; `None` if they are of another type.
-pub fn sums_if<S: Sums>(observer: &dyn Observer) -> Option<&S> {
+pub fn downcast_sums<S: Sums>(observer: &dyn Observer) -> Option<&S> {
     (observer as &dyn Any).downcast_ref::<ObserverAdapter<S>>().map(|adapter| &adapter.sums)
 }
 
 /// The sums of an observer.
 /// Panics if they are of another type.
-pub fn sums<S: Sums>(observer: &dyn Observer) -> &S {
-    sums_if(observer).expect("a study gets back the sums that it gave")
+pub fn expect_sums<S: Sums>(observer: &dyn Observer) -> &S {
+    downcast_sums(observer).expect("a study gets back the sums that it gave")
 }
 
 impl<S: Sums> ObserverAdapter<S> {
@@ -201,39 +201,39 @@ impl<S: Sums> Observer for ObserverAdapter<S> {
         self.states.push(self.sums.begin(sequence));
     }
 
-    fn is_relevant(&self) -> bool {
+    fn can_gain(&self) -> bool {
         self.states.iter().any(Option::is_some)
     }
 
     fn begin_variant(&mut self, removed: &HeadSet, is_direct: bool) -> bool {
-        let is_requested = !is_direct || self.demands.further_runs.are_direct();
+        let is_requested = !is_direct || self.demands.further_runs.has_direct_runs();
         let index = self.variants.get(removed).copied().filter(|_| is_requested);
         self.is_skipped = index.is_none();
         if let Some(index) = index {
-            self.observe_all(&mut if is_direct { Event::Direct(index) } else { Event::Variant(index) });
+            self.observe_all(&mut if is_direct { Event::DirectRun(index) } else { Event::AblationVariant(index) });
         }
         index.is_some()
     }
 
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>) {
-        let is_needed = event.is_for(self.needs());
+        let is_needed = event.is_needed_by(self.needs());
         if let Some(state) = self.states[sequence].as_mut().filter(|_| is_needed) {
             self.sums.observe(state, event);
         }
     }
 
     fn end_pack(&mut self) {
-        self.observe_all(&mut Event::PackOver);
+        self.observe_all(&mut Event::PackEnd);
         self.states.clear();
         self.is_skipped = false;
     }
 
     fn merge(&mut self, other: &dyn Observer) {
-        self.sums.merge(sums(other));
+        self.sums.merge(expect_sums(other));
     }
 
     fn duplicate(&self) -> Box<dyn Observer> {
-        observer_of(self.sums.clone())
+        new_observer(self.sums.clone())
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
@@ -301,7 +301,7 @@ mod tests {
         type SequenceState = u64;
 
         fn demands(&self) -> Demands {
-            Demands::of(Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() })
+            Demands::from_needs(Needs { hidden_states: self.needy, logits: self.needy, ..Needs::default() })
         }
 
         fn begin(&mut self, sequence: &Sequence) -> Option<u64> {
@@ -312,7 +312,7 @@ mod tests {
             match event {
                 Event::HiddenStates { layer, states } => self.states.push((index, *layer, states.count())),
                 Event::Logits { position, logits } => self.logits.push((index, *position, logits.len())),
-                Event::PackOver => self.ended.push(index),
+                Event::PackEnd => self.ended.push(index),
                 _ => {}
             }
         }
@@ -325,26 +325,29 @@ mod tests {
     #[test]
     fn sums_of_no_class_are_read_and_fit_nothing() {
         // No classes, which stands for one, and the sums of none.
-        let observer = restored::<by_class::ByClass<Recorder>>(&[0, 0]).unwrap();
+        let observer = restore_observer::<by_class::ByClass<Recorder>>(&[0, 0]).unwrap();
         assert_eq!(*observer.demands(), Demands::default());
         assert!(!observer.fits(HeadGrid { layers: 1, heads: 1 }, FromToken::Mean, &LayerClasses::default()));
     }
 
     #[test]
     fn hidden_states_and_logits_are_shown_to_those_who_need_them() {
-        let shown = |needy| observer_of(Recorder { needy, ..Recorder::default() });
+        let shown = |needy| new_observer(Recorder { needy, ..Recorder::default() });
         let mut observers = ObserverSet::new(vec![shown(true), shown(false)]);
         assert_eq!(observers.needs(), Needs { hidden_states: true, logits: true, ..Needs::default() });
         let sequences = [7, 9].map(|index| Sequence { index, ..Sequence::default() });
-        observers.begin(sequences.iter());
-        assert!(observers.is_relevant());
+        observers.begin_pack(sequences.iter());
+        assert!(observers.can_gain());
         observers.observe(1, Event::HiddenStates { layer: 4, states: Rows::new(&[0.0; 6], 2) });
         observers.observe(0, Event::Logits { position: 3, logits: &[0.0; 5] });
         observers.end_pack();
         let observers = observers.into_observers();
         let (states, logits) = (vec![(9, 4, 3)], vec![(7, 3, 5)]);
-        assert_eq!(*sums::<Recorder>(&*observers[0]), Recorder { needy: true, states, logits, ended: vec![7, 9] });
-        assert_eq!(*sums::<Recorder>(&*observers[1]), Recorder { ended: vec![7, 9], ..Recorder::default() });
+        assert_eq!(
+            *expect_sums::<Recorder>(&*observers[0]),
+            Recorder { needy: true, states, logits, ended: vec![7, 9] }
+        );
+        assert_eq!(*expect_sums::<Recorder>(&*observers[1]), Recorder { ended: vec![7, 9], ..Recorder::default() });
     }
 
     fn sum(value: f64) -> ExactSum {

@@ -9,15 +9,15 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 /// The heads that a variant removes (at least one), in addition to the heads that all variants of its pass remove.
 pub type HeadSet = BTreeSet<HeadPlace>;
 
-pub fn head(place: HeadPlace) -> HeadSet {
+pub fn single_head_set(place: HeadPlace) -> HeadSet {
     HeadSet::from([place])
 }
 
-pub fn each_head(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
-    grid.places().map(head)
+pub fn single_head_sets(grid: HeadGrid) -> impl Iterator<Item = HeadSet> {
+    grid.places().map(single_head_set)
 }
 
-pub fn heads_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
+pub fn head_set_at(grid: HeadGrid, places: &[usize]) -> HeadSet {
     places.iter().map(|&place| grid.place(place)).collect()
 }
 
@@ -26,8 +26,8 @@ pub fn all_heads(grid: HeadGrid) -> HeadSet {
 }
 
 /// The sets of one head each, in order, then the set of all heads. A model with one head has a single set.
-pub fn each_head_and_all(grid: HeadGrid) -> Vec<HeadSet> {
-    each_head(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
+pub fn single_head_sets_and_all(grid: HeadGrid) -> Vec<HeadSet> {
+    single_head_sets(grid).chain((grid.count() > 1).then(|| all_heads(grid))).collect()
 }
 
 /// A forward pass over one sequence from a head's layer on, in which some attention rows of that head are replaced.
@@ -46,7 +46,7 @@ pub struct RequestedRun {
     /// Index of the sequence in its pack.
     pub sequence: usize,
     /// Index of the run among the observer's requests for this sequence.
-    pub number: usize,
+    pub run_index: usize,
     pub run: PatchedRun,
 }
 
@@ -57,6 +57,9 @@ mod tests {
     #[test]
     fn all_of_one_head_is_that_head() {
         let grid = HeadGrid { layers: 1, heads: 1 };
-        assert_eq!((each_head_and_all(grid).len(), each_head_and_all(HeadGrid { layers: 2, heads: 1 }).len()), (1, 3));
+        assert_eq!(
+            (single_head_sets_and_all(grid).len(), single_head_sets_and_all(HeadGrid { layers: 2, heads: 1 }).len()),
+            (1, 3)
+        );
     }
 }

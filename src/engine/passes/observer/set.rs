@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::event::{Event, Folder};
+use super::event::{AttentionFolder, Event};
 use super::requests::{HeadSet, RequestedRun};
 use super::{Demands, FurtherRuns, Observer};
 use crate::model::forward::attention::AttentionView;
@@ -14,7 +14,7 @@ use crate::sequences::sequence::Sequence;
 #[derive(Default)]
 pub struct ObserverSet {
     observers: Vec<Box<dyn Observer>>,
-    folder: Folder,
+    folder: AttentionFolder,
     /// The heads that the model lacks; observers never see them.
     absent: Vec<HeadPlace>,
 }
@@ -25,7 +25,7 @@ impl ObserverSet {
     }
 
     /// Sets the heads that the model lacks.
-    pub fn without(self, absent: &[HeadPlace]) -> Self {
+    pub fn with_absent_heads(self, absent: &[HeadPlace]) -> Self {
         Self { absent: absent.to_vec(), ..self }
     }
 
@@ -33,13 +33,13 @@ impl ObserverSet {
         self.observers.iter().fold(Needs::default(), |needs, observer| needs | observer.needs())
     }
 
-    pub fn is_relevant(&self) -> bool {
-        self.observers.iter().any(|observer| observer.is_relevant())
+    pub fn can_gain(&self) -> bool {
+        self.observers.iter().any(|observer| observer.can_gain())
     }
 
     /// The ablation variants that these observers request, each once.
-    pub fn variants_of(observers: &[Box<dyn Observer>]) -> BTreeSet<HeadSet> {
-        observers.iter().flat_map(|observer| observer.demands().further_runs.variants().iter().cloned()).collect()
+    pub fn requested_variants(observers: &[Box<dyn Observer>]) -> BTreeSet<HeadSet> {
+        observers.iter().flat_map(|observer| observer.demands().further_runs.ablated_sets().iter().cloned()).collect()
     }
 
     pub fn demands(&self) -> impl Iterator<Item = &Demands> {
@@ -50,7 +50,7 @@ impl ObserverSet {
         self.observers.iter_mut().for_each(|observer| observer.begin_pass(known));
     }
 
-    pub fn begin<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
+    pub fn begin_pack<'a>(&mut self, sequences: impl Iterator<Item = &'a Sequence>) {
         for sequence in sequences {
             self.observers.iter_mut().for_each(|observer| observer.begin(sequence));
         }
@@ -72,7 +72,7 @@ impl ObserverSet {
     }
 
     /// Shows one head over the `number`-th sequence of the pack, which is `sequence`.
-    pub fn head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
+    pub fn show_head(&mut self, number: usize, sequence: &Sequence, view: HeadView<'_>) {
         let AttentionView { layer, head, .. } = view.attention;
         if self.absent.contains(&HeadPlace { layer, head }) {
             return;
@@ -82,17 +82,17 @@ impl ObserverSet {
     }
 
     /// The patched runs that the observers request for the sequences of the pack after its baseline run.
-    pub fn patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
+    pub fn requested_patched_runs(&mut self, sequences: usize) -> Vec<RequestedRun> {
         let mut requested = Vec::new();
         for (observer, sums) in self.observers.iter_mut().enumerate() {
-            if sums.demands().further_runs != FurtherRuns::Patched {
+            if sums.demands().further_runs != FurtherRuns::PatchedRuns {
                 continue;
             }
             for sequence in 0..sequences {
-                let mut event = Event::BaselineOver(Vec::new());
+                let mut event = Event::BaselineEnd(Vec::new());
                 sums.observe(sequence, &mut event);
-                let Event::BaselineOver(runs) = event else { unreachable!("no observer makes it another event") };
-                let request = |(number, run)| RequestedRun { observer, sequence, number, run };
+                let Event::BaselineEnd(runs) = event else { unreachable!("no observer makes it another event") };
+                let request = |(number, run)| RequestedRun { observer, sequence, run_index: number, run };
                 requested.extend(runs.into_iter().enumerate().map(request));
             }
         }
@@ -100,8 +100,8 @@ impl ObserverSet {
     }
 
     /// Shows the logits of a patched run at a position to the observer that requested it.
-    pub fn patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
-        let &RequestedRun { observer, sequence, number, .. } = requested;
+    pub fn show_patched_logits(&mut self, requested: &RequestedRun, position: usize, logits: &[f32]) {
+        let &RequestedRun { observer, sequence, run_index: number, .. } = requested;
         self.observers[observer].observe(sequence, &mut Event::PatchedLogits { run: number, position, logits });
     }
 
@@ -114,7 +114,7 @@ impl ObserverSet {
     }
 
     pub fn duplicate(&self) -> Self {
-        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect()).without(&self.absent)
+        Self::new(self.observers.iter().map(|observer| observer.duplicate()).collect()).with_absent_heads(&self.absent)
     }
 
     pub fn into_observers(self) -> Vec<Box<dyn Observer>> {

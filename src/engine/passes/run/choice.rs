@@ -20,7 +20,7 @@ use crate::stats::exact::ExactSum;
 impl Choice {
     /// Indices of the chosen heads, ascending: the most and the least sensitive, and some of the others at random.
     /// `sensitivities`, `[heads]`, has the sensitivity of the loss to each head.
-    pub fn of(self, sensitivities: &[f64]) -> Vec<usize> {
+    pub fn choose(self, sensitivities: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..sensitivities.len()).collect();
         order.sort_by(|&a, &b| sensitivities[b].total_cmp(&sensitivities[a]));
         let top = self.top.min(order.len());
@@ -66,11 +66,11 @@ impl Sums for Sensitivity {
     type SequenceState = (usize, Option<u64>);
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs::default())
+        Demands::from_needs(Needs::default())
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let state = (sequence.targets().count(), sequence.item.as_ref().map(|_| sequence.index));
+        let state = (sequence.true_classes().count(), sequence.item.as_ref().map(|_| sequence.index));
         Some(state).filter(|&(tokens, _)| tokens > 0)
     }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn heads_of_either_end_and_some_others_are_chosen() {
         let sensitivities = [0.5, 0.1, 0.9, 0.0, 0.7, 0.3];
-        let choice = |top, bottom, random| Choice { top, bottom, random }.of(&sensitivities);
+        let choice = |top, bottom, random| Choice { top, bottom, random }.choose(&sensitivities);
         assert_eq!(choice(2, 0, 0), [2, 4]);
         assert_eq!(choice(1, 2, 0), [1, 2, 3]);
         assert_eq!(choice(2, 2, 2), [0, 1, 2, 3, 4, 5]);

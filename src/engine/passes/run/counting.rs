@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::corpus::{Corpus, CorpusIdentity, Input, Scope, Sentence};
 use crate::model::tokenizer::ModelTokenizer;
-use crate::sequences::counts::Counting;
+use crate::sequences::counts::TokenCounter;
 use crate::sequences::reading::{Context, Spacing};
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::parallel::on_threads;
@@ -18,15 +18,15 @@ const BATCH: usize = 64;
 
 /// Counts the text tokens of all analysable sentences, over all shards, tokenised in their context. Returns also the identity of
 /// the corpus. Fails if the corpus cannot be read, or a sentence cannot be tokenised.
-pub fn count(
+pub fn count_tokens(
     corpus: &[Input],
     (tokenizer, context, spacing): (&ModelTokenizer, Context, Spacing),
     max_tokens: usize,
     truncate: bool,
     scope: &Scope,
     threads: NonZeroUsize,
-) -> Result<(Counting, CorpusIdentity)> {
-    let mut corpus = Corpus::open(corpus)?.within(scope);
+) -> Result<(TokenCounter, CorpusIdentity)> {
+    let mut corpus = Corpus::open(corpus)?.with_scope(scope);
     let is_ended = AtomicBool::new(false);
     let batches = std::iter::from_fn(|| {
         let mut batch = Vec::new();
@@ -41,8 +41,9 @@ pub fn count(
     let batches = Mutex::new(batches.enumerate());
     let work = || {
         let next_batch = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let mut encoder = SentenceTokenizer::new(tokenizer, max_tokens, truncate).within(context).spacing(spacing);
-        let mut counting = Counting::default();
+        let mut encoder =
+            SentenceTokenizer::new(tokenizer, max_tokens, truncate).with_context(context).with_spacing(spacing);
+        let mut counting = TokenCounter::default();
         while let Some((number, batch)) = next_batch() {
             let counted = batch.into_iter().try_for_each(|sentence: Result<Sentence>| {
                 if let Ok(sequence) = encoder.encode(sentence?)? {
@@ -58,7 +59,7 @@ pub fn count(
         Ok(counting)
     };
     let (counted, failed): (Vec<_>, Vec<_>) = on_threads(threads, work).into_iter().partition(Result::is_ok);
-    let mut total = Counting::default();
+    let mut total = TokenCounter::default();
     counted.into_iter().flatten().for_each(|counting| total.merge(&counting));
     // Batches are taken in the order of the corpus, so the error of the first batch is the first of the corpus.
     match failed.into_iter().filter_map(Result::err).min_by_key(|(number, _)| *number) {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::model::forward::batch::TokenClass;
-use crate::model::forward::gates::{Gate, Replacement};
+use crate::model::forward::gates::{Gate, ReplacementVectors};
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -24,7 +24,7 @@ pub struct MeanContexts(Mutex<Vec<(Pass, Vec<Gate>)>>);
 impl MeanContexts {
     /// The gates that replace heads by their mean contexts in a pass, `[layers * heads]`, computed on the first call. Fails if
     /// `compute` fails.
-    pub fn of(&self, pass: &Pass, compute: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
+    pub fn get_or_compute(&self, pass: &Pass, compute: impl FnOnce() -> Result<Vec<Gate>>) -> Result<Vec<Gate>> {
         let lookup = |all: &[(Pass, Vec<Gate>)]| all.iter().find(|(of, _)| of == pass).map(|(_, gates)| gates.clone());
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gates) = lookup(&lock()) {
@@ -53,7 +53,7 @@ impl ContextSums {
     }
 
     /// The mean context of each head for each token class, `[heads]`; zeros for a class without a token.
-    pub fn means(&self) -> Vec<Replacement> {
+    pub fn means(&self) -> Vec<ReplacementVectors> {
         let class_mean = |head: &[ExactSum], class: usize| -> Vec<f32> {
             head[class * self.head_dim..][..self.head_dim].iter().map(|sum| mean(sum, self.tokens[class])).collect()
         };
@@ -63,9 +63,9 @@ impl ContextSums {
 
     /// The mean context of each head over all tokens, `[heads]`. Layers with equal `stems` (names of weights) share their
     /// weights, and so the mean.
-    pub fn constants(&self, stems: &[String]) -> Vec<Replacement> {
+    pub fn constants(&self, stems: &[String]) -> Vec<ReplacementVectors> {
         let heads: Vec<&[ExactSum]> = self.sums.chunks_exact(TokenClass::COUNT * self.head_dim).collect();
-        let constant = |place: HeadPlace| -> Replacement {
+        let constant = |place: HeadPlace| -> ReplacementVectors {
             let sharing = (0..stems.len()).filter(|&layer| stems[layer] == stems[place.layer]);
             let (mut sums, mut tokens) = (vec![ExactSum::default(); self.head_dim], 0);
             for layer in sharing {
@@ -91,11 +91,11 @@ impl Sums for ContextSums {
     type SequenceState = Vec<TokenClass>;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { contexts: true, ..Needs::default() })
+        Demands::from_needs(Needs { contexts: true, ..Needs::default() })
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let classes = sequence.classes();
+        let classes = sequence.token_classes();
         classes.iter().for_each(|&class| self.tokens[class as usize] += 1);
         Some(classes)
     }
@@ -121,7 +121,7 @@ mod tests {
     use crate::model::forward::attention::AttentionView;
     use crate::model::forward::rows::Rows;
     use crate::model::forward::visitor::HeadView;
-    use crate::passes::observer::Folder;
+    use crate::passes::observer::AttentionFolder;
     use crate::sequences::sequence::PredictedToken;
     use crate::sequences::test_support::sentence;
     use crate::stats::blocks::Merge;
@@ -136,7 +136,7 @@ mod tests {
             let attention = AttentionView::new(0, 0, 5, &[0.2; 25]);
             let view = HeadView { context: Some(Rows::new(contexts, 2)), ..HeadView::from(attention) };
             let mut state = sums.begin(&sequence).unwrap();
-            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&sequence, view)));
+            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&sequence, view)));
         };
         let contexts = [1.0, 2.0, 4.0, 0.0, 8.0, 8.0, 5.0, 1.0, 7.0, 7.0];
         let (mut sums, mut more) = (ContextSums::new(grid, 2), ContextSums::new(grid, 2));

@@ -13,75 +13,76 @@ use crate::model::forward::gates::Gate;
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::passes::observer::requests::HeadSet;
-use crate::passes::observer::{self, observer_of};
-use crate::passes::pass::{Pass, Portion, Sequences, Shown};
+use crate::passes::observer::{self, new_observer};
+use crate::passes::pass::{Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::shard::Shard;
 
 impl Runner<'_> {
     /// The sampled pass as it runs. If its heads are chosen on the even-numbered blocks, it covers only the odd-numbered ones.
-    pub(super) fn as_run(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
-        let is_chosen_part = self.chooses(pass) && !removed.is_empty();
+    pub(super) fn with_test_blocks(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> Pass {
+        let is_chosen_part = self.ablates_chosen_heads(pass) && !removed.is_empty();
         Pass { portion: if is_chosen_part { Portion::OddSample } else { pass.portion }, ..pass.clone() }
     }
 
     /// The variants of a sampled pass, in which these sets of heads are removed. Passes with derivatives use only the baseline,
     /// with every gate fully open.
-    pub(super) fn variants(
+    pub(super) fn pass_variants(
         &self,
         corpus: &CorpusIdentity,
         pass: &Pass,
         mut removed: BTreeSet<HeadSet>,
     ) -> Result<Variants> {
-        let baseline = Variants::once(pass.gates());
-        if removed.is_empty() && pass.shown == Shown::Activations {
+        let baseline = Variants::baseline_only(pass.removal_gates());
+        if removed.is_empty() && pass.shown == ShownEvents::Activations {
             return Ok(baseline);
         }
         if pass.sequences == Sequences::Interchange {
-            return Ok(baseline.exchanging(removed));
+            return Ok(baseline.with_exchanges(removed));
         }
         // In both folds, fitted gates lead to the replacements from the whole sample.
-        let portion = if pass.shown == Shown::Fits { Portion::Sample } else { pass.portion };
+        let portion = if pass.shown == ShownEvents::Fits { Portion::Sample } else { pass.portion };
         let gates = self.gates(corpus, &Pass { portion, ..pass.clone() })?;
         let grid = self.model.grid();
-        if pass.shown != Shown::Activations {
-            return Ok(baseline.towards(grid, &gates));
+        if pass.shown != ShownEvents::Activations {
+            return Ok(baseline.with_open_gates(grid, &gates));
         }
-        let is_absent =
-            |removed: &HeadSet| removed.len() == 1 && removed.iter().all(|place| self.model.absent().contains(place));
+        let is_absent = |removed: &HeadSet| {
+            removed.len() == 1 && removed.iter().all(|place| self.model.pruned_heads().contains(place))
+        };
         removed.retain(|removed| !is_absent(removed));
-        if self.chooses(pass)
+        if self.ablates_chosen_heads(pass)
             && let Some(choice) = self.ablation().effect_of
         {
-            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.absent().contains(place);
+            let is_present = |(place, _): &(HeadPlace, f64)| !self.model.pruned_heads().contains(place);
             let by_head = grid.places().zip(self.sensitivities(corpus, pass)?).filter(is_present);
             let (present, sensitivities): (Vec<HeadPlace>, Vec<f64>) = by_head.unzip();
             let chosen: BTreeSet<HeadPlace> =
-                choice.of(&sensitivities).into_iter().map(|place| present[place]).collect();
+                choice.choose(&sensitivities).into_iter().map(|place| present[place]).collect();
             removed.retain(|removed| removed.len() > 1 || removed.is_subset(&chosen));
         }
-        Ok(baseline.without(removed, grid, &gates))
+        Ok(baseline.with_removals(removed, grid, &gates))
     }
 
     /// Whether a pass ablates a chosen part of the heads one by one, not every head.
-    pub(super) fn chooses(&self, pass: &Pass) -> bool {
+    pub(super) fn ablates_chosen_heads(&self, pass: &Pass) -> bool {
         let has_derivatives = match pass.sequences {
             Sequences::Corrupted(_) => true,
             Sequences::Task => self.task.is_some_and(|task| task.info.kind != TaskKind::Triple),
             _ => false,
         };
-        self.ablation().effect_of.is_some() && has_derivatives && pass.shown == Shown::Activations
+        self.ablation().effect_of.is_some() && has_derivatives && pass.shown == ShownEvents::Activations
     }
 
     /// The sensitivity of the loss to each head on the even-numbered blocks, over all shards.
     fn sensitivities(&self, corpus: &CorpusIdentity, pass: &Pass) -> Result<Vec<f64>> {
-        let pass = Pass { portion: Portion::EvenSample, shown: Shown::Derivatives, ..pass.clone() };
+        let pass = Pass { portion: Portion::EvenSample, shown: ShownEvents::Derivatives, ..pass.clone() };
         let gates = self.gates(corpus, &pass)?;
-        let variants = Variants::once(pass.gates()).towards(self.model.grid(), &gates);
-        let sums = vec![observer_of(Sensitivity::new(self.model.grid()))];
+        let variants = Variants::baseline_only(pass.removal_gates()).with_open_gates(self.model.grid(), &gates);
+        let sums = vec![new_observer(Sensitivity::new(self.model.grid()))];
         let run = PassRun { pass: &pass, observers: sums, variants: &variants };
-        let outcome = self.run_pass_again(corpus, self.sampled(corpus, Shard::WHOLE, &pass), run)?;
-        Ok(observer::sums::<Sensitivity>(&*outcome.sums[0]).values())
+        let outcome = self.run_pass_again(corpus, self.sampled_part(corpus, Shard::WHOLE, &pass), run)?;
+        Ok(observer::expect_sums::<Sensitivity>(&*outcome.sums[0]).values())
     }
 
     /// The gate by which each head is replaced when it is removed, `[layers * heads]`.
@@ -91,15 +92,15 @@ impl Runner<'_> {
         if removal == Replacement::Zero {
             return Ok(vec![Gate::scale(0.0); grid.count()]);
         }
-        let plain = Pass { shown: Shown::Activations, ..pass.clone() };
-        self.mean_contexts.of(&plain, || {
-            let contexts = vec![observer_of(ContextSums::new(grid, head_dim))];
+        let plain = Pass { shown: ShownEvents::Activations, ..pass.clone() };
+        self.mean_contexts.get_or_compute(&plain, || {
+            let contexts = vec![new_observer(ContextSums::new(grid, head_dim))];
             // The means over all shards, so that every shard replaces heads by the same vectors.
-            let part = self.sampled(corpus, Shard::WHOLE, pass);
-            let baseline = Variants::once(pass.gates());
+            let part = self.sampled_part(corpus, Shard::WHOLE, pass);
+            let baseline = Variants::baseline_only(pass.removal_gates());
             let outcome =
                 self.run_pass_again(corpus, part, PassRun { pass: &plain, observers: contexts, variants: &baseline })?;
-            let sums = observer::sums::<ContextSums>(&*outcome.sums[0]);
+            let sums = observer::expect_sums::<ContextSums>(&*outcome.sums[0]);
             let means = match removal {
                 Replacement::Constant => sums.constants(&self.model.architecture.names.layers),
                 _ => sums.means(),

@@ -34,30 +34,30 @@ impl<'a> Room<'a> {
     }
 
     fn cost_of(&self, lengths: &[usize]) -> Cost {
-        let Cost { bytes, weights } = (self.cost)(lengths);
+        let Cost { bytes, attention_weights: weights } = (self.cost)(lengths);
         let attention_bytes = weights.saturating_mul(self.keepers as u64).saturating_mul(size_of::<f32>() as u64);
-        Cost { bytes: bytes.saturating_add(attention_bytes), weights }
+        Cost { bytes: bytes.saturating_add(attention_bytes), attention_weights: weights }
     }
 
     fn cost_of_pack(&self, pack: &Pack) -> Cost {
-        let lengths: Vec<usize> = pack.sentences.iter().map(|sentence| sentence.ids.len()).collect();
+        let lengths: Vec<usize> = pack.sequences.iter().map(|sentence| sentence.ids.len()).collect();
         self.cost_of(&lengths)
     }
 
     /// Whether all workers can run a pack of this size at the same time.
-    pub(super) fn is_small(&self, pack: &Pack) -> bool {
-        !memory::is_too_much(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
+    pub(super) fn fits_beside_others(&self, pack: &Pack) -> bool {
+        !memory::is_shortage(self.cost_of_pack(pack).bytes, self.free / 2 / self.threads as u64)
     }
 
     /// The number of workers that can run these packs at the same time.
-    pub(super) fn threads(&self, packs: &[(usize, Pack)]) -> usize {
+    pub(super) fn concurrent_workers(&self, packs: &[(usize, Pack)]) -> usize {
         let largest = packs.iter().map(|(_, pack)| self.cost_of_pack(pack).bytes).max().unwrap_or(0).max(1);
         usize::try_from(self.free / largest).map_or(self.threads, |threads| threads.clamp(1, self.threads))
     }
 
     /// A note about a pack that takes long; `None` for other packs.
-    pub(super) fn long(&self, pack: &Pack) -> Option<String> {
-        let weights = self.cost_of_pack(pack).weights;
+    pub(super) fn long_wait_note(&self, pack: &Pack) -> Option<String> {
+        let weights = self.cost_of_pack(pack).attention_weights;
         (weights > MANY_WEIGHTS).then(|| {
             format!(
                 "{} has {} million weights of attention, which takes minutes: --max-tokens leaves such sentences out",
@@ -68,18 +68,18 @@ impl<'a> Room<'a> {
     }
 
     /// Fails if a pack has no room in memory, even without other packs beside it.
-    pub(super) fn ensure(&self, pack: &Pack) -> Result<()> {
+    pub(super) fn ensure_fits(&self, pack: &Pack) -> Result<()> {
         let bytes = self.cost_of_pack(pack).bytes;
-        if !memory::is_too_much(bytes, self.free) {
+        if !memory::is_shortage(bytes, self.free) {
             return Ok(());
         }
-        let error = memory::too_much(bytes, self.free, &describe(pack));
+        let error = memory::shortage_error(bytes, self.free, &describe(pack));
         let limit = memory::limit_for(bytes);
         // The longest single sentence that fits, found by halving.
-        let fits = |tokens: &usize| !memory::is_too_much(self.cost_of(&[*tokens]).bytes, self.free);
-        let longest = pack.sentences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
+        let fits = |tokens: &usize| !memory::is_shortage(self.cost_of(&[*tokens]).bytes, self.free);
+        let longest = pack.sequences.iter().map(|sentence| sentence.ids.len()).max().unwrap_or(0);
         let shorter = std::iter::successors(Some(longest / 2), |tokens| Some(tokens / 2));
-        let shorter = shorter.take_while(|&tokens| tokens > 0).find(fits).filter(|_| pack.sentences.len() == 1);
+        let shorter = shorter.take_while(|&tokens| tokens > 0).find(fits).filter(|_| pack.sequences.len() == 1);
         let way_out = match shorter {
             Some(tokens) => {
                 format!("skip such sentences by `--max-tokens {tokens}`, or let it have more by `--memory {limit}`")
@@ -91,10 +91,10 @@ impl<'a> Room<'a> {
 }
 
 fn describe(pack: &Pack) -> String {
-    let tokens = pack.tokens();
-    match &pack.sentences[..] {
+    let tokens = pack.token_count();
+    match &pack.sequences[..] {
         [first, .., last] => format!("sentences {} to {} with {tokens} tokens together", first.index, last.index),
-        _ => format!("sentence {} with {tokens} tokens", pack.sentences.first().map_or(0, |sentence| sentence.index)),
+        _ => format!("sentence {} with {tokens} tokens", pack.sequences.first().map_or(0, |sentence| sentence.index)),
     }
 }
 
@@ -106,21 +106,22 @@ mod tests {
     /// It takes a megabyte for each pair of tokens.
     fn costly(lengths: &[usize]) -> Cost {
         let pairs = lengths.iter().map(|&length| (length * length) as u64).sum::<u64>();
-        Cost { bytes: pairs << 20, weights: pairs << 26 }
+        Cost { bytes: pairs << 20, attention_weights: pairs << 26 }
     }
 
     #[test]
     fn a_pack_runs_beside_others_alone_or_not_at_all() {
         let pack = |lengths: &[usize]| Pack {
-            sentences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
+            sequences: lengths.iter().map(|&length| Sequence { ids: vec![0; length], ..Sequence::default() }).collect(),
         };
         let room = Room { cost: &costly, keepers: 0, free: 1600 << 20, threads: 4 };
-        assert!(room.is_small(&pack(&[10, 10])) && !room.is_small(&pack(&[10, 11])));
-        let together =
-            |packs: &[&[usize]]| room.threads(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>());
+        assert!(room.fits_beside_others(&pack(&[10, 10])) && !room.fits_beside_others(&pack(&[10, 11])));
+        let together = |packs: &[&[usize]]| {
+            room.concurrent_workers(&packs.iter().map(|lengths| (0, pack(lengths))).collect::<Vec<_>>())
+        };
         assert_eq!((together(&[&[20], &[28]]), together(&[&[40]])), (2, 1));
-        room.ensure(&pack(&[40])).unwrap();
-        let error = format!("{:#}", room.ensure(&pack(&[60])).unwrap_err());
+        room.ensure_fits(&pack(&[40])).unwrap();
+        let error = format!("{:#}", room.ensure_fits(&pack(&[60])).unwrap_err());
         assert!(
             error.starts_with(
                 "sentence 0 with 60 tokens needs about 3.8 GB of memory, and 1.7 GB are free: skip such sentences by \
@@ -128,12 +129,12 @@ mod tests {
             ),
             "{error}"
         );
-        let error = format!("{:#}", room.ensure(&pack(&[30, 30])).unwrap_err());
+        let error = format!("{:#}", room.ensure_fits(&pack(&[30, 30])).unwrap_err());
         assert!(error.starts_with("sentences 0 to 0 with 60 tokens together needs about 1.9 GB"), "{error}");
-        assert!(room.long(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
-        assert_eq!(room.long(&pack(&[2])), None);
+        assert!(room.long_wait_note(&pack(&[4])).is_some_and(|said| said.contains("1073 million weights")));
+        assert_eq!(room.long_wait_note(&pack(&[2])), None);
         // 64 million weights for each pair of tokens, of four bytes each.
         let with_keeper = Room { keepers: 1, ..room };
-        assert!(!with_keeper.is_small(&pack(&[3])) && with_keeper.ensure(&pack(&[3])).is_err());
+        assert!(!with_keeper.fits_beside_others(&pack(&[3])) && with_keeper.ensure_fits(&pack(&[3])).is_err());
     }
 }

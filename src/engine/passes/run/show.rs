@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::variants::{Variant, Variants};
+use super::variants::{AblationVariant, Variants};
 use crate::model::forward::batch::{Batch, groups_within};
-use crate::model::forward::held::Writes;
+use crate::model::forward::held::HeldOutputs;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{BlockOutput, FinalNorm, HeadView, Mixing, Needs, ResidualPart, Visitor};
 use crate::model::forward::{Encoder, Scratch, Start};
@@ -19,7 +19,7 @@ use crate::sequences::pack::{PACK_TOKENS, Pack};
 pub struct WorkerBuffers {
     scratch: Scratch,
     kept: LayerInputs,
-    writes: Writes,
+    writes: HeldOutputs,
 }
 
 /// The hidden states that enter each layer, `[layers][tokens, hidden]`.
@@ -27,7 +27,7 @@ type LayerInputs = Vec<Vec<f32>>;
 
 /// Shows a pack to the observers: the baseline, then the patched runs that they request, then each ablation variant. The
 /// activations of the baseline are kept in `for_later`. Fails if a forward pass fails.
-pub fn show(
+pub fn show_pack(
     observers: &mut ObserverSet,
     pack: &Pack,
     variants: &Variants,
@@ -35,21 +35,22 @@ pub fn show(
     WorkerBuffers { scratch, kept, writes }: &mut WorkerBuffers,
     for_later: Option<&mut KeptPack>,
 ) -> Result<()> {
-    let (classes, predicted) = (pack.classes(), pack.predicted());
+    let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     kept.iter_mut().for_each(Vec::clear);
-    let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::Patched);
-    let runs_again = !variants.others.is_empty() || needs_patched_runs;
-    let holds_outputs = !variants.others.is_empty() && observers.demands().any(|one| one.further_runs.are_direct());
+    let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
+    let runs_again = !variants.ablation_variants.is_empty() || needs_patched_runs;
+    let holds_outputs =
+        !variants.ablation_variants.is_empty() && observers.demands().any(|one| one.further_runs.has_direct_runs());
     let (inputs, written) = (runs_again.then_some(&mut *kept), holds_outputs.then_some(&mut *writes));
     let mut visitor = PackVisitor { observers, pack, encoder, inputs, written, for_later };
-    encoder.forward_from(Start::Embeddings, &batch, &variants.first, scratch, &mut visitor)?;
-    let mut requested = observers.patched_runs(pack.sentences.len());
+    encoder.forward_from(Start::Embeddings, &batch, &variants.baseline, scratch, &mut visitor)?;
+    let mut requested = observers.requested_patched_runs(pack.sequences.len());
     requested.sort_by_key(|requested| requested.run.place.layer);
     for group in groups_by_layer(&requested, pack) {
         run_patched(observers, group, (&batch, kept), variants, encoder, scratch)?;
     }
-    for Variant { removed, layer, gates } in &variants.others {
+    for AblationVariant { removed, first_layer: layer, gates } in &variants.ablation_variants {
         observers.begin_variant(removed, false);
         let start = Start::Layer { layer: *layer, states: &kept[*layer] };
         let mut visitor = PackVisitor { observers, pack, encoder, inputs: None, written: None, for_later: None };
@@ -64,7 +65,7 @@ pub fn show(
 
 /// Patched runs in groups that run together: each group starts at one layer and is at most as large as a pack.
 fn groups_by_layer<'a>(requested: &'a [RequestedRun], pack: &Pack) -> Vec<&'a [RequestedRun]> {
-    let length = |requested: &RequestedRun| pack.sentences[requested.sequence].ids.len();
+    let length = |requested: &RequestedRun| pack.sequences[requested.sequence].ids.len();
     let by_layer = requested.chunk_by(|a, b| a.run.place.layer == b.run.place.layer);
     let groups = by_layer.flat_map(|runs| {
         groups_within(PACK_TOKENS, runs.iter().map(length)).into_iter().map(move |group| &runs[group])
@@ -83,14 +84,14 @@ fn run_patched(
 ) -> Result<()> {
     let layer = group[0].run.place.layer;
     let (hidden, spans) = (kept[layer].len() / batch.tokens(), batch.spans().collect::<Vec<_>>());
-    let (mut copies, mut states, mut gates) = (Batch::default(), Vec::new(), variants.first.clone());
+    let (mut copies, mut states, mut gates) = (Batch::default(), Vec::new(), variants.baseline.clone());
     for (copy, RequestedRun { sequence, run, .. }) in group.iter().enumerate() {
         let mut input = batch.inputs[*sequence];
-        input.predicted = &run.predicted;
+        input.predicted_positions = &run.predicted;
         copies.inputs.push(input);
         let rows = &spans[*sequence];
         states.extend_from_slice(&kept[layer][rows.start * hidden..rows.end * hidden]);
-        gates.patch(layer, run.place.head, copy, run.rows.clone());
+        gates.patch_rows(layer, run.place.head, copy, run.rows.clone());
     }
     let start = Start::Layer { layer, states: &states };
     encoder.forward_from(start, &copies, &gates, scratch, &mut PatchedVisitor { observers, group })
@@ -103,7 +104,7 @@ struct PackVisitor<'a> {
     pack: &'a Pack,
     encoder: &'a dyn Encoder,
     inputs: Option<&'a mut LayerInputs>,
-    written: Option<&'a mut Writes>,
+    written: Option<&'a mut HeldOutputs>,
     for_later: Option<&'a mut KeptPack>,
 }
 
@@ -115,8 +116,8 @@ impl Visitor for PackVisitor<'_> {
     }
 
     fn head(&mut self, sequence: usize, view: &HeadView<'_>) {
-        self.for_later.iter_mut().for_each(|kept| kept.head(sequence, view));
-        self.observers.head(sequence, &self.pack.sentences[sequence], *view);
+        self.for_later.iter_mut().for_each(|kept| kept.keep_head(sequence, view));
+        self.observers.show_head(sequence, &self.pack.sequences[sequence], *view);
     }
 
     fn hidden_states(&mut self, sequence: usize, layer: usize, states: Rows<'_>) {
@@ -126,12 +127,12 @@ impl Visitor for PackVisitor<'_> {
             }
             states.iter().for_each(|row| kept[layer].extend_from_slice(row));
         }
-        self.for_later.iter_mut().for_each(|kept| kept.hidden_states(sequence, layer, states));
+        self.for_later.iter_mut().for_each(|kept| kept.keep_hidden_states(sequence, layer, states));
         self.observers.observe(sequence, Event::HiddenStates { layer, states });
     }
 
     fn attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
-        self.for_later.iter_mut().for_each(|kept| kept.attention_inputs(sequence, layer, inputs));
+        self.for_later.iter_mut().for_each(|kept| kept.keep_attention_inputs(sequence, layer, inputs));
         self.observers.observe(sequence, Event::AttentionInputs { layer, inputs, encoder: self.encoder });
     }
 
@@ -143,7 +144,7 @@ impl Visitor for PackVisitor<'_> {
         self.observers.observe(sequence, Event::Logits { position, logits });
     }
 
-    fn direct(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
+    fn direct_effects(&mut self, sequence: usize, part: ResidualPart, effects: Rows<'_>) {
         self.observers.observe(sequence, Event::DirectEffects { part, effects });
     }
 
@@ -169,6 +170,6 @@ impl Visitor for PatchedVisitor<'_> {
     }
 
     fn logits(&mut self, copy: usize, position: usize, logits: &[f32]) {
-        self.observers.patched_logits(&self.group[copy], position, logits);
+        self.observers.show_patched_logits(&self.group[copy], position, logits);
     }
 }

@@ -9,25 +9,25 @@ use crate::passes::observer::requests::HeadSet;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variants {
     /// The interventions of the baseline, which runs from the embeddings.
-    pub first: Gates,
-    pub others: Vec<Variant>,
+    pub baseline: Gates,
+    pub ablation_variants: Vec<AblationVariant>,
     /// The gates that replace removed heads, `[layers * heads]`; empty if none are removed.
     replacements: Vec<Gate>,
 }
 
 /// An ablation variant: a forward pass that starts from the hidden states that entered a layer in the baseline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Variant {
+pub struct AblationVariant {
     /// The removed or exchanged heads.
     pub removed: HeadSet,
     /// The first layer that runs.
-    pub layer: usize,
+    pub first_layer: usize,
     pub gates: Gates,
 }
 
 impl Variants {
-    pub fn once(first: Gates) -> Self {
-        Self { first, ..Self::default() }
+    pub fn baseline_only(first: Gates) -> Self {
+        Self { baseline: first, ..Self::default() }
     }
 
     /// The constant that replaces each head, `[layers * heads, head_dim]`, taken from the first token class; constant ablation
@@ -39,26 +39,26 @@ impl Variants {
 
     /// Opens every head's gate fully, with its replacement from `gates`, `[layers * heads]`. Heads that already have a gate keep
     /// it.
-    pub fn towards(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
+    pub fn with_open_gates(mut self, grid: HeadGrid, gates: &[Gate]) -> Self {
         for (HeadPlace { layer, head }, gate) in grid.places().zip(gates) {
-            if self.first.of(layer, head).is_none() {
-                self.first.set(layer, head, Gate { keep: 1.0, ..gate.clone() });
+            if self.baseline.get(layer, head).is_none() {
+                self.baseline.set(layer, head, Gate { keep: 1.0, ..gate.clone() });
             }
         }
         self
     }
 
     /// Adds one variant for each of the sets of heads `exchanged`, whose contexts are exchanged between sequences.
-    pub fn exchanging(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
-        self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange(layer, head))
+    pub fn with_exchanges(self, exchanged: impl IntoIterator<Item = HeadSet>) -> Self {
+        self.varied(exchanged, |gates, HeadPlace { layer, head }| gates.exchange_head(layer, head))
     }
 
     /// Adds one variant for each of the sets of heads `removed`; `gates`, `[layers * heads]`, replace the removed heads. Every
     /// variant also has the interventions of the baseline.
-    pub fn without(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
+    pub fn with_removals(self, removed: impl IntoIterator<Item = HeadSet>, grid: HeadGrid, gates: &[Gate]) -> Self {
         let varied = self.varied(removed, |own, HeadPlace { layer, head }| {
             // Heads that the whole pass removes stay removed.
-            if own.of(layer, head).is_none() {
+            if own.get(layer, head).is_none() {
                 own.set(layer, head, gates[grid.index(layer, head)].clone());
             }
         });
@@ -68,31 +68,35 @@ impl Variants {
     /// Adds one variant for each of the `sets` of heads, with `change` applied to each head.
     fn varied(self, sets: impl IntoIterator<Item = HeadSet>, change: impl Fn(&mut Gates, HeadPlace)) -> Self {
         let variant = |removed: HeadSet| {
-            let mut gates = self.first.clone();
+            let mut gates = self.baseline.clone();
             removed.iter().for_each(|&place| change(&mut gates, place));
             let layer = removed.first().map_or(0, |place| place.layer);
-            Variant { removed, layer, gates }
+            AblationVariant { removed, first_layer: layer, gates }
         };
         let others = sets.into_iter().map(variant).collect();
-        Self { others, ..self }
+        Self { ablation_variants: others, ..self }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passes::observer::requests::{each_head_and_all, head};
+    use crate::passes::observer::requests::{single_head_set, single_head_sets_and_all};
 
     const GRID: HeadGrid = HeadGrid { layers: 2, heads: 1 };
 
     #[test]
     fn each_head_is_missing_once_and_then_all_are() {
         let gates = [Gate::scale(0.5), Gate::scale(0.25)];
-        let variants = Variants::default().without(each_head_and_all(GRID), GRID, &gates);
-        let removed: Vec<_> = variants.others.iter().map(|variant| (variant.removed.clone(), variant.layer)).collect();
+        let variants = Variants::default().with_removals(single_head_sets_and_all(GRID), GRID, &gates);
+        let removed: Vec<_> =
+            variants.ablation_variants.iter().map(|variant| (variant.removed.clone(), variant.first_layer)).collect();
         let place = |layer| HeadPlace { layer, head: 0 };
-        assert_eq!(removed, [(head(place(0)), 0), (head(place(1)), 1), ([0, 1].map(place).into(), 0)]);
-        let of = |variant: usize| [0, 1].map(|layer| variants.others[variant].gates.of(layer, 0).cloned());
+        assert_eq!(
+            removed,
+            [(single_head_set(place(0)), 0), (single_head_set(place(1)), 1), ([0, 1].map(place).into(), 0)]
+        );
+        let of = |variant: usize| [0, 1].map(|layer| variants.ablation_variants[variant].gates.get(layer, 0).cloned());
         let [first, second] = gates.map(Some);
         assert_eq!(of(0), [first.clone(), None]);
         assert_eq!(of(1), [None, second.clone()]);
@@ -104,17 +108,21 @@ mod tests {
         let by = std::array::from_fn(|class| vec![class as f32]);
         let mut first = Gates::default();
         first.set(1, 0, Gate::scale(0.0));
-        let variants = Variants::once(first).towards(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
-        assert_eq!(variants.first.of(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
-        assert_eq!((variants.first.of(1, 0), variants.others.len()), (Some(&Gate::scale(0.0)), 0));
+        let variants = Variants::baseline_only(first)
+            .with_open_gates(GRID, &[Gate::replace(by.clone()), Gate::replace(by.clone())]);
+        assert_eq!(variants.baseline.get(0, 0), Some(&Gate { keep: 1.0, replacement: Some(by.into()) }));
+        assert_eq!((variants.baseline.get(1, 0), variants.ablation_variants.len()), (Some(&Gate::scale(0.0)), 0));
     }
 
     #[test]
     fn a_head_that_is_gone_for_good_stays_as_it_is() {
         let mut first = Gates::default();
         first.set(0, 0, Gate::scale(0.0));
-        let variants =
-            Variants::once(first.clone()).without([head(HeadPlace { layer: 0, head: 0 })], GRID, &[Gate::scale(0.5)]);
-        assert!(variants.others.iter().all(|variant| variant.gates == first));
+        let variants = Variants::baseline_only(first.clone()).with_removals(
+            [single_head_set(HeadPlace { layer: 0, head: 0 })],
+            GRID,
+            &[Gate::scale(0.5)],
+        );
+        assert!(variants.ablation_variants.iter().all(|variant| variant.gates == first));
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Runner;
-use crate::passes::gate_fits::STARTS;
-use crate::passes::observer::requests::{HeadSet, each_head_and_all};
-use crate::passes::pass::{Pass, Portion, Sequences, Shown};
+use crate::passes::gate_fits::STARTING_POINTS;
+use crate::passes::observer::requests::{HeadSet, single_head_sets_and_all};
+use crate::passes::pass::{Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::Task;
 use crate::system::progress::run::{PassWork, WorkExtent};
 
@@ -16,19 +16,19 @@ const DERIVATIVE: f64 = 3.0;
 const EVALUATIONS: f64 = 25.0;
 
 impl Runner<'_> {
-    pub(super) fn work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
+    pub(super) fn pass_work(&self, pass: &Pass, removed: &BTreeSet<HeadSet>) -> PassWork {
         PassWork { name: pass.name(), extent: self.extent(pass), factor: self.factor(pass, removed) }
     }
 
     /// The expected work of a second-stage pass, whose heads depend on results: as if each head were removed once.
-    pub(super) fn expected(&self, pass: &Pass) -> PassWork {
-        let heads = each_head_and_all(self.model.grid());
+    pub(super) fn expected_work(&self, pass: &Pass) -> PassWork {
+        let heads = single_head_sets_and_all(self.model.grid());
         let removed = if pass.portion == Portion::All { BTreeSet::new() } else { heads.into_iter().collect() };
-        self.work(pass, &removed)
+        self.pass_work(pass, &removed)
     }
 
     fn extent(&self, pass: &Pass) -> WorkExtent {
-        let shards = f64::from(self.shard.of());
+        let shards = f64::from(self.shard.shard_count());
         let task_tokens = |tokens: fn(&Task) -> usize| WorkExtent::Tokens(self.task.map_or(0, tokens) as f64 / shards);
         match pass.sequences {
             Sequences::Repeats(repeats) => WorkExtent::Tokens(repeats.expected_tokens() / shards),
@@ -48,11 +48,11 @@ impl Runner<'_> {
         let layers = self.model.grid().layers as f64;
         let share_of_layers = |heads: &HeadSet| heads.first().map_or(1.0, |place| 1.0 - place.layer as f64 / layers);
         let runs = match pass.shown {
-            Shown::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
-            Shown::Derivatives => {
+            ShownEvents::Activations => 1.0 + removed.iter().map(share_of_layers).sum::<f64>(),
+            ShownEvents::Derivatives => {
                 DERIVATIVE * self.ablation().gradient_steps.map_or(1.0, |steps| f64::from(steps.get()))
             }
-            Shown::Fits => DERIVATIVE * EVALUATIONS * STARTS as f64,
+            ShownEvents::Fits => DERIVATIVE * EVALUATIONS * STARTING_POINTS as f64,
         };
         f64::from(phases) * runs
     }

@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use super::room::{CostOf, Room};
-use super::show::{WorkerBuffers, show};
+use super::show::{WorkerBuffers, show_pack};
 use super::variants::Variants;
 use crate::corpus::Corpus;
 use crate::model::forward::Encoder;
-use crate::passes::kept::KeptPass;
+use crate::passes::kept::KeptPassStore;
 use crate::passes::observer::set::ObserverSet;
 use crate::sequences::derived::windows::Windows;
 use crate::sequences::pack::{Pack, Packs};
@@ -35,14 +35,14 @@ pub struct CorpusPart {
 
 impl CorpusPart {
     /// All sentences of a shard.
-    pub fn of(shard: Shard) -> Self {
+    pub fn whole_shard(shard: Shard) -> Self {
         Self { shard, sample: Sample::ALL, parity: None }
     }
 
     /// Whether the part has the sentence with this number, whose group or document has the number `family`.
-    pub fn takes(self, sentence: u64, family: u64) -> bool {
+    pub fn contains(self, sentence: u64, family: u64) -> bool {
         let has_parity = |parity: usize| block_of(family) % 2 == parity;
-        self.shard.takes(sentence) && self.sample.takes(sentence) && self.parity.is_none_or(has_parity)
+        self.shard.contains(sentence) && self.sample.contains(sentence) && self.parity.is_none_or(has_parity)
     }
 
     /// The windows of at most `max_tokens` tokens that are in the part; all windows of the shard are counted. A window is drawn
@@ -55,8 +55,8 @@ impl CorpusPart {
     ) -> impl Iterator<Item = Result<Sequence>> + Send {
         Windows::new(sentences, max_tokens).filter(move |window| {
             window.as_ref().map_or(true, |window| {
-                tally.count(window);
-                self.takes(window.index, window.family.number)
+                tally.add(window);
+                self.contains(window.index, window.family.number)
             })
         })
     }
@@ -79,7 +79,7 @@ impl Iterator for TokenizedSentences<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.failed {
             let sentence = self.corpus.next()?;
-            if sentence.as_ref().is_ok_and(|sentence| !self.part.takes(sentence.index, sentence.family.number)) {
+            if sentence.as_ref().is_ok_and(|sentence| !self.part.contains(sentence.index, sentence.family.number)) {
                 continue;
             }
             match sentence.and_then(|sentence| self.encoder.encode(sentence)) {
@@ -98,36 +98,36 @@ impl Iterator for TokenizedSentences<'_> {
 
 /// Shows all sequences, in all variants, to fresh observers. Packs that an earlier pass kept are replayed. From other packs, the
 /// activations that a later pass needs are kept. Fails if the corpus cannot be read on, or a forward pass fails.
-pub fn sum_up(
+pub fn sum_activations(
     observers: ObserverSet,
     (model, encoder): (&str, &dyn Encoder),
     variants: &Variants,
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
     threads: NonZeroUsize,
     progress: &RunProgress,
-    store: Option<KeptPass<'_>>,
+    store: Option<KeptPassStore<'_>>,
 ) -> Result<ObserverSet> {
-    let store = store.filter(|store| store.suits(&observers));
+    let store = store.filter(|store| store.can_serve(&observers));
     let show = |observers: &mut ObserverSet, (number, pack): (usize, &Pack), buffers: &mut WorkerBuffers| {
-        if let Some(store) = store.and_then(|store| store.take(number)) {
-            store.show(observers, pack, encoder);
+        if let Some(store) = store.and_then(|store| store.take_pack(number)) {
+            store.replay(observers, pack, encoder);
             return Ok(());
         }
-        let mut kept_pack = store.and_then(|store| store.begin(pack));
-        show(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
-        store.zip(kept_pack).into_iter().for_each(|(store, pack)| store.keep(number, pack));
+        let mut kept_pack = store.and_then(|store| store.reserve_pack(pack));
+        show_pack(observers, pack, variants, encoder, buffers, kept_pack.as_mut())?;
+        store.zip(kept_pack).into_iter().for_each(|(store, pack)| store.store_pack(number, pack));
         Ok(())
     };
     let cost = |lengths: &[usize]| encoder.cost(lengths);
-    let reserved = store.map_or(0, |store| store.reserved());
-    over_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
+    let reserved = store.map_or(0, |store| store.reserved_bytes());
+    run_packs(observers, (model, &cost, reserved), sequences, (threads, progress), show)
 }
 
 /// Runs `show` on every pack, with its number and the worker's buffers; `reserved` bytes are set aside for kept activations. Each
 /// worker reads and tokenises its next pack itself, while others run forward passes. A pack without room beside others waits
 /// until they are done. A pack that is relevant to no observer is only read and counted. Fails if the corpus cannot be read on,
 /// there is no room for a pack, or `show` fails.
-pub(super) fn over_packs<B: Default>(
+pub(super) fn run_packs<B: Default>(
     observers: ObserverSet,
     (model, cost, reserved): (&str, &CostOf<'_>, u64),
     sequences: impl Iterator<Item = Result<Sequence>> + Send,
@@ -144,10 +144,10 @@ pub(super) fn over_packs<B: Default>(
             let next = packs.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((number, pack)) = next else { return Ok(None) };
             let pack = pack?;
-            if room.is_small(&pack) {
+            if room.fits_beside_others(&pack) {
                 return Ok(Some((number, pack)));
             }
-            room.ensure(&pack)?;
+            room.ensure_fits(&pack)?;
             large_packs().push((number, pack));
         }
     };
@@ -158,23 +158,23 @@ pub(super) fn over_packs<B: Default>(
         let mut buffers = B::default();
         while !failed.load(Ordering::Relaxed) {
             let Some((number, pack)) = next_pack()? else { break };
-            if let Some(note) = room.long(&pack).filter(|_| !is_noted.swap(true, Ordering::Relaxed)) {
+            if let Some(note) = room.long_wait_note(&pack).filter(|_| !is_noted.swap(true, Ordering::Relaxed)) {
                 progress.note(&note);
             }
-            observers.begin(pack.sentences.iter());
-            if observers.is_relevant() {
+            observers.begin_pack(pack.sequences.iter());
+            if observers.can_gain() {
                 show(&mut observers, (number, &pack), &mut buffers)
                     .with_context(|| format!("cannot run `{model}` over the corpus, sentences counted from 0"))?;
             }
             observers.end_pack();
-            let sentences = pack.sentences.iter().map(Sequence::sentences).sum();
-            progress.advance(sentences, pack.tokens());
+            let sentences = pack.sequences.iter().map(Sequence::sentence_count).sum();
+            progress.advance(sentences, pack.token_count());
         }
         std::mem::forget(stop_others);
         Ok(observers)
     };
     let mut parts: Vec<Result<ObserverSet>> = on_threads(threads, || work(&next_small));
-    let concurrent = NonZeroUsize::new(room.threads(&large_packs())).unwrap_or(NonZeroUsize::MIN);
+    let concurrent = NonZeroUsize::new(room.concurrent_workers(&large_packs())).unwrap_or(NonZeroUsize::MIN);
     if parts.iter().all(Result::is_ok) && !large_packs().is_empty() {
         parts.extend(on_threads(concurrent, || work(&|| Ok(large_packs().pop()))));
     }

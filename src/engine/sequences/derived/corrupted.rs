@@ -11,11 +11,11 @@ use crate::sequences::counts::Unigrams;
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 
 /// One in this many words is corrupted, about the share that BERT was trained on (Devlin et al. 2019, section 3.1: 15 %).
-pub const PERIOD: u8 = 7;
+pub const CORRUPTION_PERIOD: u8 = 7;
 
 /// How sentences are corrupted.
 #[derive(Clone, Debug)]
-pub struct Corruption {
+pub struct CorruptionSettings {
     /// Number of variants of each sentence. Each variant corrupts other words.
     pub phases: u8,
     pub noise: Noise,
@@ -35,14 +35,14 @@ pub enum Noise {
     Nothing,
 }
 
-impl Corruption {
+impl CorruptionSettings {
     /// The variant of a sentence for a phase: all tokens of a word `u` are masked or replaced if `(u + s) mod 7` is the phase,
     /// `s` being the sentence's number. `None` if there is no such word, or no token to score.
     fn variant(&self, sentence: &Sequence, phase: u8) -> Option<Sequence> {
         if matches!(self.noise, Noise::Nothing) {
-            return predicting_next(sentence, self.unknown);
+            return with_next_token_predictions(sentence, self.unknown);
         }
-        let period = u64::from(PERIOD);
+        let period = u64::from(CORRUPTION_PERIOD);
         let is_chosen = |word: usize| (word as u64 + sentence.index % period) % period == u64::from(phase);
         let mut variant = sentence.clone();
         for (word, span) in sentence.words.iter().enumerate() {
@@ -61,16 +61,21 @@ impl Corruption {
                     Noise::Mask(_) | Noise::Nothing => continue,
                     Noise::Replace(unigrams) if is_chosen(word) => match draw_id(unigrams, sentence.index, position) {
                         // A draw of the true token counts as not replaced (Clark et al. 2020, section 2).
-                        id if id == own => (own, InputToken::Itself, Some(ORIGINAL)),
+                        id if id == own => (own, InputToken::Original, Some(ORIGINAL)),
                         id => (id, InputToken::Replacement, Some(REPLACED)),
                     },
-                    Noise::Replace(_) => (own, InputToken::Itself, Some(ORIGINAL)),
+                    Noise::Replace(_) => (own, InputToken::Original, Some(ORIGINAL)),
                 };
                 variant.ids[position] = id;
-                variant.predictions.push(PredictedToken { position, word, shown, truth: truth.filter(|_| is_known) });
+                variant.predictions.push(PredictedToken {
+                    position,
+                    word,
+                    input: shown,
+                    truth: truth.filter(|_| is_known),
+                });
             }
         }
-        let is_scored = |token: &PredictedToken| token.shown != InputToken::Itself && token.truth.is_some();
+        let is_scored = |token: &PredictedToken| token.input != InputToken::Original && token.truth.is_some();
         variant.predictions.iter().any(is_scored).then_some(variant)
     }
 
@@ -86,11 +91,11 @@ impl Corruption {
 
 /// The sequence with a prediction for each token of its words except the first token. Unknown tokens are not scored; `None` if no
 /// token is scored.
-pub fn predicting_next(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
-    let words = sequence.word_of_tokens().into_iter().enumerate().skip(1);
+pub fn with_next_token_predictions(sequence: &Sequence, unknown: Option<u32>) -> Option<Sequence> {
+    let words = sequence.words_by_token().into_iter().enumerate().skip(1);
     let predicted = words.filter_map(|(place, word)| {
         let truth = Some(sequence.ids[place]).filter(|&id| Some(id) != unknown);
-        Some(PredictedToken { position: place - 1, word: word?, shown: InputToken::Unread, truth })
+        Some(PredictedToken { position: place - 1, word: word?, input: InputToken::NoInput, truth })
     });
     let predictions: Vec<_> = predicted.collect();
     let is_scored = predictions.iter().any(|token| token.truth.is_some());
@@ -108,26 +113,26 @@ const REPLACED: u32 = 1;
 fn draw_id(unigrams: &Unigrams, sentence: u64, position: usize) -> u32 {
     let hash = Sha256::digest(format!("headscope/replacement/0/{sentence}/{position}"));
     let number = hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte));
-    unigrams.token(number)
+    unigrams.token_at(number)
 }
 
 /// Iterator of the variants of all sentences.
-pub struct Corrupted<I> {
+pub struct CorruptedSentences<I> {
     sentences: I,
-    corruption: Corruption,
+    corruption: CorruptionSettings,
     /// Variants of the last sentence that are still to come.
     ready: vec::IntoIter<Sequence>,
     /// Number of sentences read so far that have no token to score.
     pub left_out: u64,
 }
 
-impl<I: Iterator<Item = Result<Sequence>>> Corrupted<I> {
-    pub fn new(sentences: I, corruption: Corruption) -> Self {
+impl<I: Iterator<Item = Result<Sequence>>> CorruptedSentences<I> {
+    pub fn new(sentences: I, corruption: CorruptionSettings) -> Self {
         Self { sentences, corruption, ready: Vec::new().into_iter(), left_out: 0 }
     }
 }
 
-impl<I: Iterator<Item = Result<Sequence>>> Iterator for Corrupted<I> {
+impl<I: Iterator<Item = Result<Sequence>>> Iterator for CorruptedSentences<I> {
     type Item = Result<Sequence>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -162,13 +167,13 @@ mod tests {
             1 => 2..4,
             _ => word + 2..word + 3,
         };
-        words.words = WordSpan::whole((0..count).map(span));
+        words.words = WordSpan::whole_words((0..count).map(span));
         words
     }
 
     fn corrupted(sentences: &[Sequence], phases: u8, noise: Noise) -> (Vec<Sequence>, u64) {
-        let corruption = Corruption { phases, noise, unknown: Some(3) };
-        let mut corrupted = Corrupted::new(sentences.iter().cloned().map(Ok), corruption);
+        let corruption = CorruptionSettings { phases, noise, unknown: Some(3) };
+        let mut corrupted = CorruptedSentences::new(sentences.iter().cloned().map(Ok), corruption);
         (corrupted.by_ref().map(Result::unwrap).collect(), corrupted.left_out)
     }
 
@@ -184,7 +189,7 @@ mod tests {
         assert_eq!(made[0].ids, [0, 1, MASK, MASK, 4, 5, 6, 7, 8, 9, MASK, 11][..made[0].ids.len()]);
         let token = PredictedToken::masked;
         assert_eq!(made[0].predictions, [token(2, 1, Some(2)), token(3, 1, None), token(10, 8, Some(10))]);
-        assert_eq!(made[0].predicted().collect::<Vec<_>>(), [2, 10]);
+        assert_eq!(made[0].predicted_positions().collect::<Vec<_>>(), [2, 10]);
         assert_eq!((made[1].index, made[1].predictions[0]), (7, token(1, 0, Some(1))));
     }
 
@@ -196,21 +201,21 @@ mod tests {
         let (made, left_out) = corrupted(&[words(6, 9), words(2, 3)], 1, always(50));
         assert_eq!((made.len(), left_out), (1, 1));
         assert_eq!(made[0].ids[..11], [0, 1, 50, 50, 4, 5, 6, 7, 8, 9, 50]);
-        let token = |position, word, shown, truth| PredictedToken { position, word, shown, truth };
+        let token = |position, word, shown, truth| PredictedToken { position, word, input: shown, truth };
         assert_eq!(made[0].predictions.len(), 10);
         assert_eq!(
             made[0].predictions[..4],
             [
-                token(1, 0, InputToken::Itself, Some(0)),
+                token(1, 0, InputToken::Original, Some(0)),
                 token(2, 1, InputToken::Replacement, Some(1)),
                 token(3, 1, InputToken::Replacement, None),
-                token(4, 2, InputToken::Itself, Some(0)),
+                token(4, 2, InputToken::Original, Some(0)),
             ]
         );
-        assert_eq!(made[0].targets().collect::<Vec<_>>(), [0, 1, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(made[0].true_classes().collect::<Vec<_>>(), [0, 1, 0, 0, 0, 0, 0, 0, 1]);
         // The token that was there is no replacement; word 8 is still one.
         let (made, _) = corrupted(&[words(6, 9)], 1, always(2));
-        assert_eq!(made[0].predictions[1], token(2, 1, InputToken::Itself, Some(0)));
+        assert_eq!(made[0].predictions[1], token(2, 1, InputToken::Original, Some(0)));
         assert_eq!(made[0].predictions[9], token(10, 8, InputToken::Replacement, Some(1)));
     }
 
@@ -219,7 +224,8 @@ mod tests {
     fn a_shared_token_is_corrupted_with_each_of_its_words_and_predicted_once() {
         let mut shared = words(6, 9);
         shared.ids[3] = 33;
-        (shared.words[1].last, shared.words[2]) = (0.5, WordSpan { tokens: 3..4, first: 0.5, last: 0.5 });
+        (shared.words[1].last_share, shared.words[2]) =
+            (0.5, WordSpan { tokens: 3..4, first_share: 0.5, last_share: 0.5 });
         let places =
             |made: &Sequence| made.predictions.iter().map(|token| (token.position, token.word)).collect::<Vec<_>>();
         let (made, _) = masked(&[shared.clone()], 2);
@@ -229,7 +235,7 @@ mod tests {
         let (made, _) = corrupted(&[shared.clone()], 2, always);
         let expected = [(1, 0), (2, 1), (3, 2), (5, 3)];
         assert_eq!(places(&made[1])[..4], expected);
-        assert_eq!((made[1].predictions[2].shown, made[1].ids[3]), (InputToken::Replacement, 50));
+        assert_eq!((made[1].predictions[2].input, made[1].ids[3]), (InputToken::Replacement, 50));
         let (made, _) = corrupted(&[shared], 1, Noise::Nothing);
         assert_eq!(places(&made[0])[..4], [(0, 0), (1, 1), (2, 1), (4, 3)]);
     }
@@ -238,13 +244,13 @@ mod tests {
     fn a_decoder_predicts_every_token_but_the_first() {
         let (made, left_out) = corrupted(&[words(0, 2)], 1, Noise::Nothing);
         assert_eq!((made.len(), left_out), (1, 0));
-        let token = |position, word, truth| PredictedToken { position, word, shown: InputToken::Unread, truth };
+        let token = |position, word, truth| PredictedToken { position, word, input: InputToken::NoInput, truth };
         // The token 3 is the unknown one; the last, a special one, is no word.
         assert_eq!(made[0].predictions, [token(0, 0, Some(1)), token(1, 1, Some(2)), token(2, 1, None)]);
         assert_eq!(made[0].ids, words(0, 2).ids);
         // Without a special token in front nothing predicts the first word.
         let mut bare = words(0, 2);
-        bare.words = WordSpan::whole([0..1, 1..3]);
+        bare.words = WordSpan::whole_words([0..1, 1..3]);
         let (made, _) = corrupted(&[bare.clone()], 1, Noise::Nothing);
         assert_eq!(made[0].predictions, [token(0, 1, Some(1)), token(1, 1, Some(2))]);
         bare.words.truncate(1);
@@ -254,9 +260,9 @@ mod tests {
     #[test]
     fn draws_are_by_frequency_and_can_be_repeated() {
         let unigrams = Unigrams::new([(7, 3), (8, 0), (9, 1)]);
-        assert_eq!([0, 1, 2, 3, 4, 7].map(|number| unigrams.token(number)), [7, 7, 7, 9, 7, 9]);
+        assert_eq!([0, 1, 2, 3, 4, 7].map(|number| unigrams.token_at(number)), [7, 7, 7, 9, 7, 9]);
         // sha256("headscope/replacement/0/12/3") begins with 6d7988359874a2f9.
-        assert_eq!(draw_id(&unigrams, 12, 3), unigrams.token(0x6d79_8835_9874_a2f9));
+        assert_eq!(draw_id(&unigrams, 12, 3), unigrams.token_at(0x6d79_8835_9874_a2f9));
         let common = (0..2000).filter(|&position| draw_id(&unigrams, 0, position) == 7).count();
         // Three quarters of them; the standard deviation is 19.
         assert!((1400..1600).contains(&common), "{common}");
@@ -272,7 +278,7 @@ mod tests {
     proptest! {
         #[test]
         fn all_phases_mask_each_word_once(index in 0..30_u64, count in 2..20_usize) {
-            let (made, _) = masked(&[words(index, count)], PERIOD);
+            let (made, _) = masked(&[words(index, count)], CORRUPTION_PERIOD);
             let mut seen: Vec<usize> = made.iter().flat_map(|made| &made.predictions).map(|token| token.position).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (1..=count + 1).collect::<Vec<_>>());

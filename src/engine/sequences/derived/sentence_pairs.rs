@@ -31,8 +31,8 @@ impl<I: Iterator<Item = Result<Sequence>>> SentencePairs<I> {
 
     /// Both sentences in one sequence, in the block of the first; `None` if it would be too long.
     fn pair(&self, first: &Sequence, second: &Sequence) -> Option<Sequence> {
-        let texts = [first, second].map(|sentence| sentence.text().collect::<Vec<Token>>());
-        let pair = self.frame.as_ref()?.around(&texts);
+        let texts = [first, second].map(|sentence| sentence.text_tokens().collect::<Vec<Token>>());
+        let pair = self.frame.as_ref()?.surround(&texts);
         (pair.ids.len() <= self.max_tokens).then_some(Sequence {
             index: first.index,
             document: first.document,
@@ -75,7 +75,7 @@ mod tests {
         let sentences = sentences
             .iter()
             .map(|&(index, document, words)| Ok(Sequence { document, ..sentence(index, words, "dep") }));
-        let mut pairs = SentencePairs::new(sentences, Some(Frame::of_bert(2)), max_tokens);
+        let mut pairs = SentencePairs::new(sentences, Some(Frame::bert_for_tests(2)), max_tokens);
         let made = pairs.by_ref().map(Result::unwrap).collect();
         (made, pairs.left_out)
     }
@@ -116,7 +116,7 @@ mod tests {
     fn an_error_comes_through() {
         let failing = || anyhow::bail!("line 3");
         let sentences = [Ok(sentence(0, 1, "dep")), failing(), Ok(sentence(1, 1, "dep"))];
-        let mut pairs = SentencePairs::new(sentences.into_iter(), Some(Frame::of_bert(2)), 100);
+        let mut pairs = SentencePairs::new(sentences.into_iter(), Some(Frame::bert_for_tests(2)), 100);
         assert_eq!(pairs.next().unwrap().unwrap_err().to_string(), "line 3");
     }
 

@@ -7,12 +7,12 @@ use crate::sequences::span::WordSpan;
 
 /// Uniform attention over a sequence, `A[i, j] = 1 / v(i)` for the `v(i)` keys `j` that query `i` sees, and 0 for other keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Even {
+pub struct UniformAttention {
     visibility: Visibility,
     tokens: usize,
 }
 
-impl Even {
+impl UniformAttention {
     pub fn new(visibility: Visibility, tokens: usize) -> Self {
         Self { visibility, tokens }
     }
@@ -23,52 +23,54 @@ impl Even {
 
     /// The weight of each key that the query sees.
     #[inline]
-    pub fn share(self, query: usize) -> f64 {
-        1.0 / self.visibility.count(query, self.tokens) as f64
+    pub fn weight(self, query: usize) -> f64 {
+        1.0 / self.visibility.visible_count(query, self.tokens) as f64
     }
 
     /// The entropy of a query's row of uniform attention, in nats.
     #[inline]
     pub fn entropy(self, query: usize) -> f64 {
-        (self.visibility.count(query, self.tokens) as f64).ln()
+        (self.visibility.visible_count(query, self.tokens) as f64).ln()
     }
 
     /// Whether each of two words sees the other.
-    pub fn are_in_sight(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
-        self.between_words(a, b, from) > 0.0 && self.between_words(b, a, from) > 0.0
+    pub fn see_each_other(self, a: &WordSpan, b: &WordSpan, from: FromToken) -> bool {
+        self.word_weight(a, b, from) > 0.0 && self.word_weight(b, a, from) > 0.0
     }
 
     /// The uniform weight from one word to another, folded as [`WordAttention`](super::words::WordAttention) does.
-    pub fn between_words(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
+    pub fn word_weight(self, query: &WordSpan, key: &WordSpan, from: FromToken) -> f64 {
         let of_token = |token: usize| {
-            let keys = self.visibility.keys(token, self.tokens);
+            let keys = self.visibility.visible_keys(token, self.tokens);
             let count = keys.len() as f64;
-            key.mass(keys) / count
+            key.share_in(keys) / count
         };
         match from {
             FromToken::First => of_token(query.start()),
             // Every token of the word gives an equal weight.
-            FromToken::Mean if self.visibility.is_whole(self.tokens) => of_token(query.start()),
-            FromToken::Mean => query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.size(),
+            FromToken::Mean if self.visibility.is_full(self.tokens) => of_token(query.start()),
+            FromToken::Mean => {
+                query.shares().map(|(token, share)| share * of_token(token)).sum::<f64>() / query.total_share()
+            }
         }
     }
 }
 
 /// Buffers for uniform attention, reused from sequence to sequence.
 #[derive(Clone, Debug, Default)]
-pub struct EvenRows {
+pub struct UniformRows {
     weights: Vec<f32>,
     entropies: Vec<f32>,
 }
 
-impl EvenRows {
+impl UniformRows {
     #[expect(clippy::cast_possible_truncation, reason = "attention is f32")]
-    pub fn view(&mut self, even: Even) -> AttentionView<'_> {
+    pub fn view(&mut self, even: UniformAttention) -> AttentionView<'_> {
         let tokens = even.tokens;
         self.weights.clear();
         self.weights.resize(tokens * tokens, 0.0);
         for (query, row) in self.weights.chunks_exact_mut(tokens).enumerate() {
-            row[even.visibility.keys(query, tokens)].fill(even.share(query) as f32);
+            row[even.visibility.visible_keys(query, tokens)].fill(even.weight(query) as f32);
         }
         self.entropies.clear();
         self.entropies.extend((0..tokens).map(|query| even.entropy(query) as f32));
@@ -92,29 +94,29 @@ mod tests {
         ) {
             let mut start = 1;
             let mut spans =
-                WordSpan::whole(lengths.iter().map(|&length| { start += length; start - length..start }));
+                WordSpan::whole_words(lengths.iter().map(|&length| { start += length; start - length..start }));
             // A last word in part of the last token, which the word before it then shares.
             if shared {
                 let last = spans.last_mut().unwrap();
-                last.last = 0.75;
-                last.first = if last.len() == 1 { 0.75 } else { 1.0 };
-                spans.push(WordSpan { tokens: start - 1..start, first: 0.25, last: 0.25 });
+                last.last_share = 0.75;
+                last.first_share = if last.len() == 1 { 0.75 } else { 1.0 };
+                spans.push(WordSpan { tokens: start - 1..start, first_share: 0.25, last_share: 0.25 });
             }
             let from = if first { FromToken::First } else { FromToken::Mean };
-            let even = Even::new(Visibility { before, after }, start + 1);
-            let mut rows = EvenRows::default();
+            let even = UniformAttention::new(Visibility { before, after }, start + 1);
+            let mut rows = UniformRows::default();
             let view = rows.view(even);
             prop_assert!(view.rows().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-6));
             for query in 0..view.tokens() {
                 prop_assert!((view.entropy(query) - even.entropy(query)).abs() < 1e-6);
-                let first = if even.visibility.sees(query, 0) { even.share(query) } else { 0.0 };
+                let first = if even.visibility.sees(query, 0) { even.weight(query) } else { 0.0 };
                 prop_assert!((f64::from(view.row(query)[0]) - first).abs() < 1e-6);
             }
             let mut words = WordAttention::default();
             words.fold(view, &spans, from);
             for (query, of_query) in spans.iter().enumerate() {
                 for (key, of_key) in spans.iter().enumerate() {
-                    prop_assert!((words.get(query, key) - even.between_words(of_query, of_key, from)).abs() < 1e-6);
+                    prop_assert!((words.get(query, key) - even.word_weight(of_query, of_key, from)).abs() < 1e-6);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Lift: attention between words divided by uniform attention, which makes the weights of causal attention comparable.
 
-use super::even::Even;
+use super::even::UniformAttention;
 use super::words::FromToken;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::sequence::Sequence;
@@ -12,20 +12,20 @@ use crate::sequences::span::WordSpan;
 /// the factors, a uniform head would choose the word after a word `d`, or the longest word before it, as the syntactic head of
 /// `d` (docs/methodology/causal.md). For bidirectional attention all factors are 1.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lifts {
+pub struct LiftFactors {
     words: usize,
     /// `[words, words]`, query by key, 0 where the key is not seen; empty for bidirectional attention.
     factors: Vec<f64>,
 }
 
-impl Lifts {
+impl LiftFactors {
     /// The factors of a sequence whose queries see keys by `visibility`.
     pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
-        Self::between(&sequence.words, Even::new(visibility, sequence.ids.len()), from)
+        Self::from_spans(&sequence.words, UniformAttention::new(visibility, sequence.ids.len()), from)
     }
 
-    pub fn between(spans: &[WordSpan], even: Even, from: FromToken) -> Self {
-        let factor = |query, key| match even.between_words(query, key, from) {
+    pub fn from_spans(spans: &[WordSpan], even: UniformAttention, from: FromToken) -> Self {
+        let factor = |query, key| match even.word_weight(query, key, from) {
             weight if weight > 0.0 => 1.0 / weight,
             _ => 0.0,
         };
@@ -36,7 +36,7 @@ impl Lifts {
 
     /// The factor of the attention from a word to another.
     #[inline]
-    pub fn of(&self, query: usize, key: usize) -> f64 {
+    pub fn get(&self, query: usize, key: usize) -> f64 {
         self.factors.get(query * self.words + key).copied().unwrap_or(1.0)
     }
 }
@@ -44,28 +44,28 @@ impl Lifts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sequences::fold::even::EvenRows;
+    use crate::sequences::fold::even::UniformRows;
     use crate::sequences::fold::words::WordAttention;
     use crate::sequences::test_support::sentence;
 
     #[test]
     fn the_lift_of_the_even_head_is_1_wherever_it_sees() {
         // A first token, a word of two tokens and two words of one.
-        let sequence = Sequence { words: WordSpan::whole([1..3, 3..4, 4..5]), ..sentence(0, 4, "dep") };
+        let sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4, 4..5]), ..sentence(0, 4, "dep") };
         for visibility in [Visibility::CAUSAL, Visibility::causal_window(2)] {
             for from in [FromToken::Mean, FromToken::First] {
                 let mut words = WordAttention::default();
-                words.fold(EvenRows::default().view(Even::new(visibility, 6)), &sequence.words, from);
-                let lifts = Lifts::new(&sequence, visibility, from);
-                let lift = |query: usize, key: usize| words.get(query, key) * lifts.of(query, key);
+                words.fold(UniformRows::default().view(UniformAttention::new(visibility, 6)), &sequence.words, from);
+                let lifts = LiftFactors::new(&sequence, visibility, from);
+                let lift = |query: usize, key: usize| words.get(query, key) * lifts.get(query, key);
                 for (query, key) in [(1, 0), (2, 1), (2, 0)] {
                     let seen = words.get(query, key) > 0.0;
                     assert_eq!(seen, (query, key) != (2, 0) || visibility == Visibility::CAUSAL);
                     assert!((lift(query, key) - f64::from(seen)).abs() < 1e-6, "{query} {key}");
                 }
                 assert_eq!(lift(0, 2), 0.0);
-                let both_sides = Lifts::new(&sequence, Visibility::ALL, from);
-                assert_eq!((both_sides.of(0, 2), both_sides.of(2, 2)), (1.0, 1.0));
+                let both_sides = LiftFactors::new(&sequence, Visibility::ALL, from);
+                assert_eq!((both_sides.get(0, 2), both_sides.get(2, 2)), (1.0, 1.0));
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 pub const MAX_OFFSET: i32 = 8;
 
 /// [`MAX_OFFSET`] as a number of tokens.
-pub const REACH: usize = MAX_OFFSET as usize;
+pub const MAX_OFFSET_TOKENS: usize = MAX_OFFSET as usize;
 
 /// Largest distance, in tokens, that counts as nearby.
-pub const WINDOW: usize = 2;
+pub const NEIGHBOUR_DISTANCE: usize = 2;
 
 /// Number of offsets from -8 to 8.
-pub const OFFSETS: usize = 2 * REACH + 1;
+pub const OFFSET_COUNT: usize = 2 * MAX_OFFSET_TOKENS + 1;
 
 /// The offset, in tokens, of a slot of the counts by offset; slot 0 is offset -8.
 pub fn offset_at(slot: usize) -> i32 {
@@ -27,9 +27,9 @@ pub fn offset_at(slot: usize) -> i32 {
 #[derive(Clone, Debug)]
 pub struct TokenRoles {
     pub tokens: usize,
-    pub is_first: bool,
+    pub is_first_of_family: bool,
     /// The runs of tokens that are not special: one in a single sentence, two in a pair.
-    pub text: Vec<Range<usize>>,
+    pub text_runs: Vec<Range<usize>>,
     pub first_special: Option<usize>,
     /// Position of the first token of a decoder's sequence; `None` in an encoder.
     pub first_token: Option<usize>,
@@ -38,7 +38,7 @@ pub struct TokenRoles {
     /// 1 for tokens of text, 0 for others; `[tokens]` rounded up to whole vectors.
     pub is_text: Vec<f32>,
     /// 1 for tokens that are not separators, 0 for others; `[tokens]` rounded up to whole vectors.
-    pub is_unseparated: Vec<f32>,
+    pub is_not_separator: Vec<f32>,
 }
 
 impl TokenRoles {
@@ -48,45 +48,45 @@ impl TokenRoles {
             |wanted: TokenKind| -> Vec<usize> { (0..kinds.len()).filter(|&token| kinds[token] == wanted).collect() };
         Self {
             tokens: kinds.len(),
-            is_first: sentence.family.is_first,
-            text: runs(sentence.text_places()),
+            is_first_of_family: sentence.family.is_first,
+            text_runs: runs(sentence.text_positions()),
             first_special: kinds.iter().position(|&kind| kind == TokenKind::FirstSpecial),
             first_token: kinds.iter().position(|&kind| kind == TokenKind::First),
             separators: positions(TokenKind::Separator),
             punctuation: positions(TokenKind::Punctuation),
             is_text: indicator(kinds, |kind| !kind.is_special()),
-            is_unseparated: indicator(kinds, |kind| kind != TokenKind::Separator),
+            is_not_separator: indicator(kinds, |kind| kind != TokenKind::Separator),
         }
     }
 
     /// The text tokens, which are the queries of most metrics.
     pub fn queries(&self) -> impl Iterator<Item = usize> {
-        self.text.iter().cloned().flatten()
+        self.text_runs.iter().cloned().flatten()
     }
 
     /// The ranges of text tokens within `distance` tokens of `query`, itself included.
     pub fn neighbours(&self, query: usize, distance: usize) -> impl Iterator<Item = Range<usize>> {
         let near = query.saturating_sub(distance)..query + distance + 1;
-        self.text
+        self.text_runs
             .iter()
             .map(move |run| run.start.max(near.start)..run.end.min(near.end))
             .filter(|overlap| overlap.start < overlap.end)
     }
 
     /// The number of queries that see a text token at each offset, from -8 to 8.
-    pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSETS] {
-        let mut counts = [0; OFFSETS];
+    pub fn offset_queries(&self, visibility: Visibility) -> [u64; OFFSET_COUNT] {
+        let mut counts = [0; OFFSET_COUNT];
         for query in self.queries() {
-            let keys = self.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
-            keys.for_each(|key| counts[slot(query, key)] += 1);
+            let keys = self.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|&key| visibility.sees(query, key));
+            keys.for_each(|key| counts[offset_slot(query, key)] += 1);
         }
         counts
     }
 }
 
 /// The slot of the offset from `query` to `key`: slot 0 is offset -8.
-pub fn slot(query: usize, key: usize) -> usize {
-    key + REACH - query
+pub fn offset_slot(query: usize, key: usize) -> usize {
+    key + MAX_OFFSET_TOKENS - query
 }
 
 /// 1 for tokens of a wanted kind, 0 for others and for the padding of the last vector.

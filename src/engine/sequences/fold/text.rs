@@ -2,8 +2,8 @@
 
 use multiversion::multiversion;
 
-use super::roles::{OFFSETS, REACH};
-use crate::linalg::lanes::{LANES, sum};
+use super::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
+use crate::linalg::lanes::{LANES, sum_full_lanes};
 use crate::model::forward::attention::AttentionView;
 use crate::sequences::sequence::TokenKind;
 
@@ -34,7 +34,7 @@ impl TextAttention {
     }
 
     fn stride(&self) -> usize {
-        REACH + self.width + REACH
+        MAX_OFFSET_TOKENS + self.width + MAX_OFFSET_TOKENS
     }
 
     pub fn tokens(&self) -> usize {
@@ -43,13 +43,13 @@ impl TextAttention {
 
     /// The attention weights of a query; 0 for the query itself, special tokens and the padding of the last vector.
     pub fn row(&self, query: usize) -> &[f32] {
-        &self.rows[query * self.stride() + REACH..][..self.width]
+        &self.rows[query * self.stride() + MAX_OFFSET_TOKENS..][..self.width]
     }
 
     /// The attention weights at the offsets -8 to 8 from a query, which must exist; 0 where there is no token.
-    pub fn window(&self, query: usize) -> &[f32; OFFSETS] {
+    pub fn offset_weights(&self, query: usize) -> &[f32; OFFSET_COUNT] {
         // The row begins REACH weights on, so the weight REACH before the query is at the query's own place.
-        self.rows[query * self.stride() + query..][..OFFSETS].try_into().expect("a slice of this length")
+        self.rows[query * self.stride() + query..][..OFFSET_COUNT].try_into().expect("a slice of this length")
     }
 
     /// The sum of a query's weights.
@@ -69,12 +69,12 @@ fn keep_text<'a>(
         if is_text[query] == 0.0 {
             continue;
         }
-        let row = &mut row[REACH..stride - REACH];
+        let row = &mut row[MAX_OFFSET_TOKENS..stride - MAX_OFFSET_TOKENS];
         for ((kept, &weight), is_text) in row.iter_mut().zip(view.row(query)).zip(is_text) {
             *kept = weight * is_text;
         }
         row[query] = 0.0;
-        masses[query] = sum(row);
+        masses[query] = sum_full_lanes(row);
     }
 }
 
@@ -95,8 +95,10 @@ mod tests {
         assert_eq!(text.row(2)[..5], [0.0, 11.0 / 64.0, 0.0, 13.0 / 64.0, 0.0]);
         assert!(text.row(2)[5..].iter().all(|weight| *weight == 0.0));
         assert_eq!([1, 2, 3].map(|query| text.mass(query)), [15.0 / 64.0, 24.0 / 64.0, 33.0 / 64.0]);
-        let window = text.window(3);
-        assert_eq!(window[REACH - 3..=REACH], [0.0, 16.0 / 64.0, 17.0 / 64.0, 0.0]);
-        assert!(window[..REACH - 3].iter().chain(&window[REACH + 1..]).all(|weight| *weight == 0.0));
+        let window = text.offset_weights(3);
+        assert_eq!(window[MAX_OFFSET_TOKENS - 3..=MAX_OFFSET_TOKENS], [0.0, 16.0 / 64.0, 17.0 / 64.0, 0.0]);
+        assert!(
+            window[..MAX_OFFSET_TOKENS - 3].iter().chain(&window[MAX_OFFSET_TOKENS + 1..]).all(|weight| *weight == 0.0)
+        );
     }
 }

@@ -11,7 +11,7 @@ pub struct Units {
     /// The word that each unit is, `[units]`; `None` for a special token.
     pub words: Vec<Option<usize>>,
     /// The unit of each word, `[words]`.
-    pub of_word: Vec<usize>,
+    pub unit_of_word: Vec<usize>,
 }
 
 impl Units {
@@ -28,15 +28,15 @@ impl Units {
         Self::from_units(units, vec![0; sequence.words.len()])
     }
 
-    pub fn words(sequence: &Sequence) -> Self {
+    pub fn words_only(sequence: &Sequence) -> Self {
         let words = sequence.words.iter().enumerate().map(|(word, span)| (span.clone(), Some(word)));
         Self::from_units(words.collect(), vec![0; sequence.words.len()])
     }
 
     /// The units of one sentence in a window: the window's first token, everything between it and the sentence as one unit, and
     /// the words.
-    pub fn of_sentence(sequence: &Sequence, sentence: usize) -> Self {
-        let (text, words) = (&sequence.texts[sentence], sequence.words_of_sentences().swap_remove(sentence));
+    pub fn sentence_in_window(sequence: &Sequence, sentence: usize) -> Self {
+        let (text, words) = (&sequence.texts[sentence], sequence.words_by_sentence().swap_remove(sentence));
         let before = [0..text.start.min(1), 1..text.start.max(1)].into_iter().filter(|span| !span.is_empty());
         let before = before.map(|span| (span.into(), None));
         let units: Vec<(WordSpan, Option<usize>)> =
@@ -53,11 +53,11 @@ impl Units {
                 of_word[*word] = unit;
             }
         });
-        Self { spans, words, of_word }
+        Self { spans, words, unit_of_word: of_word }
     }
 
     /// The first unit that has this token; `None` if no unit has it.
-    pub fn of_token(&self, token: usize) -> Option<usize> {
+    pub fn unit_at(&self, token: usize) -> Option<usize> {
         self.spans.iter().position(|span| span.tokens.contains(&token))
     }
 
@@ -73,7 +73,7 @@ impl Units {
     /// The gold syntactic head of each unit, as a unit's index, `[units]`; `None` for a unit without one. Empty without a tree.
     pub fn heads(&self, sequence: &Sequence) -> Vec<Option<usize>> {
         let Some(tree) = &sequence.tree else { return Vec::new() };
-        let head = |word: &Option<usize>| tree[(*word)?].head.word().map(|head| self.of_word[head]);
+        let head = |word: &Option<usize>| tree[(*word)?].head.word().map(|head| self.unit_of_word[head]);
         self.words.iter().map(head).collect()
     }
 }
@@ -87,31 +87,31 @@ mod tests {
     fn what_stands_before_a_sentence_in_its_window_is_one_unit() {
         // [CLS] a b | c d [SEP], as a decoder reads it.
         let window = Sequence { texts: vec![1..3, 3..5], ..sentence(0, 4, "obj") }.with_decoder_first_token();
-        let units = Units::of_sentence(&window, 1);
-        assert_eq!(units.spans, WordSpan::whole([0..1, 1..3, 3..4, 4..5]));
+        let units = Units::sentence_in_window(&window, 1);
+        assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, None, Some(2), Some(3)]);
-        assert_eq!(units.of_word, [1, 1, 2, 3]);
-        assert_eq!((units.of_token(2), units.of_token(4)), (Some(1), Some(3)));
-        let first = Units::of_sentence(&window, 0);
-        assert_eq!((&first.spans, &first.of_word[..2]), (&WordSpan::whole([0..1, 1..2, 2..3]), &[1, 2][..]));
+        assert_eq!(units.unit_of_word, [1, 1, 2, 3]);
+        assert_eq!((units.unit_at(2), units.unit_at(4)), (Some(1), Some(3)));
+        let first = Units::sentence_in_window(&window, 0);
+        assert_eq!((&first.spans, &first.unit_of_word[..2]), (&WordSpan::whole_words([0..1, 1..2, 2..3]), &[1, 2][..]));
         // Without a special token in front there is nothing before the first sentence.
         let mut bare = window;
-        (bare.words, bare.texts) = (WordSpan::whole([0..1, 1..2, 2..3, 3..4]), vec![0..2, 2..4]);
-        assert_eq!(Units::of_sentence(&bare, 0).spans, WordSpan::whole([0..1, 1..2]));
-        assert_eq!(Units::of_sentence(&bare, 1).spans, WordSpan::whole([0..1, 1..2, 2..3, 3..4]));
+        (bare.words, bare.texts) = (WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]), vec![0..2, 2..4]);
+        assert_eq!(Units::sentence_in_window(&bare, 0).spans, WordSpan::whole_words([0..1, 1..2]));
+        assert_eq!(Units::sentence_in_window(&bare, 1).spans, WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]));
     }
 
     #[test]
     fn words_and_special_tokens_are_in_the_order_of_the_sentence() {
         // [CLS] un ##do it [SEP]
-        let mut sequence = Sequence { words: WordSpan::whole([1..3, 3..4]), ..sentence(0, 3, "obj") };
+        let mut sequence = Sequence { words: WordSpan::whole_words([1..3, 3..4]), ..sentence(0, 3, "obj") };
         sequence.tree.as_mut().unwrap().truncate(2);
         sequence.forms = vec!["undo".to_owned(), "it".to_owned()];
         let units = Units::new(&sequence);
-        assert_eq!(units.spans, WordSpan::whole([0..1, 1..3, 3..4, 4..5]));
+        assert_eq!(units.spans, WordSpan::whole_words([0..1, 1..3, 3..4, 4..5]));
         assert_eq!(units.words, [None, Some(0), Some(1), None]);
-        assert_eq!(units.of_word, [1, 2]);
-        assert_eq!(units.of_token(2), Some(1));
+        assert_eq!(units.unit_of_word, [1, 2]);
+        assert_eq!(units.unit_at(2), Some(1));
         assert_eq!(units.texts(&sequence, |token| format!("<{token}>")), ["<0>", "undo", "it", "<4>"]);
         assert_eq!(units.heads(&sequence), [None, None, Some(1), None]);
     }

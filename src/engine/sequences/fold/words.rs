@@ -72,7 +72,7 @@ impl WordAttention {
             match from {
                 FromToken::First => add(span.start(), 1.0),
                 FromToken::Mean => {
-                    let size = span.size();
+                    let size = span.total_share();
                     span.shares().for_each(|(query, share)| add(query, share / size));
                 }
             }
@@ -125,7 +125,7 @@ mod tests {
 
     fn folded(from: FromToken) -> WordAttention {
         let mut folded = WordAttention::default();
-        folded.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &WordSpan::whole([1..3, 3..4]), from);
+        folded.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &WordSpan::whole_words([1..3, 3..4]), from);
         folded
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn words_with_tokens_of_no_word_between_them_are_apart() {
         let view = AttentionView::new(0, 0, 5, &WEIGHTS);
         let mut words = WordAttention::default();
-        words.fold(view, &WordSpan::whole([1..2, 3..4]), FromToken::Mean);
+        words.fold(view, &WordSpan::whole_words([1..2, 3..4]), FromToken::Mean);
         let expected = [1, 3].map(|from| [1, 3].map(|to| f64::from(WEIGHTS[from * 5 + to])));
         assert_eq!([0, 1].map(|from| [0, 1].map(|to| words.get(from, to))), expected);
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_shared_token_is_dealt_out() {
         let spans = [(1..3, 1.0, 0.5), (2..3, 0.25, 0.25), (2..4, 0.25, 1.0)];
-        let spans = spans.map(|(tokens, first, last)| WordSpan { tokens, first, last });
+        let spans = spans.map(|(tokens, first, last)| WordSpan { tokens, first_share: first, last_share: last });
         let mut words = WordAttention::default();
         words.fold(AttentionView::new(0, 0, 5, &WEIGHTS), &spans, FromToken::Mean);
         // To the words by token: [0.625, 0.0625, 0.3125], [0.125, 0.0625, 0.0625], [0.3125, 0.09375, 0.59375].
@@ -179,7 +179,7 @@ mod tests {
         ) {
             let mut start = 0;
             let spans =
-                WordSpan::whole(lengths.iter().map(|&length| { start += length; start - length..start }));
+                WordSpan::whole_words(lengths.iter().map(|&length| { start += length; start - length..start }));
             let mut weights = raw[..start * start].to_vec();
             for row in weights.chunks_exact_mut(start) {
                 let sum: f32 = row.iter().sum::<f32>() + 1e-3;

@@ -42,7 +42,7 @@ impl SkipReason {
     }
 
     /// Adds the hint for this reason to an error, if there is a hint.
-    pub fn with_way_out(self, error: Error) -> Error {
+    pub fn with_hint(self, error: Error) -> Error {
         if self != Self::TooManyTokens {
             return error;
         }
@@ -165,13 +165,13 @@ impl Tally {
     }
 
     /// Counts of the windows; `None` if sentences were read one by one.
-    pub fn in_windows(&self) -> Option<WindowTally> {
+    pub fn windows_read(&self) -> Option<WindowTally> {
         Some(self.windows).filter(|windows| windows.windows > 0)
     }
 
     /// `(all, longest)`: the tokens of all sequences, and of the longest sequence, special tokens included.
-    pub fn read(&self) -> (u64, u64) {
-        self.in_windows().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
+    pub fn token_totals(&self) -> (u64, u64) {
+        self.windows_read().map_or((self.tokens, self.longest), |windows| (windows.tokens, windows.longest))
     }
 
     fn file(&mut self, number: usize) -> &mut FileTally {
@@ -183,7 +183,7 @@ impl Tally {
 
     /// Counts the sequence of a sentence from the file of this number; special tokens count if `special`. `unknown` is the id of
     /// the unknown token.
-    pub(super) fn count(
+    pub(super) fn count_sequence(
         &mut self,
         file: usize,
         sequence: &Sequence,
@@ -191,14 +191,14 @@ impl Tally {
         left_out: &LeftOutWords,
     ) {
         self.left_out.merge(left_out);
-        self.shared_tokens += sequence.shared_tokens();
+        self.shared_tokens += sequence.shared_token_count();
         let words = sequence.words.len() as u64;
         self.sentences += 1;
-        for token in sequence.text() {
+        for token in sequence.text_tokens() {
             self.text_tokens += 1;
             self.unknown += u64::from(Some(token.id) == unknown);
         }
-        let tokens = if special { sequence.ids.len() } else { sequence.text().count() } as u64;
+        let tokens = if special { sequence.ids.len() } else { sequence.text_tokens().count() } as u64;
         self.tokens += tokens;
         self.words += words;
         self.longest = self.longest.max(tokens);
@@ -209,7 +209,7 @@ impl Tally {
         self.file(file).merge(&FileTally { sentences: 1, tokens, words, skipped: 0 });
     }
 
-    pub(super) fn skip(&mut self, file: usize, reason: SkipReason) {
+    pub(super) fn count_skip(&mut self, file: usize, reason: SkipReason) {
         *self.skipped.entry(reason).or_default() += 1;
         self.file(file).skipped += 1;
     }
@@ -244,7 +244,7 @@ impl Legibility {
             is_unparted |= is_unknown && tokenizer.entry_length.is_some_and(is_longer);
         }
         self.unparted += u64::from(is_unparted);
-        self.of_one_token += u64::from(sequence.text().nth(1).is_none());
+        self.of_one_token += u64::from(sequence.text_tokens().nth(1).is_none());
     }
 
     fn add_characters(&mut self, word: &str, tokenizer: &ModelTokenizer) {
@@ -252,7 +252,7 @@ impl Legibility {
             self.characters += u64::from(!c.is_whitespace());
             let Some(script) = script_of(c) else { continue };
             self.letters += 1;
-            if !tokenizer.scripts.know(script) {
+            if !tokenizer.scripts.knows(script) {
                 *self.foreign.entry(script.to_owned()).or_default() += 1;
             }
         }

@@ -12,7 +12,7 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
     Sequence {
         ids: vec![0; tokens],
         kinds: [vec![TokenKind::FirstSpecial], vec![TokenKind::Text; tokens - 1]].concat(),
-        words: WordSpan::whole((0..words.len()).map(|word| word..word + 1)),
+        words: WordSpan::whole_words((0..words.len()).map(|word| word..word + 1)),
         tree: Some(words.iter().map(arc).collect()),
         annotations: words.iter().map(annotation).collect(),
         forms: vec!["word".to_owned(); words.len()],
@@ -23,15 +23,16 @@ fn sequence(tokens: usize, words: &[(bool, bool)]) -> Sequence {
 fn tally() -> Tally {
     let mut tally = Tally::default();
     let nothing = LeftOutWords::default();
-    tally.count(0, &sequence(5, &[(true, true); 3]), (true, None), &nothing);
-    tally.count(2, &sequence(7, &[(true, false), (false, true)]), (true, Some(1)), &nothing);
+    tally.count_sequence(0, &sequence(5, &[(true, true); 3]), (true, None), &nothing);
+    tally.count_sequence(2, &sequence(7, &[(true, false), (false, true)]), (true, Some(1)), &nothing);
     // Two tokens of text, the second of them unknown; the special token is no text, whatever its id.
     let kinds = vec![TokenKind::FirstSpecial, TokenKind::Text, TokenKind::Punctuation, TokenKind::Separator];
-    let text = Sequence { ids: vec![1, 0, 1, 1], kinds, words: WordSpan::whole([1..2, 2..3]), ..Sequence::default() };
-    tally.count(2, &text, (true, Some(1)), &nothing);
-    tally.skip(2, SkipReason::NoTokens);
-    tally.skip(0, SkipReason::TooManyTokens);
-    tally.skip(0, SkipReason::TooManyTokens);
+    let text =
+        Sequence { ids: vec![1, 0, 1, 1], kinds, words: WordSpan::whole_words([1..2, 2..3]), ..Sequence::default() };
+    tally.count_sequence(2, &text, (true, Some(1)), &nothing);
+    tally.count_skip(2, SkipReason::NoTokens);
+    tally.count_skip(0, SkipReason::TooManyTokens);
+    tally.count_skip(0, SkipReason::TooManyTokens);
     tally.truncated = 1;
     tally.passed_over = 3;
     tally
@@ -73,15 +74,15 @@ fn sentences_are_counted_by_file_and_reason() {
 #[test]
 fn merging_loses_no_count() {
     let mut other = Tally::default();
-    other.count(3, &sequence(9, &[(false, false)]), (true, Some(0)), &LeftOutWords::default());
+    other.count_sequence(3, &sequence(9, &[(false, false)]), (true, Some(0)), &LeftOutWords::default());
     // A word is left out, and so is the head of another; and the two words that are left share a token.
     let mut sharing = sequence(2, &[(true, true), (false, true)]);
-    sharing.words = WordSpan::whole([1..2, 1..2]);
+    sharing.words = WordSpan::whole_words([1..2, 1..2]);
     let mut left_out = LeftOutWords { heads: 1, ..LeftOutWords::default() };
     left_out.add(WordSkip::NoTokens);
-    other.count(0, &sharing, (true, None), &left_out);
-    other.skip(1, SkipReason::WordWithoutTokens);
-    other.skip(1, SkipReason::NoTokens);
+    other.count_sequence(0, &sharing, (true, None), &left_out);
+    other.count_skip(1, SkipReason::WordWithoutTokens);
+    other.count_skip(1, SkipReason::NoTokens);
     other.truncated = 4;
     other.legibility = legibility(3, &[("Greek", 1), ("Han", 1)]);
     other.passed_over = 2;

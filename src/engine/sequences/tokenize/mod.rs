@@ -25,7 +25,7 @@ use crate::system::time_limit;
 mod tests;
 
 /// The key of the word classes that are the tokens of a small vocabulary.
-pub const TOKEN_CLASSES: &str = "token";
+pub const TOKEN_CLASS_KEY: &str = "token";
 
 /// The sequence of a sentence, or the reason why the sentence is left out.
 pub type Tokenized = Result<Sequence, SkipReason>;
@@ -46,12 +46,12 @@ pub struct SentenceTokenizer<'a> {
 impl<'a> SentenceTokenizer<'a> {
     /// A tokenizer that leaves out sentences of more than `max_tokens` tokens; with `truncate` it cuts plain text instead.
     pub fn new(tokenizer: &'a ModelTokenizer, max_tokens: usize, truncate: bool) -> Self {
-        let key: Arc<str> = TOKEN_CLASSES.into();
+        let key: Arc<str> = TOKEN_CLASS_KEY.into();
         let class = |(id, token): &(u32, String)| {
             (*id, Arc::new(WordClass { key: Arc::clone(&key), name: token.as_str().into() }))
         };
         Self {
-            classes: tokenizer.few_entries.iter().map(class).collect(),
+            classes: tokenizer.small_vocabulary.iter().map(class).collect(),
             tokenizer,
             max_tokens,
             truncate,
@@ -63,23 +63,23 @@ impl<'a> SentenceTokenizer<'a> {
         }
     }
 
-    pub fn spacing(self, spacing: Spacing) -> Self {
+    pub fn with_spacing(self, spacing: Spacing) -> Self {
         Self { spacing, ..self }
     }
 
     /// Adapts sequences to a model with `count` segments: higher segments become the last one.
-    pub fn segments(self, count: usize) -> Self {
+    pub fn with_segments(self, count: usize) -> Self {
         Self { last_segment: u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(1), ..self }
     }
 
     /// Sets whether a left-out sentence, or a word that the tokenizer makes nothing of, is an error.
-    pub fn strict(self, strict: bool) -> Self {
+    pub fn with_strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
     /// Sets the context. Sentences read in their document are tokenised after a joining space, which some tokenizers put into the
     /// next token. Special tokens then belong to windows, and are not counted with sentences.
-    pub fn within(self, context: Reads) -> Self {
+    pub fn with_context(self, context: Reads) -> Self {
         Self { context, ..self }
     }
 
@@ -90,7 +90,7 @@ impl<'a> SentenceTokenizer<'a> {
 
     fn encoded(&mut self, sentence: Sentence) -> Result<Tokenized> {
         let Sentence { index, origin, document, document_number, family, .. } = sentence;
-        let Sentence { entity_fields, content, mut links, first_text, .. } = sentence;
+        let Sentence { entity_fields, content, mut links, first_text_word_count: first_text, .. } = sentence;
         let cannot = move |error: Error, Origin { path, line, .. }: &Origin| {
             error.context(format!("cannot tokenise sentence {index}")).at(path, *line)
         };
@@ -99,7 +99,7 @@ impl<'a> SentenceTokenizer<'a> {
             move |error: Error| cannot(error, &origin).class(Class::Input)
         };
         let is_later = self.context == Reads::Document && index != document;
-        let follows_a_space = is_later && !sentence.is_glued && self.tokenizer.joins_by_a_space;
+        let follows_a_space = is_later && !sentence.follows_without_space && self.tokenizer.needs_joining_space;
         let before = if follows_a_space { " " } else { "" };
         let mut left_out = LeftOutWords::default();
         // Only the beginning of a longer text is tokenised.
@@ -108,15 +108,16 @@ impl<'a> SentenceTokenizer<'a> {
             Content::Text(residues) if !links.is_empty() => Some(residues.len()),
             Content::Text(_) | Content::Words(_) => None,
         };
-        let tokenized = time_limit::within(bytes, place, || match (content, self.spacing) {
+        let tokenized = time_limit::within_time_limit(bytes, place, || match (content, self.spacing) {
             (Content::Text(text), _) => self.text(&format!("{before}{text}")),
             (Content::Words(words), spacing)
-                if spacing == Spacing::Spaced || first_text.is_some() || self.tokenizer.reads_words_alone() =>
+                if spacing == Spacing::Spaced || first_text.is_some() || self.tokenizer.reads_words_separately() =>
             {
                 self.spaced(words, first_text)
             }
             (Content::Words(words), _) => {
-                let written = sentence.written.unwrap_or_else(|| Written::spaced(words.iter().map(|word| &*word.form)));
+                let written =
+                    sentence.written.unwrap_or_else(|| Written::join_by_spaces(words.iter().map(|word| &*word.form)));
                 self.written((words, &mut links), &written, before, &mut left_out)
             }
         });
@@ -125,10 +126,10 @@ impl<'a> SentenceTokenizer<'a> {
             Ok(sequence) => sequence,
             Err(Ok(reason)) if self.strict => {
                 let error = anyhow!("sentence {index}, one {reason}, would be skipped, and --strict skips none");
-                return Err(reason.with_way_out(error).at(&origin.path, origin.line));
+                return Err(reason.with_hint(error).at(&origin.path, origin.line));
             }
             Err(Ok(reason)) => {
-                self.tally.skip(origin.file, reason);
+                self.tally.count_skip(origin.file, reason);
                 return Ok(Err(reason));
             }
             Err(Err(error)) => return Err(cannot(error, &origin)),
@@ -136,7 +137,7 @@ impl<'a> SentenceTokenizer<'a> {
         if let Some((word, form)) = left_out.unread.as_ref().filter(|_| self.strict) {
             let (reason, shown) = (WordSkip::NoTokens.describe(), form.escape_default());
             let error = anyhow!("word {} of sentence {index}, `{shown}`, is one {reason}", word + 1);
-            let error = error.of_value(shown).hint("take it out of the corpus, or run without --strict");
+            let error = error.with_value(shown).hint("take it out of the corpus, or run without --strict");
             return Err(error.at(&origin.path, origin.line));
         }
         if let Some(residues) = residues {
@@ -145,7 +146,7 @@ impl<'a> SentenceTokenizer<'a> {
         let document = document.max(index / SEGMENT_SENTENCES * SEGMENT_SENTENCES);
         let sequence = Sequence { index, document, document_number, family, links, entity_fields, ..sequence };
         let counts_special = self.context == Reads::Sentence;
-        self.tally.count(origin.file, &sequence, (counts_special, self.tokenizer.unknown), &left_out);
+        self.tally.count_sequence(origin.file, &sequence, (counts_special, self.tokenizer.unknown), &left_out);
         self.tally.legibility.add(&sequence, self.tokenizer);
         Ok(Ok(sequence))
     }
@@ -158,7 +159,7 @@ impl<'a> SentenceTokenizer<'a> {
         let mismatch = || anyhow!("links are between the {residues} residues, and the model reads {words} words");
         let way_out = "name a model with a token for each residue, or another `--residues` parting";
         ensure!(is_cut || words == residues, mismatch().hint(way_out));
-        links.iter_mut().for_each(|links| *links = links.moved(|word| (word < words).then_some(word)));
+        links.iter_mut().for_each(|links| *links = links.remapped(|word| (word < words).then_some(word)));
         Ok(())
     }
 
@@ -171,7 +172,7 @@ impl<'a> SentenceTokenizer<'a> {
     }
 
     fn text(&mut self, text: &str) -> Result<Sequence> {
-        if let Some(program) = self.tokenizer.needs_words_of() {
+        if let Some(program) = self.tokenizer.required_word_splitter() {
             let error =
                 anyhow!("it is running text, and the model's tokenizer cuts the words that {program} finds in it");
             return Err(error.hint("give a corpus of words: a treebank in CoNLL-U, or `words` of JSON lines"));
@@ -191,7 +192,7 @@ impl<'a> SentenceTokenizer<'a> {
             let special = encoding.get_special_tokens_mask().iter().filter(|&&mask| mask == 1).count();
             let room = self.max_tokens.checked_sub(special).filter(|&room| room > 0);
             let room = room.ok_or(SkipReason::TooManyTokens)?;
-            encoding = self.tokenizer.cut(self.tokenizer.encode_text(text, false)?, room)?;
+            encoding = self.tokenizer.truncate_encoding(self.tokenizer.encode_text(text, false)?, room)?;
             self.tally.truncated += 1;
         }
         let sequence = self.finish(&encoding, None)?;
@@ -200,7 +201,7 @@ impl<'a> SentenceTokenizer<'a> {
         let spelling =
             |word: &WordSpan| text.get(offsets[word.start()].0..offsets[word.end() - 1].1).unwrap_or_default();
         let spelled = sequence.words.iter().map(|word| spelling(word).trim().to_owned()).collect();
-        Ok(Sequence { spelled, ..sequence })
+        Ok(Sequence { spellings: spelled, ..sequence })
     }
 
     /// Tokenises words one by one, each with a space before it; the first `first_text` words are the first text of a pair.
@@ -230,7 +231,7 @@ impl<'a> SentenceTokenizer<'a> {
         ensure!(self.tokenizer.prefix_with_tokens(&text, self.max_tokens + 1).is_none(), SkipReason::TooManyTokens);
         ensure_tokenisable(&text)?;
         let encoding = self.tokenizer.encode_text(&text, true)?;
-        let bytes = written.words.iter().map(|word| word.start + before.len()..word.end + before.len());
+        let bytes = written.word_ranges.iter().map(|word| word.start + before.len()..word.end + before.len());
         let bytes: Vec<Range<usize>> = bytes.collect();
         let spans = spans::word_spans(&encoding, &text, &bytes);
         ensure!(spans.iter().any(Option::is_some), SkipReason::NoTokens);
@@ -255,14 +256,14 @@ impl<'a> SentenceTokenizer<'a> {
         ensure!(!words.is_empty(), SkipReason::NoTokens);
         ensure!(given.as_ref().is_none_or(|given| given.len() == words.len()), SkipReason::WordWithoutTokens);
         ensure!(encoding.len() <= self.max_tokens, SkipReason::TooManyTokens);
-        Ok(self.sequence(encoding, WordSpan::whole(words), given))
+        Ok(self.sequence(encoding, WordSpan::whole_words(words), given))
     }
 
     fn sequence(&self, encoding: &Encoding, words: Vec<WordSpan>, given: Option<Vec<Word>>) -> Sequence {
         let split = |Word { form, head, relation, annotation }| (GoldArc { head, relation }, (form, annotation));
         let (tree, rest): (_, Option<Vec<_>>) = given.map(|words| words.into_iter().map(split).unzip()).unzip();
         let (forms, mut annotations) = rest.unwrap_or_default().into_iter().unzip();
-        let kinds = kinds(self.tokenizer, encoding);
+        let kinds = token_kinds(self.tokenizer, encoding);
         self.classify((&words, encoding.get_ids(), &kinds), &mut annotations);
         Sequence {
             ids: encoding.get_ids().to_vec(),
@@ -322,7 +323,7 @@ fn words_with_tokens(
             }
         }
     }
-    links.iter_mut().for_each(|links| *links = links.moved(|word| new_positions[word]));
+    links.iter_mut().for_each(|links| *links = links.remapped(|word| new_positions[word]));
     let pairs = words.into_iter().zip(spans).filter_map(|(mut word, span)| {
         let span = span?;
         if let TreeHead::Word(head) = word.head {
@@ -336,7 +337,7 @@ fn words_with_tokens(
 }
 
 /// The kind of each token of an encoding.
-pub fn kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
+pub fn token_kinds(tokenizer: &ModelTokenizer, encoding: &Encoding) -> Vec<TokenKind> {
     let special = encoding.get_special_tokens_mask();
     // A special token only at the end, as T5's `</s>`, is no first one.
     let first = special.first().filter(|&&mask| mask == 1).map(|_| 0);

@@ -34,11 +34,12 @@ pub(super) fn word_spans(encoding: &Encoding, text: &str, words: &[Range<usize>]
         if let Some(blank) =
             first_blank.take().filter(|&blank| pieces[blank] == pieces[token] && spans[first].is_none())
         {
-            spans[first] = Some(WordSpan { tokens: blank..token, first: 1.0, last: share });
+            spans[first] = Some(WordSpan { tokens: blank..token, first_share: 1.0, last_share: share });
         }
         for &(word, share) in &owners {
-            let span = spans[word].get_or_insert(WordSpan { tokens: token..token, first: share, last: share });
-            (span.tokens.end, span.last) = (token + 1, share);
+            let span =
+                spans[word].get_or_insert(WordSpan { tokens: token..token, first_share: share, last_share: share });
+            (span.tokens.end, span.last_share) = (token + 1, share);
             last = word;
         }
     }
@@ -119,7 +120,7 @@ mod tests {
     fn a_token_is_shared_by_characters() {
         // "didn't go" as did, n't, go by the tokens didn, 't, go: of didn three quarters are of did.
         let words = [0..3, 3..6, 7..9];
-        let shared = |tokens, first, last| Some(WordSpan { tokens, first, last });
+        let shared = |tokens, first, last| Some(WordSpan { tokens, first_share: first, last_share: last });
         let expected = [shared(1..2, 0.75, 0.75), shared(1..3, 0.25, 1.0), Some((3..4).into())];
         assert_eq!(spans("didn't go", &[(0..4, 0), (4..6, 0), (6..9, 1)], &words), expected);
         // One token for three words; one word is an accented letter of two bytes.
@@ -146,7 +147,7 @@ mod tests {
         // Three tokens of the bytes of one character, and a token of half of it and the next.
         assert_eq!(spans("👍x", &[(0..4, 0), (0..4, 0), (0..4, 0), (4..5, 0)], &[0..4, 4..5]), whole(&[1..4, 4..5]));
         let found = spans("👍x", &[(0..4, 0), (0..5, 0)], &[0..4, 4..5]);
-        let shared = |tokens, first, last| Some(WordSpan { tokens, first, last });
+        let shared = |tokens, first, last| Some(WordSpan { tokens, first_share: first, last_share: last });
         assert_eq!(found, [shared(1..3, 1.0, 0.5), shared(2..3, 0.5, 0.5)]);
         // Two tokens of characters that a normaliser made one: what words share stands at their ends.
         let found = spans("xy", &[(0..2, 0), (0..2, 0)], &[0..1, 1..2]);

@@ -14,7 +14,7 @@ fn model() -> Model {
 }
 
 fn tokenize(tokenizer: &mut SentenceTokenizer<'_>, text: &str) -> Tokenized {
-    tokenizer.encode(Sentence::single("test", Content::Text(text.to_owned()))).unwrap()
+    tokenizer.encode(Sentence::standalone("test", Content::Text(text.to_owned()))).unwrap()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_sentence_goes_on_in_its_document_after_a_space() {
     let model = Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap();
     let ids = |context| -> Vec<Vec<u32>> {
         let corpus = Corpus::from_bytes("test", b"The cat sat.\nThe dog sat.\n\nThe cat.\n".to_vec(), Format::Text);
-        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).within(context);
+        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).with_context(context);
         let ids = |sentence| tokenizer.encode(sentence).unwrap().unwrap().ids[1..].to_vec();
         let found = corpus.map(Result::unwrap).map(ids).collect();
         let Tally { sentences, tokens, text_tokens, .. } = *tokenizer.tally();
@@ -101,13 +101,13 @@ fn the_token_for_the_beginning_of_text_is_put_there_or_taken_away() {
         let words = tokenizer.encode_words(&["a", "b"]).unwrap();
         let text = tokenizer.encode_text("a b", true).unwrap();
         assert_eq!(words.get_special_tokens_mask()[0], text.get_special_tokens_mask()[0]);
-        (tokenizer.begins_with().unwrap(), words.get_word_ids().to_vec(), text.get_offsets().to_vec())
+        (tokenizer.beginning_token().unwrap(), words.get_word_ids().to_vec(), text.get_offsets().to_vec())
     };
     let named = Some("<|endoftext|>".to_owned());
     let own = first(&model.tokenizer);
     assert_eq!(own, (named, vec![None, Some(0), Some(1)], vec![(0, 0), (0, 1), (1, 3)]));
-    assert_eq!(first(&model.tokenizer.clone().always_beginning().unwrap()), own);
-    let never = model.tokenizer.clone().never_beginning();
+    assert_eq!(first(&model.tokenizer.clone().with_beginning_token().unwrap()), own);
+    let never = model.tokenizer.clone().without_beginning_token();
     assert_eq!(first(&never), (None, vec![Some(0), Some(1)], vec![(0, 1), (1, 3)]));
 }
 
@@ -116,7 +116,7 @@ fn two_texts_are_read_as_a_pair() {
     let model = model();
     let encode = |segments: usize, line: &str| {
         let mut corpus = Corpus::from_bytes("test", line.as_bytes().to_vec(), Format::Pairs);
-        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).segments(segments);
+        let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).with_segments(segments);
         tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap().unwrap()
     };
     let pair = encode(2, "the dog ||| the cat and dog ||| 0-0 1-3");
@@ -126,7 +126,7 @@ fn two_texts_are_read_as_a_pair() {
     // Six words of one sentence, the special tokens of none.
     let starts: Vec<usize> = pair.words.iter().map(WordSpan::start).collect();
     assert_eq!((starts, pair.kinds[3]), (vec![1, 2, 4, 5, 6, 7], Separator));
-    assert_eq!((pair.sentences(), pair.links[0].targets.len(), pair.links[0].lost), (1, 2, 0));
+    assert_eq!((pair.sentence_count(), pair.links[0].targets.len(), pair.links[0].dropped_links), (1, 2, 0));
     // A single word on each side; a model with one segment knows no second one.
     let single = encode(1, "dog ||| dog");
     assert_eq!((single.words.len(), single.segments), (2, vec![0; 5]));
@@ -136,7 +136,7 @@ fn two_texts_are_read_as_a_pair() {
 fn what_would_be_tokenised_whole_is_bounded() {
     let model = model();
     let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, true);
-    let error = tokenizer.encode(Sentence::single("a.txt", Content::Text(".".repeat(MAX_SENTENCE_BYTES + 1))));
+    let error = tokenizer.encode(Sentence::standalone("a.txt", Content::Text(".".repeat(MAX_SENTENCE_BYTES + 1))));
     assert_eq!(
         format!("{:#}", error.unwrap_err()),
         "a.txt:1: cannot tokenise sentence 0: it has 1048577 bytes of text, and no more than 1048576 can be tokenised: \
@@ -213,7 +213,7 @@ fn a_sentence_of_words_is_whole_or_left_out() {
 fn read_by(model: &str, text: &str, spacing: Spacing) -> (Tokenized, Tally) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/models").join(model);
     let model = Model::load(ModelRef::Folder(folder).resolve(&()).unwrap()).unwrap();
-    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).spacing(spacing);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).with_spacing(spacing);
     let mut corpus = Corpus::from_bytes("test", text.as_bytes().to_vec(), Format::Conllu);
     (tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap(), tokenizer.into_tally())
 }
@@ -243,7 +243,7 @@ fn a_word_of_nothing_leaves_itself_out() {
 #[test]
 fn strict_names_a_word_that_is_left_out() {
     let model = model();
-    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).strict(true);
+    let mut tokenizer = SentenceTokenizer::new(&model.tokenizer, 64, false).with_strict(true);
     let mut corpus = Corpus::from_bytes("a.conllu", LEAVING_OUT.as_bytes().to_vec(), Format::Conllu);
     let error = tokenizer.encode(corpus.next().unwrap().unwrap()).unwrap_err();
     assert_eq!(

@@ -16,7 +16,7 @@ pub enum ErrorFormat {
 
 /// An error as `--error-format json` prints it, on one line.
 #[derive(Debug, Serialize, PartialEq, Eq)]
-pub struct Described {
+pub struct ErrorReport {
     /// The [class](Class::code), or `interrupted` where a signal ended the run.
     pub code: &'static str,
     pub status: u8,
@@ -32,9 +32,9 @@ pub struct Described {
     pub hint: Option<String>,
 }
 
-impl Described {
-    pub fn of(error: &Error) -> Self {
-        let (class, (file, line)) = (Class::of(error), facts::place(error.as_ref()));
+impl ErrorReport {
+    pub fn new(error: &Error) -> Self {
+        let (class, (file, line)) = (Class::of(error), facts::location(error.as_ref()));
         Self {
             code: class.code(),
             status: class.status(),
@@ -60,13 +60,13 @@ mod tests {
 
     #[test]
     fn an_error_is_described_with_its_value() {
-        let error = anyhow!("`x` is no number").of_value("x").class(Class::Input).at("a", 2);
+        let error = anyhow!("`x` is no number").with_value("x").class(Class::Input).at("a", 2);
         assert_eq!(
-            Described::of(&error).json(),
+            ErrorReport::new(&error).json(),
             r#"{"code":"input","status":3,"message":"a:2: `x` is no number","file":"a","line":2,"value":"x","hint":null}"#
         );
-        assert_eq!(Described::of(&anyhow!("bad")).value, None);
-        let long = Described::of(&anyhow!("bad").of_value("x".repeat(5000))).value;
+        assert_eq!(ErrorReport::new(&anyhow!("bad")).value, None);
+        let long = ErrorReport::new(&anyhow!("bad").with_value("x".repeat(5000))).value;
         assert!(long.is_some_and(|value| value.len() < 200 && value.ends_with("...")));
     }
 }

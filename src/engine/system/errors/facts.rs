@@ -78,7 +78,7 @@ fn facts(error: &Cause) -> impl Iterator<Item = &ErrorFact> {
 }
 
 /// `(file, line)` that an error is about: the outermost fact with both, else the outermost of each. JSON errors know their line.
-pub fn place(error: &Cause) -> (Option<&str>, Option<u64>) {
+pub fn location(error: &Cause) -> (Option<&str>, Option<u64>) {
     let in_json = || causes(error).find_map(|cause| Some(cause.downcast_ref::<serde_json::Error>()?.line() as u64));
     let line_of_file = facts(error).find_map(|fact| fact.file.as_deref().zip(fact.line));
     let (file, line) = line_of_file.map_or_else(
@@ -119,22 +119,22 @@ pub trait Facts: Sized {
     }
 
     /// Attaches the file that the error is about; the message already names it.
-    fn about(self, file: impl Display) -> Self::Annotated {
+    fn with_file(self, file: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.file = Some(file.to_string())))
     }
 
     /// Attaches the line that the error is about; the message already names it.
-    fn in_line(self, line: u64) -> Self::Annotated {
+    fn with_line(self, line: u64) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.line = Some(line)))
     }
 
     /// Attaches the command-line option that the error is about; the message already names it.
-    fn of_option(self, name: impl Display) -> Self::Annotated {
+    fn with_option(self, name: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.option = Some(name.to_string())))
     }
 
     /// Attaches the value that the error is about, cut short if long; the message already names it.
-    fn of_value(self, value: impl Display) -> Self::Annotated {
+    fn with_value(self, value: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.value = Some(shortened(&value.to_string()))))
     }
 
@@ -148,11 +148,11 @@ pub trait Facts: Sized {
 
     /// Puts `cannot`, the action `what` and the file before the message, and attaches the file.
     fn cannot(self, what: &str, file: impl Display) -> Self::Annotated {
-        self.annotate(|error| error.context(format!("cannot {what} `{file}`")).about(file))
+        self.annotate(|error| error.context(format!("cannot {what} `{file}`")).with_file(file))
     }
 
     /// Replaces the complete message, to which `words` is applied. Attached facts stay.
-    fn reworded(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
+    fn map_message(self, words: impl FnOnce(String) -> String) -> Self::Annotated {
         self.annotate(|error| {
             let words = words(format!("{error:#}"));
             annotated(error, |fact| fact.words = Some(words))
@@ -181,7 +181,7 @@ pub trait Facts: Sized {
     }
 
     /// Attaches a hint that the message already contains; the message stays as it is.
-    fn hinted(self, hint: impl Display) -> Self::Annotated {
+    fn with_included_hint(self, hint: impl Display) -> Self::Annotated {
         self.annotate(|error| annotated(error, |fact| fact.hint = Some(("; ", hint.to_string()))))
     }
 }
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn the_value_is_the_outermost() {
-        let error = anyhow!("no label `a b`").of_value("a b").context("run a").hint("see all");
+        let error = anyhow!("no label `a b`").with_value("a b").context("run a").hint("see all");
         assert_eq!((value(error.as_ref()), value(anyhow!("bad").as_ref())), (Some("a b"), None));
-        let error = error.reworded(|words| format!("({words})")).of_value("c");
+        let error = error.map_message(|words| format!("({words})")).with_value("c");
         assert_eq!(
             (value(error.as_ref()), format!("{error:#}")),
             (Some("c"), "(run a: no label `a b`: see all)".into())
@@ -251,19 +251,19 @@ mod tests {
     #[test]
     fn the_place_is_the_outermost_line_of_a_file_else_the_outermost_file() {
         let of = |error: Error| {
-            let (file, line) = place(error.as_ref());
+            let (file, line) = location(error.as_ref());
             (file.map(str::to_owned), line, format!("{error:#}"))
         };
         let bad = || anyhow!("bad");
         let a = || Some("a".to_owned());
         assert_eq!(of(bad()), (None, None, "bad".to_owned()));
-        assert_eq!(of(bad().in_line(3)), (None, None, "bad".to_owned()));
+        assert_eq!(of(bad().with_line(3)), (None, None, "bad".to_owned()));
         assert_eq!(of(bad().at("a", 3).cannot("use", "b")), (a(), Some(3), "cannot use `b`: a:3: bad".to_owned()));
-        assert_eq!(of(bad().about("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
-        assert_eq!(of(bad().in_line(3).about("a")), (a(), Some(3), "bad".to_owned()));
+        assert_eq!(of(bad().with_file("b").cannot("use", "a")), (a(), None, "cannot use `a`: bad".to_owned()));
+        assert_eq!(of(bad().with_line(3).with_file("a")), (a(), Some(3), "bad".to_owned()));
         let json = serde_json::from_str::<u8>("\n\n?").unwrap_err();
-        assert_eq!(place(Error::new(json).cannot("read", "a").as_ref()), (Some("a"), Some(3)));
-        let error = Error::new(io_error(io::ErrorKind::Other, bad().in_line(4).hint("mend it"))).cannot("read", "a");
+        assert_eq!(location(Error::new(json).cannot("read", "a").as_ref()), (Some("a"), Some(3)));
+        let error = Error::new(io_error(io::ErrorKind::Other, bad().with_line(4).hint("mend it"))).cannot("read", "a");
         assert_eq!(hint(error.as_ref()).as_deref(), Some("mend it"));
         assert_eq!(of(error), (a(), Some(4), "cannot read `a`: bad: mend it".to_owned()));
     }

@@ -6,5 +6,5 @@ mod facts;
 pub mod similar;
 
 pub use class::Class;
-pub use described::{Described, ErrorFormat};
-pub use facts::{Facts, causes, hint, io_error, option, place, value};
+pub use described::{ErrorFormat, ErrorReport};
+pub use facts::{Facts, causes, hint, io_error, location, option, value};

@@ -9,7 +9,7 @@ const MIN_RUN: usize = 3;
 /// Finds the known name most similar to `wanted`, the first on a tie; `None` if none is similar. Jaro-Winkler similarity finds
 /// typing slips. Failing that, a name counts if one common substring has most of the shorter name: `subject` has `subj` of
 /// `nsubj`.
-pub fn closest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_name<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().collect();
     let lower = wanted.to_lowercase();
     let best_by = |likeness: fn(&str, &str) -> f64| {
@@ -59,9 +59,9 @@ mod tests {
             ("preposition", None),
             ("", None),
         ] {
-            assert_eq!(closest(wanted, relations), found, "{wanted}");
+            assert_eq!(closest_name(wanted, relations), found, "{wanted}");
         }
-        assert_eq!(closest("acme/tiny-bert", ["acme/small-gpt"]), None);
+        assert_eq!(closest_name("acme/tiny-bert", ["acme/small-gpt"]), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ struct Claims {
 static CLAIMS: LazyLock<Mutex<Claims>> = LazyLock::new(Mutex::default);
 
 /// Registers a file as read. Fails if it is an output of this process.
-pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
+pub(super) fn claim_read(metadata: &Metadata) -> io::Result<()> {
     let Some(id) = FileId::of(metadata) else { return Ok(()) };
     let mut claims = locked(&CLAIMS);
     if claims.written.contains(&id) {
@@ -58,7 +58,7 @@ pub(super) fn read(metadata: &Metadata) -> io::Result<()> {
 pub(super) struct ReplacedFile(Option<FileId>);
 
 /// Registers a file to be replaced. Fails if this process has read it.
-pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
+pub(super) fn claim_write(metadata: &Metadata) -> io::Result<ReplacedFile> {
     let id = FileId::of(metadata);
     ensure_unread(metadata)?;
     locked(&CLAIMS).written.extend(id);
@@ -66,7 +66,7 @@ pub(super) fn write(metadata: &Metadata) -> io::Result<ReplacedFile> {
 }
 
 /// Registers a file as written until the process ends.
-pub(super) fn write_for_good(metadata: &Metadata) {
+pub(super) fn claim_write_until_exit(metadata: &Metadata) {
     locked(&CLAIMS).written.extend(FileId::of(metadata));
 }
 

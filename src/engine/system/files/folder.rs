@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use tempfile::TempDir;
 
-use super::output::{PREFIX, SUFFIX, folder_of, new_files, unwritable};
+use super::output::{PREFIX, SUFFIX, parent_folder, temporary_builder, unwritable_error};
 use crate::system::errors::{Class, Facts};
 use crate::system::interrupt;
 
@@ -34,14 +34,14 @@ impl OutputFolder {
         }
         // The name of an empty folder may be `.` or end in `..`.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let parent = folder_of(&path).to_owned();
+        let parent = parent_folder(&path).to_owned();
         if !parent.is_dir() {
             bail!(anyhow!("there is no folder `{}`", parent.display()).hint("create it first"));
         }
-        let mut builder = new_files(0o777);
+        let mut builder = temporary_builder(0o777);
         builder.prefix(PREFIX).suffix(SUFFIX);
-        let mut list = interrupt::lock();
-        let temporary = builder.tempdir_in(&parent).map_err(|error| unwritable(&parent, &error))?;
+        let mut list = interrupt::lock_outputs();
+        let temporary = builder.tempdir_in(&parent).map_err(|error| unwritable_error(&parent, &error))?;
         list.add(temporary.path());
         Ok(Self { path, temporary })
     }
@@ -49,7 +49,7 @@ impl OutputFolder {
     /// Writes a file at the path `name` within the folder. Fails if it cannot be written, or `write` fails.
     pub fn file(&self, name: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
         let (path, shown) = (self.temporary.path().join(name), self.path.join(name));
-        let created = fs::create_dir_all(folder_of(&path)).and_then(|()| File::create(&path));
+        let created = fs::create_dir_all(parent_folder(&path)).and_then(|()| File::create(&path));
         let mut file = BufWriter::new(created.cannot("write", shown.display()).class(Class::Output)?);
         write(&mut file)?;
         let flushed = file.flush().and_then(|()| file.get_ref().sync_all());
@@ -67,8 +67,8 @@ impl OutputFolder {
     /// Moves the folder to its path. Fails if a folder with files is there by now.
     pub fn commit(self) -> Result<()> {
         let Self { path, temporary } = self;
-        let mut outputs = interrupt::lock();
-        outputs.forget(temporary.path());
+        let mut outputs = interrupt::lock_outputs();
+        outputs.remove(temporary.path());
         let replace = || {
             // Removes an empty folder; fails if it was filled meanwhile.
             if path.is_dir() {

@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-use super::input::too_long;
+use super::input::too_long_error;
 use crate::system::errors::{Facts, io_error};
 
 /// First bytes of gzip data (RFC 1952, 2.3.1).
@@ -20,7 +20,7 @@ const MAX_RATIO: u64 = 256;
 const UNCHECKED_BYTES: u64 = 1 << 20;
 
 /// Compresses bytes. Equal bytes give equal results: the header has neither a time nor a name. Never fails.
-pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
+pub fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     encoder.finish()
@@ -28,7 +28,7 @@ pub fn packed(bytes: &[u8]) -> io::Result<Vec<u8>> {
 
 /// Decompresses gzip data; other bytes are returned unchanged. Fails if the data is damaged, or exceeds `most` bytes or
 /// `MAX_RATIO`; decompression stops there.
-pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
+pub fn decompress(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes);
     }
@@ -44,7 +44,7 @@ pub fn unpacked(bytes: Vec<u8>, most: u64) -> io::Result<Vec<u8>> {
         return Ok(decompressed);
     }
     if bound == most {
-        return Err(too_long(most));
+        return Err(too_long_error(most));
     }
     let ratio_error =
         anyhow!("it unpacks to more than {MAX_RATIO} times its {} bytes, the most that is unpacked", bytes.len());
@@ -58,24 +58,24 @@ mod tests {
     #[test]
     fn bytes_are_packed_and_unpacked_again() {
         let text = b"{\"a\": [1, 2, 3]}".repeat(100);
-        let small = packed(&text).unwrap();
+        let small = compress(&text).unwrap();
         assert!(small.starts_with(&MAGIC) && small.len() < text.len() / 10);
-        assert_eq!(small, packed(&text).unwrap());
-        assert_eq!(unpacked(small.clone(), 1 << 30).unwrap(), text);
+        assert_eq!(small, compress(&text).unwrap());
+        assert_eq!(decompress(small.clone(), 1 << 30).unwrap(), text);
         // One file after the other is one file, as gzip has it.
-        assert_eq!(unpacked([small.clone(), small].concat(), 1 << 30).unwrap(), text.repeat(2));
-        assert_eq!(unpacked(text.clone(), 1 << 30).unwrap(), text);
+        assert_eq!(decompress([small.clone(), small].concat(), 1 << 30).unwrap(), text.repeat(2));
+        assert_eq!(decompress(text.clone(), 1 << 30).unwrap(), text);
     }
 
     #[test]
     fn what_unpacks_to_too_much_is_refused() {
-        let zeros = packed(&vec![0; 3 << 20]).unwrap();
-        let error = unpacked(zeros.clone(), 1 << 30).unwrap_err().to_string();
+        let zeros = compress(&vec![0; 3 << 20]).unwrap();
+        let error = decompress(zeros.clone(), 1 << 30).unwrap_err().to_string();
         assert!(error.starts_with("it unpacks to more than 256 times its "), "{error}");
-        let error = unpacked(zeros, 1000).unwrap_err().to_string();
+        let error = decompress(zeros, 1000).unwrap_err().to_string();
         assert_eq!(error, "it has more than 1000 bytes, the most that is read of it");
-        let text = packed(b"some text that is long enough to be cut").unwrap();
-        let error = unpacked(text[..text.len() - 5].to_vec(), 1000).unwrap_err().to_string();
+        let text = compress(b"some text that is long enough to be cut").unwrap();
+        let error = decompress(text[..text.len() - 5].to_vec(), 1000).unwrap_err().to_string();
         assert!(error.starts_with("it is packed by gzip and damaged: "), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use crate::system::errors::{Facts, io_error};
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// Fails if a file with this beginning is a git LFS pointer, whose content was not fetched.
-pub fn ensure_fetched(beginning: &[u8]) -> io::Result<()> {
+pub fn ensure_no_lfs_pointer(beginning: &[u8]) -> io::Result<()> {
     if beginning.starts_with(LFS_POINTER) {
         let pointer = anyhow!("it is a pointer of git LFS and not the file itself");
         return Err(io_error(io::ErrorKind::InvalidData, pointer.hint("run `git lfs pull` in its folder")));
@@ -28,7 +28,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"));
     }
-    super::claims::read(&metadata)?;
+    super::claims::claim_read(&metadata)?;
     Ok(file)
 }
 
@@ -48,7 +48,7 @@ pub fn stdin() -> io::Result<io::Stdin> {
         use std::os::fd::AsFd;
         // A closed standard input has nothing to lose.
         if let Ok(file) = stdin.as_fd().try_clone_to_owned().map(File::from) {
-            super::claims::read(&file.metadata()?)?;
+            super::claims::claim_read(&file.metadata()?)?;
         }
     }
     Ok(stdin)
@@ -59,10 +59,10 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let bytes = file.metadata()?.len();
     if bytes > most {
-        return Err(too_long(most));
+        return Err(too_long_error(most));
     }
     let bytes = read_all(file, most)?;
-    ensure_fetched(&bytes)?;
+    ensure_no_lfs_pointer(&bytes)?;
     Ok(bytes)
 }
 
@@ -74,29 +74,29 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a UTF-8 file of at most `most` bytes. Fails as [`read`], or if it is not UTF-8.
 pub fn read_to_string(path: &Path, most: u64) -> io::Result<String> {
-    text(read(path, most)?)
+    decode_utf8(read(path, most)?)
 }
 
 /// Reads a stream, such as standard input, of at most `most` bytes. Fails if it cannot be read or is longer.
 pub fn read_all(stream: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     stream.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most { Err(too_long(most)) } else { Ok(bytes) }
+    if bytes.len() as u64 > most { Err(too_long_error(most)) } else { Ok(bytes) }
 }
 
 /// Decodes UTF-8. Fails if the bytes are not UTF-8; the error names the first wrong byte.
-pub fn text(bytes: Vec<u8>) -> io::Result<String> {
+pub fn decode_utf8(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[place];
         let line = error.as_bytes()[..place].split(|byte| *byte == b'\n').count();
-        let error = anyhow!("not UTF-8 (line {line} has the byte 0x{byte:02x})").in_line(line as u64);
+        let error = anyhow!("not UTF-8 (line {line} has the byte 0x{byte:02x})").with_line(line as u64);
         io_error(io::ErrorKind::InvalidData, error)
     })
 }
 
 /// Makes the error for a file of more than `most` bytes.
-pub fn too_long(most: u64) -> io::Error {
+pub fn too_long_error(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes, the most that is read of it"))
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_named() {
-        let error = text(b"a\nb\xff".to_vec()).unwrap_err();
+        let error = decode_utf8(b"a\nb\xff".to_vec()).unwrap_err();
         assert_eq!(error.to_string(), "not UTF-8 (line 2 has the byte 0xff)");
     }
 }

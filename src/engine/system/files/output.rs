@@ -36,7 +36,7 @@ impl Output {
     }
 
     fn opened(path: &Path) -> Result<Self> {
-        let target = destination(path);
+        let target = resolve_target(path);
         let (file, rename, replaced) = match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => bail!("it is a folder"),
             Ok(metadata) if !metadata.is_file() => (OpenOptions::new().write(true).open(&target)?, None, None),
@@ -44,7 +44,7 @@ impl Output {
             existing => {
                 let mut replaced = None;
                 if let Ok(metadata) = &existing {
-                    replaced = Some(claims::write(metadata)?);
+                    replaced = Some(claims::claim_write(metadata)?);
                     // A file that may not be written may not be replaced, for example an immutable one.
                     OpenOptions::new().write(true).open(&target)?;
                 }
@@ -83,8 +83,8 @@ impl Output {
         if let Ok(metadata) = fs::metadata(&target) {
             claims::ensure_unread(&metadata)?;
         }
-        let mut outputs = interrupt::lock();
-        outputs.forget(&temporary);
+        let mut outputs = interrupt::lock_outputs();
+        outputs.remove(&temporary);
         // The lock is held until the file has its name: an interrupt finds it there or in the list.
         temporary.persist(&target)?;
         outputs.mark_committed();
@@ -95,7 +95,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.rename {
-            interrupt::lock().forget(temporary);
+            interrupt::lock_outputs().remove(temporary);
         }
     }
 }
@@ -107,7 +107,7 @@ pub fn claim_stdout() {
         use std::os::fd::AsFd;
         if let Ok(metadata) = io::stdout().as_fd().try_clone_to_owned().and_then(|stdout| File::from(stdout).metadata())
         {
-            claims::write_for_good(&metadata);
+            claims::claim_write_until_exit(&metadata);
         }
     }
 }
@@ -115,7 +115,7 @@ pub fn claim_stdout() {
 /// Reads the text of an earlier output that will be overwritten; `None` if it does not exist. It does not count as an input.
 /// Fails if it cannot be read, is longer than `most` bytes or is not UTF-8.
 pub fn read_previous_output(path: &Path, most: u64) -> io::Result<Option<String>> {
-    read_previous_bytes(path, most)?.map(input::text).transpose()
+    read_previous_bytes(path, most)?.map(input::decode_utf8).transpose()
 }
 
 /// Reads the bytes of an earlier output; `None` if it does not exist. Fails if it cannot be read or is longer than `most` bytes.
@@ -149,18 +149,18 @@ pub fn previous_sha256(path: &Path) -> Option<String> {
 }
 
 /// Resolves `path` to the file that writing to it changes: one path for all spellings. A link stays, and its target is written.
-pub fn destination(path: &Path) -> PathBuf {
+pub fn resolve_target(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| {
         let target = match (fs::read_link(path), path.parent()) {
             (Ok(link), Some(folder)) => folder.join(link),
             _ => path.to_owned(),
         };
-        let place = target.file_name().zip(folder_of(&target).canonicalize().ok());
+        let place = target.file_name().zip(parent_folder(&target).canonicalize().ok());
         place.map_or(target.clone(), |(name, folder)| folder.join(name))
     })
 }
 
-pub(super) fn folder_of(path: &Path) -> &Path {
+pub(super) fn parent_folder(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
@@ -175,7 +175,7 @@ pub fn is_temporary(name: &OsStr) -> bool {
 
 /// Builder of temporary files or folders with permissions `mode`, reduced by the umask; tempfile's own default is private to the
 /// user.
-pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
+pub fn temporary_builder(mode: u32) -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
@@ -187,16 +187,16 @@ pub fn new_files(mode: u32) -> tempfile::Builder<'static, 'static> {
 /// Creates an empty temporary file in the folder of `target`, with the permissions that any new file would have. Fails if the
 /// folder is missing or cannot be written to.
 fn create_temporary_beside(target: &Path) -> Result<(File, TempPath)> {
-    let folder = folder_of(target);
+    let folder = parent_folder(target);
     if !folder.is_dir() {
         bail!(anyhow!("there is no folder `{}`", folder.display()).hint("create it first"));
     }
     remove_leftovers(folder);
-    let mut builder = new_files(0o666);
+    let mut builder = temporary_builder(0o666);
     builder.prefix(PREFIX).suffix(SUFFIX);
-    let mut list = interrupt::lock();
+    let mut list = interrupt::lock_outputs();
     loop {
-        let created = builder.tempfile_in(folder).map_err(|error| unwritable(folder, &error))?;
+        let created = builder.tempfile_in(folder).map_err(|error| unwritable_error(folder, &error))?;
         // Another process may take the file for a leftover, lock it and remove it between its creation and its lock. A file
         // system without locks has no such removal.
         let locked_by_another = matches!(created.as_file().try_lock(), Err(TryLockError::WouldBlock));
@@ -208,7 +208,7 @@ fn create_temporary_beside(target: &Path) -> Result<(File, TempPath)> {
 }
 
 /// Makes the error for a folder in which no file can be created; it omits the temporary name that `error` has.
-pub(super) fn unwritable(folder: &Path, error: &io::Error) -> anyhow::Error {
+pub(super) fn unwritable_error(folder: &Path, error: &io::Error) -> anyhow::Error {
     // `tempfile` ends its message with the path, and does not give the error without it.
     let words = error.to_string();
     let cause = words.split_once(" at path \"").map_or(&*words, |(cause, _)| cause);

@@ -32,19 +32,19 @@ pub fn available() -> Option<u64> {
 }
 
 /// Fails unless `needed` bytes are available; `what` names the need in the error.
-pub fn ensure(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
-    let lacking = available().filter(|&free| is_too_much(needed, free));
-    lacking.map_or(Ok(()), |free| Err(too_much(needed, free, &what())))
+pub fn ensure_available(needed: u64, what: impl FnOnce() -> String) -> Result<()> {
+    let lacking = available().filter(|&free| is_shortage(needed, free));
+    lacking.map_or(Ok(()), |free| Err(shortage_error(needed, free, &what())))
 }
 
 /// Whether a need of `needed` bytes is refused with `free` bytes free. A need of at most `NEVER_REFUSED` never is.
-pub fn is_too_much(needed: u64, free: u64) -> bool {
+pub fn is_shortage(needed: u64, free: u64) -> bool {
     needed > free && needed > NEVER_REFUSED
 }
 
 /// Makes the error that `what` needs `needed` bytes and only `free` are free, without a hint.
-pub fn too_much(needed: u64, free: u64, what: &str) -> Error {
-    anyhow!("{what} needs about {} of memory, and {} are free", in_words(needed), in_words(free))
+pub fn shortage_error(needed: u64, free: u64, what: &str) -> Error {
+    anyhow!("{what} needs about {} of memory, and {} are free", format_bytes(needed), format_bytes(free))
 }
 
 /// The value of `--memory` that allows the process `needed` more bytes.
@@ -53,7 +53,7 @@ pub fn limit_for(needed: u64) -> String {
     format!("{}GB", needed.saturating_add(used).div_ceil(1_000_000_000))
 }
 
-pub fn in_words(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     if bytes < 1_000_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
@@ -134,13 +134,13 @@ mod tests {
     #[test]
     fn what_is_small_is_never_too_much() {
         assert!(
-            !is_too_much(NEVER_REFUSED, 0)
-                && is_too_much(NEVER_REFUSED + 1, NEVER_REFUSED)
-                && !is_too_much(1 << 40, 1 << 40)
+            !is_shortage(NEVER_REFUSED, 0)
+                && is_shortage(NEVER_REFUSED + 1, NEVER_REFUSED)
+                && !is_shortage(1 << 40, 1 << 40)
         );
-        assert_eq!((in_words(12_345_678), in_words(9_120_000_000)), ("12 MB".to_owned(), "9.1 GB".to_owned()));
+        assert_eq!((format_bytes(12_345_678), format_bytes(9_120_000_000)), ("12 MB".to_owned(), "9.1 GB".to_owned()));
         assert_eq!(
-            too_much(2_000_000_000, 0, "this").to_string(),
+            shortage_error(2_000_000_000, 0, "this").to_string(),
             "this needs about 2.0 GB of memory, and 0 MB are free"
         );
     }

@@ -1,7 +1,7 @@
 //! Vector instruction set of this machine.
 
 /// Name of the widest vector instructions for matrix products on this machine; `gemm` makes this choice at run time.
-pub fn path() -> &'static str {
+pub fn vector_instructions() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {

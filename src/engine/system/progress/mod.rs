@@ -8,13 +8,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::printable::one_line;
-use super::terminal::say;
+use super::terminal::print_to_stderr;
 
 /// Interval at which a progress bar is redrawn without progress.
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows a spinner with a message, for a step of unknown duration.
-pub fn step(message: &'static str) -> ProgressBar {
+pub fn show_spinner(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
     keep_moving(&bar);
     bar
@@ -65,7 +65,7 @@ impl DownloadProgress for Downloads {
     }
 
     fn note(&self, text: &str) {
-        let print = || say(&format!("note: {}", one_line(text)));
+        let print = || print_to_stderr(&format!("note: {}", one_line(text)));
         match &*self.0.borrow() {
             Some(bar) => bar.suspend(print),
             None => print(),

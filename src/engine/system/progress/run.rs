@@ -11,7 +11,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use super::keep_moving;
 use crate::system::parallel::locked;
 use crate::system::printable::one_line;
-use crate::system::terminal::say;
+use crate::system::terminal::print_to_stderr;
 
 const STEPS: u64 = 1000;
 
@@ -35,7 +35,7 @@ pub struct PassWork {
 }
 
 /// How the progress of a pass is measured before the size of the corpus is known.
-pub enum Measure {
+pub enum ProgressMeasure {
     Sentences(u64),
     /// Bytes of the corpus: in total, and read so far.
     Bytes(u64, Arc<AtomicU64>),
@@ -50,7 +50,7 @@ struct Size {
 
 struct Current {
     work: PassWork,
-    measure: Measure,
+    measure: ProgressMeasure,
     sentences: f64,
     tokens: f64,
 }
@@ -94,9 +94,9 @@ impl Current {
         };
         let share = match (known, &self.measure) {
             (Some(tokens), _) => self.tokens / tokens,
-            (None, Measure::Sentences(all)) => self.sentences / *all as f64,
-            (None, Measure::Bytes(all, read)) => read.load(Ordering::Relaxed) as f64 / *all as f64,
-            (None, Measure::Unknown) => return None,
+            (None, ProgressMeasure::Sentences(all)) => self.sentences / *all as f64,
+            (None, ProgressMeasure::Bytes(all, read)) => read.load(Ordering::Relaxed) as f64 / *all as f64,
+            (None, ProgressMeasure::Unknown) => return None,
         };
         share.is_finite().then_some(share.min(1.0))
     }
@@ -177,17 +177,17 @@ impl RunProgress {
     }
 
     /// Removes the current pass from the plan when its own sequences begin.
-    pub fn take_planned(&self) {
+    pub fn start_planned(&self) {
         locked(&self.state).planned.pop_front();
     }
 
     /// Begins counting the sequences of a pass, or of another pass that it needs first.
-    pub fn begin(&self, work: PassWork, measure: Measure) {
+    pub fn begin(&self, work: PassWork, measure: ProgressMeasure) {
         locked(&self.state).current = Some(Current { work, measure, sentences: 0.0, tokens: 0.0 });
     }
 
     pub fn note(&self, text: &str) {
-        self.bar.suspend(|| say(&format!("note: {}", one_line(text))));
+        self.bar.suspend(|| print_to_stderr(&format!("note: {}", one_line(text))));
     }
 
     pub fn advance(&self, sentences: usize, tokens: usize) {
@@ -238,8 +238,8 @@ mod tests {
         let read = Arc::new(AtomicU64::new(0));
         let [first, second, third] = works;
         progress.next_pass();
-        progress.take_planned();
-        progress.begin(first, Measure::Bytes(4000, Arc::clone(&read)));
+        progress.start_planned();
+        progress.begin(first, ProgressMeasure::Bytes(4000, Arc::clone(&read)));
         assert_eq!(locked(&progress.state).share(), None);
         read.store(1000, Ordering::Relaxed);
         progress.advance(25, 250);
@@ -251,20 +251,20 @@ mod tests {
         progress.finish_pass();
         progress.next_pass();
         // What the pass needs before: two fifths of the corpus, once, that nobody planned.
-        progress.begin(work(WorkExtent::Sample(40.0), 1.0), Measure::Unknown);
+        progress.begin(work(WorkExtent::Sample(40.0), 1.0), ProgressMeasure::Unknown);
         progress.advance(20, 200);
         assert!((share(&progress) - 1200.0 / (all + 400.0)).abs() < 1e-9);
         progress.advance(20, 200);
         progress.finish_pass();
-        progress.take_planned();
-        progress.begin(second, Measure::Unknown);
+        progress.start_planned();
+        progress.begin(second, ProgressMeasure::Unknown);
         progress.advance(25, 250);
         assert!((share(&progress) - (1400.0 + 2750.0) / (all + 400.0)).abs() < 1e-9);
         progress.advance(25, 250);
         progress.finish_pass();
         progress.next_pass();
-        progress.take_planned();
-        progress.begin(third, Measure::Unknown);
+        progress.start_planned();
+        progress.begin(third, ProgressMeasure::Unknown);
         progress.advance(1, 500);
         assert!((share(&progress) - 1.0).abs() < 1e-9);
     }
@@ -274,14 +274,14 @@ mod tests {
         let progress = RunProgress::default();
         progress.plan([work(WorkExtent::Corpus, 1.0), work(WorkExtent::Corpus, 3.0)]);
         progress.next_pass();
-        progress.take_planned();
-        progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Sentences(10));
+        progress.start_planned();
+        progress.begin(work(WorkExtent::Corpus, 1.0), ProgressMeasure::Sentences(10));
         progress.advance(10, 100);
         progress.finish_pass();
         assert!((share(&progress) - 0.25).abs() < 1e-9);
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert!((share(&progress) - 0.5).abs() < 1e-9);
-        progress.take_planned();
+        progress.start_planned();
         // Nothing is expected: another run begins.
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         assert_eq!(locked(&progress.state).share(), None);
@@ -293,8 +293,8 @@ mod tests {
         let progress = RunProgress::default();
         progress.plan([work(WorkExtent::Corpus, 1.0)]);
         progress.next_pass();
-        progress.take_planned();
-        progress.begin(work(WorkExtent::Corpus, 1.0), Measure::Unknown);
+        progress.start_planned();
+        progress.begin(work(WorkExtent::Corpus, 1.0), ProgressMeasure::Unknown);
         progress.advance(3, 30);
         assert_eq!(
             locked(&progress.state).words(Duration::from_secs(1)),

@@ -3,7 +3,7 @@
 mod section;
 mod sets;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
 use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term, VerdictRule,
@@ -24,27 +24,27 @@ impl Study for ClusterEffect {
             cluster; with `--task` on the task, and `task` runs instead",
         builds_on: &["effect", "similarity"],
         builds_on_with_task: Some(&["task", "similarity"]),
-        joins: true,
+        is_default_with_builds_on: true,
         terms: TERMS,
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         let pass = |sequences| Pass { sequences, portion: Portion::Sample, ..Pass::PLAIN };
-        let clusters = |subject: &Subject<'_>| Clusters::with_random_sets(&subject.found.clusters, subject.grid);
+        let clusters = |subject: &Subject<'_>| Clusters::with_random_sets(&subject.upstream.clusters, subject.grid);
         let of_tokens = move |subject: &Subject<'_>| ClusterLosses::new(subject.grid, clusters(subject));
         let of_task = move |subject: &Subject<'_>| ClusterItems::new(subject.grid, clusters(subject));
         vec![
-            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), of_tokens).following(),
-            PassSpec::new(pass(Sequences::Task), of_task).following(),
+            PassSpec::new(pass(Sequences::Corrupted(CorruptedVariants::Requested)), of_tokens).in_second_stage(),
+            PassSpec::new(pass(Sequences::Task), of_task).in_second_stage(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let of_task = observed.each::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
+        let of_task = observed.all_sums::<ClusterItems>().next().map(|sums| Effects::new(sums, context));
         let cluster_effect = of_task.unwrap_or_else(|| Effects::new(observed.sums::<ClusterLosses>(), context));
-        (Estimates::none(context.grid.count()), cluster_effect)
+        (Estimates::without_metrics(context.grid.count()), cluster_effect)
     }
 }
 
@@ -56,27 +56,27 @@ impl Study for ClusterShift {
     const CARD: Card = Card {
         name: "cluster-shift",
         removes_heads: true,
-        formerly: Some("cluster-drift"),
+        former_name: Some("cluster-drift"),
         question: "How far does the output move without heads that look alike, and without all but one of them?",
         needs: "as `output-shift`, when `similarity` is over, and all of a corpus at once: two passes for each head of a \
             cluster",
         builds_on: &["output-shift", "similarity"],
-        joins: true,
+        is_default_with_builds_on: true,
         caveats: CAVEATS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(Pass { portion: Portion::Sample, ..Pass::PLAIN }, |subject| {
-                ClusterShifts::new(subject.grid, Clusters::alone(&subject.found.clusters))
+                ClusterShifts::new(subject.grid, Clusters::without_random_sets(&subject.upstream.clusters))
             })
-            .following(),
+            .in_second_stage(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::none(context.grid.count()), OutputShifts::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.count()), OutputShifts::new(observed.sums(), context))
     }
 }
 
@@ -86,7 +86,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all of its heads less that without each, added up",
         margin: "0, from both sides",
         family: "all clusters that are kept",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "difference with its interval, q",
     },
     VerdictRule {
@@ -94,7 +94,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "loss without all but one less that with all, for each that is kept: the largest p",
         margin: "both ends of the band of `negligible`, from within",
         family: "all clusters of which each such change is within the band",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "the band, q, and in how many of 20 random sets of as many heads of the same layers one would do",
     },
 ];
@@ -104,13 +104,13 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "cluster-shift-geometry",
     text: "A shift grows with the square of what is missing: heads that move the output the same way move it more together \
             than one by one, whether or not one of them would do.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| !section::<OutputShifts>(labelling.section).clusters.is_empty(),
 }];
 
 const TERMS: &[Term] = &[Term {
     name: "stand-in",
-    also: &["one_will_do", "all_but_one", "random_sets", "sum of each", "interplay"],
+    other_names: &["one_will_do", "all_but_one", "random_sets", "sum of each", "interplay"],
     meaning: "Of a cluster, of the study `cluster-effect`: the model loses more without all of its heads than without each, added \
             up, beyond chance. One will do if without all but one the change is surely negligible, whichever is kept; beside it \
             stands in how many of 20 random sets of as many heads of the same layers one would do as well.",

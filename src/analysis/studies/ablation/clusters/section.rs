@@ -6,7 +6,7 @@ use comfy_table::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sets::{ClusterShifts, Clusters, all_but};
+use super::sets::{ClusterShifts, Clusters, without_one};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::equivalence_margin;
@@ -16,11 +16,13 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::stats::significance::{q_values_above_margin, q_values_of_present};
-use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::removal::{Loss, PerToken, Quantity, RemovalSums, scored};
+use crate::studies::ablation::losses::loss_unit;
+use crate::studies::ablation::removal::{
+    LossQuantity, PerTokenChange, RemovalQuantity, RemovalSums, scored_counts_text,
+};
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, Known, Section, View, stored};
-use crate::study::show::wording::{aligned_table, plus_minus, sequences, signed, significance};
+use crate::study::section::{Completion, Section, View, ViewContext, stored};
+use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, signed, significance};
 use crate::study::{EstimationContext, Summary};
 use crate::system::counted::counted;
 
@@ -165,7 +167,7 @@ struct ClusterChanges<'a, Q> {
     counts: PerBlock,
 }
 
-impl<'a, Q: Quantity + PerToken> ClusterChanges<'a, Q> {
+impl<'a, Q: RemovalQuantity + PerTokenChange> ClusterChanges<'a, Q> {
     fn new(sums: &'a RemovalSums<Clusters, Q>) -> Self {
         Self { sums, counts: sums.per_block(|block| block.tokens() as f64) }
     }
@@ -182,7 +184,7 @@ impl<'a, Q: Quantity + PerToken> ClusterChanges<'a, Q> {
 
     /// Changes per block without all of these heads but one, for each head that is kept.
     fn without_all_but_each(&self, places: &[usize]) -> Vec<PerBlock> {
-        (0..places.len()).map(|kept| self.without(&all_but(places, kept))).collect()
+        (0..places.len()).map(|kept| self.without(&without_one(places, kept))).collect()
     }
 
     fn mean(&self, blocks: &PerBlock) -> Jackknife {
@@ -191,7 +193,7 @@ impl<'a, Q: Quantity + PerToken> ClusterChanges<'a, Q> {
 
     fn change(&self, blocks: &PerBlock) -> Change {
         let mean = self.mean(blocks);
-        Change { value: mean.all(), ci95: mean.interval() }
+        Change { value: mean.value(), ci95: mean.interval() }
     }
 
     /// Change without all of these heads, minus the sum of the changes without each, per block.
@@ -236,12 +238,13 @@ fn sum(parts: &[PerBlock]) -> PerBlock {
     std::array::from_fn(|block| parts.iter().map(|blocks| blocks[block]).sum())
 }
 
-impl<Q: Loss> ClusterChanges<'_, Q> {
+impl<Q: LossQuantity> ClusterChanges<'_, Q> {
     fn right(&self, places: &[usize]) -> Option<Change> {
         let variant = self.sums.variant_without(places);
-        let change = self.sums.per_block(|block| block.right(Some(variant)) - block.right(None));
-        let mean = Jackknife::new(&change, &self.sums.per_block(Q::predictions));
-        self.sums.conditions.task.map(|_| Change { value: mean.all(), ci95: mean.interval() })
+        let change =
+            self.sums.per_block(|block| block.correct_predictions(Some(variant)) - block.correct_predictions(None));
+        let mean = Jackknife::new(&change, &self.sums.per_block(Q::prediction_count));
+        self.sums.conditions.task.map(|_| Change { value: mean.value(), ci95: mean.interval() })
     }
 
     fn cluster_effects(&self, found: Vec<Removed>, band: f64, context: &EstimationContext) -> Vec<ClusterEffects> {
@@ -280,7 +283,7 @@ fn head_places(places: &[usize], context: &EstimationContext) -> Vec<HeadPlace> 
 }
 
 impl Effects {
-    pub fn new<Q: Loss>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
+    pub fn new<Q: LossQuantity>(sums: &RemovalSums<Clusters, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let changes = ClusterChanges::new(sums);
         let found = changes.clusters(context);
@@ -288,7 +291,7 @@ impl Effects {
         let worth = |places: &[usize]| changes.without(places).iter().sum::<f64>() / total.tokens() as f64;
         let band = (!found.is_empty()).then(|| equivalence_margin(worth(&all), context.grid.count()));
         Self {
-            sentences: total.units(),
+            sentences: total.sampling_units(),
             objective: sums.conditions.objective,
             task: sums.conditions.task,
             masked_tokens: total.tokens(),
@@ -328,13 +331,13 @@ fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Re
     let Some(band) = band else {
         return writeln!(out, "No cluster of heads held under resampling, so none was removed as a whole.");
     };
-    let of_what = scored([*masked_tokens, *sentences], *objective, *task, read);
+    let of_what = scored_counts_text([*masked_tokens, *sentences], *objective, *task, read);
     writeln!(
         out,
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): rise of the \
          loss in {}, over {of_what}. One will do: whichever head is kept, the rise is within ±{band:.4} by \
          the equivalence test. Random sets have as many heads of the same layers.\n",
-        unit(*task),
+        loss_unit(*task),
     )?;
     let shown = |q: Option<f64>| q.map_or_else(|| "-".to_owned(), significance);
     let words = |cluster: &ClusterEffects| {
@@ -344,7 +347,7 @@ fn write_effects(effects: &Effects, read: Context, out: &mut Summary) -> fmt::Re
         [interplay, one, sets]
     };
     let rows = clusters.iter().map(|cluster| (&cluster.removed, words(cluster)));
-    out.table_without(table(rows, ["interplay", "one will do", "random sets"], 4), DROP_ORDER);
+    out.table_with_optional_columns(table(rows, ["interplay", "one will do", "random sets"], 4), DROP_ORDER);
     Ok(())
 }
 
@@ -358,16 +361,16 @@ fn write_shifts(shifts: &OutputShifts, read: Context, out: &mut Summary) -> fmt:
         "Clusters of heads that look alike, removed together, one by one, and all but one (mean over the one kept): change of the \
          last hidden states of {} of {}, as 1 - cosine.\n",
         counted(*tokens, "token"),
-        sequences(*sentences, read)
+        counted_sequences(*sentences, read)
     )?;
-    out.table_without(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), DROP_ORDER);
+    out.table_with_optional_columns(table(clusters.iter().map(|cluster| (cluster, [])), [], 5), DROP_ORDER);
     Ok(())
 }
 
 fn defect<'a>(name: &str, mut clusters: impl Iterator<Item = &'a Removed>, grid: HeadGrid) -> Option<String> {
     let is_invalid = |removed: &&Removed| {
         let Removed { heads, alone, all_but, .. } = removed;
-        grid.stray(heads.iter().copied()).is_some() || [alone.len(), all_but.len()] != [heads.len(); 2]
+        grid.first_outside(heads.iter().copied()).is_some() || [alone.len(), all_but.len()] != [heads.len(); 2]
     };
     clusters
         .find(is_invalid)
@@ -395,8 +398,8 @@ impl Section for Effects {
         }
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| write_effects(self, run.read, out)))
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
+        View::from_summary(Summary::from_writer(|out| write_effects(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -410,8 +413,8 @@ impl Section for Effects {
 stored!(OutputShifts as cluster_shift);
 
 impl Section for OutputShifts {
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| write_shifts(self, run.read, out)))
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
+        View::from_summary(Summary::from_writer(|out| write_shifts(self, run.read, out)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {

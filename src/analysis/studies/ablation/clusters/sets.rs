@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
+use crate::passes::observer::requests::{HeadSet, all_heads, head_set_at};
 use crate::studies::ablation::losses::{Items, Losses};
 use crate::studies::ablation::output_shifts::OutputShiftTotals;
 use crate::studies::ablation::removal::{RemovalSums, Removals};
@@ -28,7 +28,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    pub fn alone(clusters: &[Vec<usize>]) -> Self {
+    pub fn without_random_sets(clusters: &[Vec<usize>]) -> Self {
         Self { clusters: clusters.to_vec(), random_sets: vec![Vec::new(); clusters.len()] }
     }
 
@@ -36,7 +36,8 @@ impl Clusters {
     pub fn with_random_sets(clusters: &[Vec<usize>], grid: HeadGrid) -> Self {
         let sets = |(number, cluster): (usize, &Vec<usize>)| {
             let others = (0..).map(|seed| random_set(cluster, number, seed, grid)).filter(|set| set != cluster);
-            let of_layer = |layer: usize| cluster.iter().filter(|&&place| grid.at(place).0 == layer).count();
+            let of_layer =
+                |layer: usize| cluster.iter().filter(|&&place| grid.layer_and_head(place).0 == layer).count();
             let has_others = (0..grid.layers).any(|layer| (1..grid.heads).contains(&of_layer(layer)));
             others.take(if has_others { RANDOM_SETS } else { 0 }).collect()
         };
@@ -60,7 +61,7 @@ fn random_set(cluster: &[usize], number: usize, seed: usize, grid: HeadGrid) -> 
     (0..grid.layers).flat_map(of_layer).collect()
 }
 
-pub fn all_but(cluster: &[usize], kept: usize) -> Vec<usize> {
+pub fn without_one(cluster: &[usize], kept: usize) -> Vec<usize> {
     cluster.iter().enumerate().filter(|(at, _)| *at != kept).map(|(_, &place)| place).collect()
 }
 
@@ -68,18 +69,18 @@ impl Removals for Clusters {
     /// Sets to remove: each cluster, its single heads, all but one head of a cluster or random set, and all heads; none without
     /// clusters.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
-        let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| all_but(set, kept)).collect::<Vec<_>>();
+        let rests = |set: &Vec<usize>| (0..set.len()).map(|kept| without_one(set, kept)).collect::<Vec<_>>();
         let of_cluster = |cluster: &Vec<usize>| {
             let singles = cluster.iter().map(|&place| vec![place]);
             [cluster.clone()].into_iter().chain(singles).chain(rests(cluster)).collect::<Vec<_>>()
         };
         let sets = self.clusters.iter().flat_map(of_cluster).chain(self.random_sets.iter().flatten().flat_map(rests));
-        let sets = sets.map(|places| heads_at(grid, &places));
+        let sets = sets.map(|places| head_set_at(grid, &places));
         let sets: BTreeSet<HeadSet> = sets.chain((!self.clusters.is_empty()).then(|| all_heads(grid))).collect();
         sets.into_iter().collect()
     }
 
-    fn fit(&self, grid: HeadGrid) -> bool {
+    fn fits_grid(&self, grid: HeadGrid) -> bool {
         let is_one = |set: &Vec<usize>| {
             set.len() > 1
                 && set.windows(2).all(|pair| pair[0] < pair[1])
@@ -99,16 +100,19 @@ mod tests {
     #[test]
     fn every_set_is_there_once() {
         let grid = HeadGrid { layers: 2, heads: 2 };
-        let variants = |clusters: &[Vec<usize>]| Clusters::alone(clusters).variants(grid).len();
+        let variants = |clusters: &[Vec<usize>]| Clusters::without_random_sets(clusters).variants(grid).len();
         // All but one of two heads are one head.
         assert_eq!([variants(&[vec![0, 3]]), variants(&[vec![0, 1, 3]]), variants(&[])], [4, 8, 0]);
-        assert_eq!(all_but(&[0, 1, 3], 1), [0, 3]);
+        assert_eq!(without_one(&[0, 1, 3], 1), [0, 3]);
         // Other pairs of one head of each layer are made of all four heads.
         let with_pairs = Clusters::with_random_sets(&[vec![0, 3]], grid);
         assert_eq!((with_pairs.random_sets[0].len(), with_pairs.variants(grid).len()), (RANDOM_SETS, 4 + 2));
-        assert!(Clusters::alone(&[vec![0, 3], vec![1, 2]]).fit(grid) && Clusters::alone(&[]).fit(grid));
+        assert!(
+            Clusters::without_random_sets(&[vec![0, 3], vec![1, 2]]).fits_grid(grid)
+                && Clusters::without_random_sets(&[]).fits_grid(grid)
+        );
         for wrong in [vec![vec![0]], vec![vec![3, 0]], vec![vec![0, 1], vec![1, 2]], vec![vec![0, 4]]] {
-            assert!(!Clusters::alone(&wrong).fit(grid));
+            assert!(!Clusters::without_random_sets(&wrong).fits_grid(grid));
         }
     }
 
@@ -117,7 +121,7 @@ mod tests {
         let grid = HeadGrid { layers: 3, heads: 4 };
         // All of the last layer has nothing to be held against.
         let found = Clusters::with_random_sets(&[vec![0, 2, 5], vec![8, 9, 10, 11]], grid);
-        assert!(found.fit(grid) && found.random_sets[1].is_empty());
+        assert!(found.fits_grid(grid) && found.random_sets[1].is_empty());
         let layers = |set: &Vec<usize>| set.iter().map(|place| place / 4).collect::<Vec<_>>();
         assert!(found.random_sets[0].iter().all(|set| layers(set) == [0, 0, 1] && *set != [0, 2, 5]));
         // By Python's hashlib the SHA-256 of headscope/clusters/0/0/PLACE is lowest of 0 and 2 in the first layer, and of 7 in

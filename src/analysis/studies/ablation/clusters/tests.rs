@@ -9,8 +9,8 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Known, Section};
-use crate::system::parallel::all_cores;
+use crate::study::section::{Completion, Section, ViewContext};
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
 
@@ -33,7 +33,7 @@ fn places(removed: &crate::passes::observer::requests::HeadSet) -> Vec<usize> {
 }
 
 fn context() -> EstimationContext {
-    EstimationContext::new(GRID, all_cores())
+    EstimationContext::new(GRID, core_count())
 }
 
 /// Logits of two tokens by which the first has the loss `nats`.
@@ -50,8 +50,8 @@ fn show_losses(sums: &mut ClusterLosses, indices: impl Iterator<Item = u64>) {
         // Every loss is larger in some sentences.
         let scale = if index % 2 == 0 { 1.0 } else { 1.5 };
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
-            sums.observe(&mut state, &mut Event::Variant(number));
+        for (number, removed) in sums.demands().further_runs.ablated_sets().iter().enumerate() {
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
             // One head by itself is worth a little more here and a little less there.
             let more = if removed.len() == 1 { 1e-3 * ((index / 2 % 2) as f64 - 0.5) } else { 0.0 };
             sums.observe(
@@ -103,7 +103,7 @@ fn heads_that_stand_in_for_each_other_are_told() {
         let passed = cluster.random_sets.iter().filter(|set| passes(set)).count();
         assert_eq!(cluster.random_sets_of_which_one_would_do, passed as u64);
     }
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  +0.6250"), "{summary}");
     assert!(summary.contains("stand in for each other (q "), "{summary}");
     assert!(summary.contains("no difference seen (q ") && summary.contains("yes (q "), "{summary}");
@@ -121,8 +121,8 @@ fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
             [1.0, 0.0, cos as f32, sin as f32, 1.0, 0.0]
         };
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 2, states: Rows::new(&states(0.0), 2) });
-        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
-            sums.observe(&mut state, &mut Event::Variant(number));
+        for (number, removed) in sums.demands().further_runs.ablated_sets().iter().enumerate() {
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
             sums.observe(
                 &mut state,
                 &mut Event::HiddenStates {
@@ -136,7 +136,7 @@ fn show_states(sums: &mut ClusterShifts, indices: impl Iterator<Item = u64>) {
 
 #[test]
 fn drifts_without_clusters_by_hand() {
-    let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[vec![0, 1, 5]]));
+    let mut sums = ClusterShifts::new(GRID, Clusters::without_random_sets(&[vec![0, 1, 5]]));
     show_states(&mut sums, 0..64);
     let found = OutputShifts::new(&sums, &context());
     let [cluster] = &found.clusters[..] else { panic!("one cluster") };
@@ -145,7 +145,7 @@ fn drifts_without_clusters_by_hand() {
     near(cluster.alone[2].value, 1.0 - 0.75_f64.sqrt());
     near(cluster.sum.value, 3.0 * (1.0 - 0.75_f64.sqrt()));
     near(cluster.all_but_one.value, 0.5);
-    assert!(found.view(Known::new(&default_policy())).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
+    assert!(found.view(ViewContext::new(&default_policy())).summary.to_string().contains("L0H0 L0H1 L1H2  +1.00000"));
     assert_eq!(found.defect(GRID), None);
 }
 
@@ -163,7 +163,8 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(other, FromToken::Mean, &LayerClasses::default())
     );
-    let [mut whole, mut left, mut right] = [0; 3].map(|_| ClusterShifts::new(GRID, Clusters::alone(&clusters())));
+    let [mut whole, mut left, mut right] =
+        [0; 3].map(|_| ClusterShifts::new(GRID, Clusters::without_random_sets(&clusters())));
     show_states(&mut whole, 0..6);
     show_states(&mut left, 0..2);
     show_states(&mut right, 2..6);
@@ -177,12 +178,14 @@ fn sums_of_parts_are_those_of_the_whole() {
 
 #[test]
 fn without_clusters_nothing_runs() {
-    let mut sums = ClusterLosses::new(GRID, Clusters::alone(&[]));
+    let mut sums = ClusterLosses::new(GRID, Clusters::without_random_sets(&[]));
     let token = PredictedToken::masked(1, 0, Some(0));
     assert!(sums.begin(&Sequence { predictions: vec![token], ..sentence(1, 2, "dep") }).is_none());
-    assert!(sums.demands().further_runs.variants().is_empty());
+    assert!(sums.demands().further_runs.ablated_sets().is_empty());
     let section = Effects::new(&sums, &context());
-    assert!(section.view(Known::new(&default_policy())).summary.to_string().starts_with("No cluster of heads held"));
-    let mut sums = ClusterShifts::new(GRID, Clusters::alone(&[]));
+    assert!(
+        section.view(ViewContext::new(&default_policy())).summary.to_string().starts_with("No cluster of heads held")
+    );
+    let mut sums = ClusterShifts::new(GRID, Clusters::without_random_sets(&[]));
     assert!(sums.begin(&sentence(1, 2, "dep")).is_none());
 }

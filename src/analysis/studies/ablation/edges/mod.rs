@@ -9,18 +9,18 @@ use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
 };
-use section::{EdgesReport, SEED};
+use section::{EdgesReport, UNTRAINED_SEED};
 use sums::EdgeSums;
 
-pub struct LaterHeads;
+pub struct EdgesStudy;
 
-impl Study for LaterHeads {
+impl Study for EdgesStudy {
     type Section = EdgesReport;
 
     const CARD: Card = Card {
         name: "edges",
         removes_heads: true,
-        formerly: Some("dependence"),
+        former_name: Some("dependence"),
         question: "Which later heads look elsewhere without each head?",
         needs: "any model of several layers and any corpus in files: a pass over a sample for each head, half of \
             them of an untrained model",
@@ -29,7 +29,7 @@ impl Study for LaterHeads {
         terms: TERMS,
         figures: &["edges"],
         tables: &["edges"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -39,13 +39,17 @@ impl Study for LaterHeads {
                 is_direct: true,
                 ..EdgeSums::new(subject.grid)
             }),
-            PassSpec::new(pass(Weights::Sharp { seed: SEED }), |subject| EdgeSums::new(subject.grid)),
+            PassSpec::new(pass(Weights::UntrainedSharp { seed: UNTRAINED_SEED }), |subject| {
+                EdgeSums::new(subject.grid)
+            }),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let [sums, untrained] = observed.each().collect::<Vec<_>>()[..] else { unreachable!("a pass of either model") };
-        (Estimates::none(context.grid.count()), EdgesReport::new(sums, untrained, context))
+        let [sums, untrained] = observed.all_sums().collect::<Vec<_>>()[..] else {
+            unreachable!("a pass of either model")
+        };
+        (Estimates::without_metrics(context.grid.count()), EdgesReport::new(sums, untrained, context))
     }
 }
 
@@ -54,7 +58,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     statistic: "`excess`, of edges with a shift of at least 0.0001",
     margin: "the 95th percentile of an untrained model's that attends as sharply, taken as known",
     family: "all such edges whose excess is above it",
-    least: "{min_queries} tokens in {min_sentences} sentences",
+    min_evidence: "{min_queries} tokens in {min_sentences} sentences",
     printed: "excess with its interval, q, the percentile",
 }];
 
@@ -62,14 +66,14 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "edges-total",
     text: "An edge says how far a head looks elsewhere without another, through whatever lies between, not that it reads \
             what that one writes, nor what for; and it depends on what stands for the head.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<EdgesReport>(labelling.section).tokens > 0,
 }];
 
 const TERMS: &[Term] = &[
     Term {
         name: "shift",
-        also: &["edge", "edges", "upstream", "downstream"],
+        other_names: &["edge", "edges", "upstream", "downstream"],
         meaning: "Of an edge from an earlier head to a later one, of the study `edges`: how far the attention of the later \
             head is from what it was when the earlier one is removed, as squared Hellinger distance, from 0 to 1, through \
             whatever lies between. The earlier head is upstream of the later one.",
@@ -77,7 +81,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "excess",
-        also: &["above"],
+        other_names: &["above"],
         meaning: "Of an edge: how far the logarithm of its shift is above what the earlier head does to all heads of the layer and \
             what all heads of the earlier layer do to the later head. An edge is above if that is surely more than 95 % of the edges of \
             an untrained model have, and its shift is at least 0.0001.",
@@ -85,7 +89,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "ratio",
-        also: &["direct", "mediated", "direct edge"],
+        other_names: &["direct", "mediated", "direct edge"],
         meaning: "Of an edge: its direct shift over its shift. The direct shift is that of the later head when all other heads and \
             feed-forward blocks write what they wrote and only the residual stream, normalised anew, lacks the earlier head. It is no share: \
             above 1, what lies between opposes it. Edges of a ratio below 0.5 are drawn as mediated.",
@@ -93,7 +97,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "chain",
-        also: &["chains"],
+        other_names: &["chains"],
         meaning: "Heads in a row: each has its strongest downstream edge to the next, and the next its strongest upstream edge from \
             it, all of them above.",
         page: "edges.md",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{Edge, EdgeEstimate, EdgeSums, Edges, LEAST_SHIFT, all_excesses, measured};
+use super::sums::{Edge, EdgeEstimate, EdgeIndex, EdgeSums, MIN_TESTED_SHIFT, all_excesses, estimate_edges};
 use crate::model::grid::HeadPlace;
 use crate::passes::ablation::Replacement;
 use crate::study::EstimationContext;
@@ -78,15 +78,16 @@ fn shares_or_null(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 impl EdgesReport {
     pub fn new(sums: &EdgeSums, untrained: &EdgeSums, context: &EstimationContext) -> Self {
         let null = Untrained::new(all_excesses(untrained));
-        let null_edges = measured(untrained, null.percentile, context);
+        let null_edges = estimate_edges(untrained, null.percentile, context);
         let mut null_q: Vec<f64> = null_edges.iter().filter_map(EdgeEstimate::q).collect();
         null_q.sort_by(f64::total_cmp);
-        let found = measured(sums, null.percentile, context);
-        let (edges, total) = (Edges(context.grid), sums.blocks.total());
-        let pairs = edges.layers().filter(|_| !found.is_empty());
-        let layers = pairs.map(|pair| LayerPair::new(pair, &found[edges.between(pair)], context.grid.heads)).collect();
+        let found = estimate_edges(sums, null.percentile, context);
+        let (edges, total) = (EdgeIndex(context.grid), sums.blocks.total());
+        let pairs = edges.layer_pairs().filter(|_| !found.is_empty());
+        let layers =
+            pairs.map(|pair| LayerPair::new(pair, &found[edges.range_between(pair)], context.grid.heads)).collect();
         let mut ranked: Vec<Edge> = found.iter().filter_map(|estimate| estimate.edge).collect();
-        ranked.sort_by(|a, b| b.surely().total_cmp(&a.surely()));
+        ranked.sort_by(|a, b| b.excess_lower_bound().total_cmp(&a.excess_lower_bound()));
         let of_head = |place: usize| {
             let place = context.grid.place(place);
             let strongest = |end: fn(&Edge) -> HeadPlace| ranked.iter().find(|edge| end(edge) == place).copied();
@@ -120,14 +121,14 @@ pub struct EdgeRow {
 }
 
 impl LayerPair {
-    pub fn edges(&self) -> impl Iterator<Item = EdgeRow> {
+    pub fn edge_rows(&self) -> impl Iterator<Item = EdgeRow> {
         let head = |layer: usize, head: usize| HeadPlace { layer, head };
         let rows = self.shift.iter().zip(&self.excess).zip(&self.q).enumerate();
         rows.flat_map(move |(source, ((shift, excess), q))| {
             let cells = shift.iter().zip(excess).zip(q).enumerate();
             cells.map(move |(target, ((&shift, &excess), &q))| {
                 let direct = self.direct.get(source).map(|row| row[target]);
-                let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
+                let ratio = direct.filter(|_| shift >= MIN_TESTED_SHIFT).map(|direct| direct / shift);
                 let (source, target) = (head(self.source, source), head(self.target, target));
                 EdgeRow { source, target, shift, direct, ratio, excess, q }
             })
@@ -149,7 +150,7 @@ impl LayerPair {
         }
     }
 
-    pub fn is_whole(&self, heads: usize) -> bool {
+    pub fn has_all_heads(&self, heads: usize) -> bool {
         fn is_square<T>(rows: &[Vec<T>], heads: usize) -> bool {
             rows.len() == heads && rows.iter().all(|row| row.len() == heads)
         }
@@ -198,7 +199,7 @@ pub fn chains(heads: &[HeadEdges]) -> Vec<Vec<HeadPlace>> {
     chains
 }
 
-pub const SEED: u64 = 0;
+pub const UNTRAINED_SEED: u64 = 0;
 
 /// Share of the untrained model's edges whose excess is smaller than that of an edge above chance.
 const PERCENTILE_RANK: f64 = 0.95;
@@ -228,16 +229,16 @@ impl Untrained {
         let mut excesses: Vec<f64> = excesses.into_iter().flatten().collect();
         excesses.sort_by(f64::total_cmp);
         let percentile = (!excesses.is_empty()).then(|| percentile(&excesses));
-        Self { seed: SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
+        Self { seed: UNTRAINED_SEED, edges: excesses.len() as u64, percentile, ..Self::default() }
     }
 
-    pub fn meaning(&self) -> String {
+    pub fn chance_text(&self) -> String {
         let (Some(percentile), Some(more)) = (self.percentile, self.above_product()) else {
             return "An untrained model of the same shape and sharpness has no shift, so there is nothing to compare with."
                 .to_owned();
         };
         format!(
-            "An edge is above chance if its shift is at least {LEAST_SHIFT} and the interval of its excess (in ln) is above \
+            "An edge is above chance if its shift is at least {MIN_TESTED_SHIFT} and the interval of its excess (in ln) is above \
              {percentile:+.2}, the 95th percentile of an untrained model of the same shape and sharpness ({} of its {} pass). \
              Such a shift is {more} the product of two averages: shifts by the earlier head in that layer, and shifts of the later head.",
             self.above,

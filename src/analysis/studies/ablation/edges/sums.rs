@@ -6,11 +6,11 @@ use multiversion::multiversion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::ablation::Conditions;
-use crate::passes::observer::requests::each_head;
+use crate::passes::ablation::PassConditions;
+use crate::passes::observer::requests::single_head_sets;
 use crate::passes::observer::{Demands, Event, FurtherRuns, HeadInput, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -21,8 +21,8 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::EstimationContext;
-use crate::study::instruments::roots::Roots;
-use crate::system::parallel::in_parallel;
+use crate::study::instruments::roots::AttentionRoots;
+use crate::system::parallel::parallel_map;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shifts {
@@ -35,15 +35,15 @@ pub struct Shifts {
 }
 
 impl Shifts {
-    pub fn mean(&self, edge: usize) -> f64 {
-        self.sum(edge) / self.rows as f64
+    pub fn mean_shift(&self, edge: usize) -> f64 {
+        self.shift_sum(edge) / self.rows as f64
     }
 
-    pub fn sum(&self, edge: usize) -> f64 {
+    pub fn shift_sum(&self, edge: usize) -> f64 {
         self.edges.get(edge).map_or(0.0, |sum| sum.value())
     }
 
-    pub fn direct(&self, edge: usize) -> f64 {
+    pub fn direct_sum(&self, edge: usize) -> f64 {
         self.direct.get(edge).map_or(0.0, |sum| sum.value())
     }
 }
@@ -54,13 +54,13 @@ merge_fields!(Shifts { rows, sentences, edges, direct });
 pub struct EdgeSums {
     pub grid: HeadGrid,
     pub is_direct: bool,
-    pub conditions: Conditions,
+    pub conditions: PassConditions,
     pub blocks: Blocks<Shifts>,
 }
 
 impl EdgeSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, is_direct: false, conditions: Conditions::default(), blocks: Blocks::new(Shifts::default()) }
+        Self { grid, is_direct: false, conditions: PassConditions::default(), blocks: Blocks::new(Shifts::default()) }
     }
 
     fn observe_head(&mut self, state: &mut EdgeState, input: &mut HeadInput<'_>) {
@@ -83,7 +83,7 @@ impl EdgeSums {
         let shift: f64 = rows.map(|(&row, roots)| squared_hellinger(roots, attention.row(row))).sum();
         let Shifts { edges, direct, .. } = &mut self.blocks[state.block];
         let sums = if matches!(state.run, Run::DirectlyWithout(_)) { direct } else { edges };
-        sums[Edges(self.grid).index(source, target)] += shift;
+        sums[EdgeIndex(self.grid).index(source, target)] += shift;
     }
 }
 
@@ -92,7 +92,7 @@ pub struct EdgeState {
     block: usize,
     run: Run,
     /// Square roots of the baseline attention of each head after the first layer.
-    roots: Roots,
+    roots: AttentionRoots,
 }
 
 /// Run over a sequence, with the index of the removed head.
@@ -123,7 +123,7 @@ pub fn squared_hellinger(roots: &[f32], row: &[f32]) -> f64 {
         let difference = root - weight.sqrt();
         *square += difference * difference;
     }
-    (across(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
+    (reduce_lanes(squares.map(f64::from), |a, b| a + b) / 2.0).min(1.0)
 }
 
 merge_fields!(EdgeSums[grid, is_direct] { conditions, blocks });
@@ -134,8 +134,8 @@ impl Sums for EdgeSums {
     /// Asks for one variant without each head. Heads of the last layer are left out, since no head follows them.
     fn demands(&self) -> Demands {
         let HeadGrid { layers, heads } = self.grid;
-        let removed = each_head(self.grid).take(layers.saturating_sub(1) * heads).collect();
-        let without = if self.is_direct { FurtherRuns::WithoutAndDirectly } else { FurtherRuns::Without };
+        let removed = single_head_sets(self.grid).take(layers.saturating_sub(1) * heads).collect();
+        let without = if self.is_direct { FurtherRuns::AblationsWithDirectRuns } else { FurtherRuns::Ablations };
         Demands { further_runs: without(removed), keeps_attention: true, ..Demands::ATTENTION }
     }
 
@@ -146,8 +146,8 @@ impl Sums for EdgeSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<EdgeState> {
         let block = block_of(sequence.family.number);
         // A model of one layer has no later head.
-        let edges = Edges(self.grid).count();
-        let rows: Vec<usize> = sequence.text_places().collect();
+        let edges = EdgeIndex(self.grid).count();
+        let rows: Vec<usize> = sequence.text_positions().collect();
         if edges == 0 || rows.is_empty() {
             return None;
         }
@@ -156,45 +156,45 @@ impl Sums for EdgeSums {
         sums.sentences += u64::from(sequence.family.is_first);
         sums.edges.resize(edges, ExactSum::default());
         sums.direct.resize(if self.is_direct { edges } else { 0 }, ExactSum::default());
-        Some(EdgeState { block, run: Run::Baseline, roots: Roots::of(rows) })
+        Some(EdgeState { block, run: Run::Baseline, roots: AttentionRoots::new(rows) })
     }
 
     fn observe(&mut self, state: &mut EdgeState, event: &mut Event<'_>) {
         match event {
-            Event::Variant(variant) => state.run = Run::Without(*variant),
-            Event::Direct(variant) => state.run = Run::DirectlyWithout(*variant),
+            Event::AblationVariant(variant) => state.run = Run::Without(*variant),
+            Event::DirectRun(variant) => state.run = Run::DirectlyWithout(*variant),
             Event::Head(input) => self.observe_head(state, input),
             _ => {}
         }
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        let count = Edges(grid).count();
+        let count = EdgeIndex(grid).count();
         let fits = |Shifts { rows, edges, direct, .. }: &Shifts| {
             let present = if *rows == 0 { 0 } else { count };
             edges.len() == present && direct.len() == if self.is_direct { present } else { 0 }
         };
-        self.grid == grid && self.blocks.fit(fits)
+        self.grid == grid && self.blocks.is_valid(fits)
     }
 }
 
 /// List of a model's edges, the pairs of a head and a head of a later layer. Edges are in order of source layer, target layer,
 /// source head, target head.
 #[derive(Clone, Copy, Debug)]
-pub struct Edges(pub HeadGrid);
+pub struct EdgeIndex(pub HeadGrid);
 
-impl Edges {
+impl EdgeIndex {
     pub fn count(self) -> usize {
         self.first_index(self.0.layers, self.0.layers)
     }
 
-    pub fn layers(self) -> impl Iterator<Item = (usize, usize)> + Send {
+    pub fn layer_pairs(self) -> impl Iterator<Item = (usize, usize)> + Send {
         let layers = self.0.layers;
         (0..layers).flat_map(move |source| (source + 1..layers).map(move |target| (source, target)))
     }
 
     /// Indices of the edges between two layers, in the order `[source heads, target heads]`.
-    pub fn between(self, (source, target): (usize, usize)) -> Range<usize> {
+    pub fn range_between(self, (source, target): (usize, usize)) -> Range<usize> {
         let first = self.first_index(source, target);
         first..first + self.0.heads * self.0.heads
     }
@@ -203,8 +203,8 @@ impl Edges {
         self.first_index(source.layer, target.layer) + source.head * self.0.heads + target.head
     }
 
-    pub fn ends(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
-        let (from, to) = self.0.at(place);
+    pub fn endpoints(self, (source, target): (usize, usize), place: usize) -> [HeadPlace; 2] {
+        let (from, to) = self.0.layer_and_head(place);
         [HeadPlace { layer: source, head: from }, HeadPlace { layer: target, head: to }]
     }
 
@@ -219,11 +219,11 @@ impl Edges {
 
 /// Smallest shift that is tested: it moves the square roots of an attention row by 0.014 (Euclidean). Smaller ones are
 /// negligible.
-pub const LEAST_SHIFT: f64 = 1e-4;
+pub const MIN_TESTED_SHIFT: f64 = 1e-4;
 
 /// Smallest ratio at which an edge is drawn as direct. A shift is a squared distance. If the displacements through the residual
 /// stream and through other blocks are orthogonal, the first is larger from a ratio of 1/2.
-pub const MOSTLY_DIRECT: f64 = 0.5;
+pub const MIN_DIRECT_RATIO: f64 = 0.5;
 
 /// Effect of removing one head on the attention of a later head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -266,12 +266,12 @@ pub struct Edge {
 impl Edge {
     /// Lower end of the excess's interval, or the excess without one. The excess itself would rank edges of a few sentences
     /// first.
-    pub fn surely(&self) -> f64 {
+    pub fn excess_lower_bound(&self) -> f64 {
         self.excess_ci95.map_or(self.excess, Interval::low)
     }
 
     pub fn is_direct(&self) -> Option<bool> {
-        self.ratio.map(|ratio| ratio >= MOSTLY_DIRECT)
+        self.ratio.map(|ratio| ratio >= MIN_DIRECT_RATIO)
     }
 }
 
@@ -293,22 +293,22 @@ impl EdgeEstimate {
 
 /// Excess of every edge, in the order of [`Edges`]; empty if no sentence was seen.
 pub fn all_excesses(sums: &EdgeSums) -> Vec<Option<f64>> {
-    let (edges, total) = (Edges(sums.grid), sums.blocks.total());
+    let (edges, total) = (EdgeIndex(sums.grid), sums.blocks.total());
     let between = |layers| {
-        let shifts: Vec<f64> = edges.between(layers).map(|edge| total.mean(edge)).collect();
+        let shifts: Vec<f64> = edges.range_between(layers).map(|edge| total.mean_shift(edge)).collect();
         excesses(&shifts, sums.grid.heads)
     };
-    if total.rows == 0 { Vec::new() } else { edges.layers().flat_map(between).collect() }
+    if total.rows == 0 { Vec::new() } else { edges.layer_pairs().flat_map(between).collect() }
 }
 
 /// Estimates every edge, in the order of [`Edges`], and tests its excess against `margin`. Empty if no sentence was seen.
-pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
+pub fn estimate_edges(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContext) -> Vec<EdgeEstimate> {
     let total = sums.blocks.total();
     if total.rows == 0 {
         return Vec::new();
     }
     let between = |layers| estimate_pair(sums, &total, layers, margin);
-    let mut estimates = in_parallel(context.threads, Edges(sums.grid).layers(), between).concat();
+    let mut estimates = parallel_map(context.threads, EdgeIndex(sums.grid).layer_pairs(), between).concat();
     let p_above = |estimate: &EdgeEstimate| estimate.edge.filter(|edge| Some(edge.excess) > margin)?.p;
     let p: Vec<Option<f64>> = estimates.iter().map(p_above).collect();
     for (edge, q) in estimates.iter_mut().map(|estimate| &mut estimate.edge).zip(q_values_above_margin(&p)) {
@@ -319,27 +319,27 @@ pub fn measured(sums: &EdgeSums, margin: Option<f64>, context: &EstimationContex
 
 /// Estimates all edges between two layers.
 fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin: Option<f64>) -> Vec<EdgeEstimate> {
-    let (heads, edges) = (sums.grid.heads, Edges(sums.grid).between(layers));
-    let shifts: Vec<f64> = edges.clone().map(|edge| total.mean(edge)).collect();
+    let (heads, edges) = (sums.grid.heads, EdgeIndex(sums.grid).range_between(layers));
+    let shifts: Vec<f64> = edges.clone().map(|edge| total.mean_shift(edge)).collect();
     // Leave-one-block-out estimates; `None` for empty blocks.
     let without = |block: &Shifts| {
         let rest = (total.rows - block.rows) as f64;
-        let shift = |edge: usize| (total.sum(edge) - block.sum(edge)) / rest;
+        let shift = |edge: usize| (total.shift_sum(edge) - block.shift_sum(edge)) / rest;
         let shifts: Vec<f64> = edges.clone().map(shift).collect();
         (block.rows > 0 && rest > 0.0).then(|| excesses(&shifts, heads))
     };
     let without: Vec<_> = sums.blocks.iter().map(without).collect();
-    let rows = sums.blocks.each(|block| block.rows as f64);
+    let rows = sums.blocks.map_blocks(|block| block.rows as f64);
     let estimate = |(place, excess): (usize, Option<f64>)| {
         let (index, shift) = (edges.start + place, shifts[place]);
-        let direct = sums.is_direct.then(|| total.direct(index) / total.rows as f64);
+        let direct = sums.is_direct.then(|| total.direct_sum(index) / total.rows as f64);
         let edge = excess.map(|excess| {
-            let [source, target] = Edges(sums.grid).ends(layers, place);
-            let shift_sums = sums.blocks.each(|block| block.sum(index));
-            let direct_sums = sums.blocks.each(|block| block.direct(index));
-            let ratio = direct.filter(|_| shift >= LEAST_SHIFT).map(|direct| direct / shift);
+            let [source, target] = EdgeIndex(sums.grid).endpoints(layers, place);
+            let shift_sums = sums.blocks.map_blocks(|block| block.shift_sum(index));
+            let direct_sums = sums.blocks.map_blocks(|block| block.direct_sum(index));
+            let ratio = direct.filter(|_| shift >= MIN_TESTED_SHIFT).map(|direct| direct / shift);
             let left_out = without.iter().map(|without| without.as_ref()?[place]).collect();
-            let jackknife = Jackknife::of(excess, left_out, &rows);
+            let jackknife = Jackknife::from_leave_one_out(excess, left_out, &rows);
             Edge {
                 source,
                 target,
@@ -350,7 +350,7 @@ fn estimate_pair(sums: &EdgeSums, total: &Shifts, layers: (usize, usize), margin
                 ratio_ci95: ratio.and_then(|_| Jackknife::new(&direct_sums, &shift_sums).interval()),
                 excess,
                 excess_ci95: jackknife.interval(),
-                p: margin.filter(|_| shift >= LEAST_SHIFT).and_then(|margin| jackknife.p_above(margin)),
+                p: margin.filter(|_| shift >= MIN_TESTED_SHIFT).and_then(|margin| jackknife.p_above(margin)),
                 q: None,
                 above: false,
             }
@@ -386,20 +386,20 @@ mod tests {
 
     #[test]
     fn every_edge_has_a_place() {
-        let edges = Edges(HeadGrid { layers: 4, heads: 3 });
+        let edges = EdgeIndex(HeadGrid { layers: 4, heads: 3 });
         let mut next = 0;
-        for layers in edges.layers() {
-            assert_eq!(edges.between(layers), next..next + 9);
+        for layers in edges.layer_pairs() {
+            assert_eq!(edges.range_between(layers), next..next + 9);
             for place in 0..9 {
-                let [source, target] = edges.ends(layers, place);
+                let [source, target] = edges.endpoints(layers, place);
                 assert_eq!(edges.index(source, target), next + place);
                 assert!(source.layer < target.layer && (source.layer, target.layer) == layers);
             }
             next += 9;
         }
         assert_eq!((edges.count(), next), (54, 54));
-        assert_eq!(Edges(HeadGrid { layers: 1, heads: 3 }).count(), 0);
-        assert_eq!(Edges(HeadGrid { layers: 2, heads: 1 }).count(), 1);
+        assert_eq!(EdgeIndex(HeadGrid { layers: 1, heads: 3 }).count(), 0);
+        assert_eq!(EdgeIndex(HeadGrid { layers: 2, heads: 1 }).count(), 1);
     }
 
     #[test]

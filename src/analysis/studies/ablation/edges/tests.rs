@@ -1,20 +1,20 @@
 use super::section::Untrained;
-use super::sums::{Edge, Edges, squared_hellinger};
+use super::sums::{Edge, EdgeIndex, squared_hellinger};
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Known, Section, SectionFacts};
+use crate::study::section::{Completion, Section, SectionFacts, ViewContext};
 use crate::study::{AnyStudy, ObservedPass};
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 fn place(layer: usize, head: usize) -> HeadPlace {
     HeadPlace { layer, head }
@@ -23,7 +23,7 @@ fn place(layer: usize, head: usize) -> HeadPlace {
 fn state(grid: HeadGrid) -> EdgeSums {
     let mut sums = EdgeSums::new(grid);
     sums.begin_pass(&PassSetup {
-        conditions: Conditions { removal: Some(Replacement::Zero), objective: None, task: None },
+        conditions: PassConditions { removal: Some(Replacement::Zero), objective: None, task: None },
         ..PassSetup::default()
     });
     sums
@@ -49,17 +49,17 @@ fn show(
     attention: impl Fn(Option<HeadPlace>, HeadPlace) -> Vec<f32>,
 ) {
     let Some(mut state) = sums.begin(sentence) else { return };
-    let variants = sums.demands().further_runs.variants().to_vec();
+    let variants = sums.demands().further_runs.ablated_sets().to_vec();
     let removed = variants.iter().map(|removed| removed.first().copied());
     for (variant, removed) in [None].into_iter().chain(removed).enumerate() {
         if let Some(number) = variant.checked_sub(1) {
-            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
         }
         let first = removed.map_or(0, |place| place.layer);
         for target in grid.places().filter(|target| target.layer >= first) {
             let weights = attention(removed, target);
             let view = AttentionView::new(target.layer, target.head, sentence.ids.len(), &weights);
-            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sentence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sentence, view.into())));
         }
     }
 }
@@ -94,10 +94,10 @@ fn noise_of(index: u64, edge: usize) -> f64 {
 }
 
 fn measured(sums: EdgeSums, grid: HeadGrid) -> EdgesReport {
-    let both = [observer_of(sums), observer_of(untrained(grid))];
-    let context = EstimationContext::new(grid, all_cores());
+    let both = [new_observer(sums), new_observer(untrained(grid))];
+    let context = EstimationContext::new(grid, core_count());
     let passes = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
-    let (_, mut found) = AnyStudy::measure(&LaterHeads, &Observed(&passes), &context);
+    let (_, mut found) = AnyStudy::measure(&EdgesStudy, &Observed(&passes), &context);
     found.complete(&Completion::Policy(&default_policy()));
     section::<EdgesReport>(&*found).clone()
 }
@@ -143,7 +143,8 @@ fn shifts_by_hand() {
     };
     show(&mut sums, grid, &sentence, attention);
     let total = sums.blocks.total();
-    let shift = |source: usize, target: usize| total.mean(Edges(grid).index(place(source, 0), place(target, 0)));
+    let shift =
+        |source: usize, target: usize| total.mean_shift(EdgeIndex(grid).index(place(source, 0), place(target, 0)));
     // 1 - (0.6 · 0.8 + 0.8 · 0.6)
     assert!((shift(0, 1) - 0.04).abs() < 1e-7 && shift(0, 2) == 0.0 && (shift(1, 2) - 1.0).abs() < 1e-7);
     assert_eq!((total.rows, total.sentences), (1, 1));
@@ -198,7 +199,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
     assert_eq!((pair.source, pair.target, &pair.shift[0], &pair.excess[0]), (0, 1, &vec![0.0; 3], &vec![None; 3]));
     assert!(pair.q[0].iter().all(Option::is_none) && pair.q[1][2].unwrap() < 1e-9);
     let labels = grid.places().zip(["broad", "separator"].map(str::to_owned)).collect();
-    let known = Known { policy: &default_policy(), run: &SectionFacts { labels, ..SectionFacts::default() } };
+    let known = ViewContext { policy: &default_policy(), run: &SectionFacts { labels, ..SectionFacts::default() } };
     let summary = found.view(known).summary.to_string();
     assert!(
         summary.contains("L0H1 -> L1H2  separator -> -  0.") && summary.contains("L0H1 -> L1H2 -> L2H0"),
@@ -212,7 +213,7 @@ fn planted_edges_are_the_strongest_and_make_a_chain() {
 fn direct_shifts_are_apart_from_those_through_others() {
     let grid = HeadGrid { layers: 3, heads: 1 };
     let mut sums = EdgeSums { is_direct: true, ..state(grid) };
-    assert!(sums.demands().further_runs.are_direct());
+    assert!(sums.demands().further_runs.has_direct_runs());
     // Of the first head the second is shifted directly, the third mostly through others; they oppose what the second does.
     let shift = |source: usize, target: usize, is_direct: bool| match (source, target) {
         (0, 1) => 0.02,
@@ -226,18 +227,18 @@ fn direct_shifts_are_apart_from_those_through_others() {
             for target in source + 1..3 {
                 let weights = rows(4, shift(source, target, is_direct));
                 let view = AttentionView::new(target, 0, 4, &weights);
-                sums.observe(state, &mut Event::Head(Folder::default().head_input(&sentence, view.into())));
+                sums.observe(state, &mut Event::Head(AttentionFolder::default().head_input(&sentence, view.into())));
             }
         };
         for target in 0..3 {
             let weights = rows(4, 0.0);
             let view = AttentionView::new(target, 0, 4, &weights);
-            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&sentence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&sentence, view.into())));
         }
         for source in 0..2 {
-            sums.observe(&mut state, &mut Event::Variant(source));
+            sums.observe(&mut state, &mut Event::AblationVariant(source));
             show(&mut sums, &mut state, source, false);
-            sums.observe(&mut state, &mut Event::Direct(source));
+            sums.observe(&mut state, &mut Event::DirectRun(source));
             show(&mut sums, &mut state, source, true);
         }
     }
@@ -254,7 +255,7 @@ fn direct_shifts_are_apart_from_those_through_others() {
         assert_eq!(edge.is_direct(), Some(is_direct));
     }
     assert_eq!(found.layers[0].direct[0].len(), 1);
-    let table: Vec<_> = found.layers.iter().flat_map(super::section::LayerPair::edges).collect();
+    let table: Vec<_> = found.layers.iter().flat_map(super::section::LayerPair::edge_rows).collect();
     assert_eq!(table.len(), 3);
 }
 
@@ -292,7 +293,7 @@ fn an_edge_of_one_sentence_is_not_the_strongest() {
     assert_eq!([first.source, first.target], [place(0, 0), place(1, 0)]);
     let one = found.strongest.iter().find(|edge| edge.source.head == 1 && edge.target.head == 1).unwrap();
     assert!(one.excess > first.excess && !one.above && first.above, "{one:?} {first:?}");
-    assert!(first.surely() >= second.surely());
+    assert!(first.excess_lower_bound() >= second.excess_lower_bound());
 }
 
 #[test]
@@ -332,8 +333,8 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(grid, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean, &LayerClasses::default())
     );
-    let restored = AnyStudy::passes(&LaterHeads)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*crate::passes::observer::sums::<EdgeSums>(&*restored), right);
+    let restored = AnyStudy::passes(&EdgesStudy)[0].restore(&new_observer(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::expect_sums::<EdgeSums>(&*restored), right);
 }
 
 #[test]
@@ -342,7 +343,7 @@ fn a_model_of_one_layer_has_no_later_heads() {
     let mut sums = state(grid);
     assert!(sums.begin(&sentence(5, 3, "dep")).is_none());
     let section = measured(sums, grid);
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert_eq!(summary, "The model has one layer: no head comes after another, so none depends on one.\n");
     assert_eq!(section.defect(grid), None);
 }
@@ -352,7 +353,7 @@ fn without_sentences_there_is_nothing_to_say() {
     let grid = HeadGrid { layers: 2, heads: 2 };
     let section = measured(state(grid), grid);
     assert_eq!(
-        section.view(Known::new(&default_policy())).summary.to_string(),
+        section.view(ViewContext::new(&default_policy())).summary.to_string(),
         "No sentence had a token of text, so no head was removed.\n"
     );
     assert_eq!(section.defect(grid), None);

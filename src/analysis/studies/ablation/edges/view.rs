@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::section::{EdgesReport, HeadEdges, LayerPair, chains};
-use super::sums::{Edge, Edges, LEAST_SHIFT, MOSTLY_DIRECT};
+use super::sums::{Edge, EdgeIndex, MIN_DIRECT_RATIO, MIN_TESTED_SHIFT};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, SectionFacts, View};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section, SectionFacts, View, ViewContext};
 use crate::study::show::figure::{Chart, Edge as Line, EdgeKind, EdgeLine, Edges as EdgeChart, Figure, Mark};
-use crate::study::show::wording::{aligned_table, plus_minus, sequence, sequences, signed, significance};
+use crate::study::show::wording::{aligned_table, counted_sequences, plus_minus, sequence_noun, signed, significance};
 use crate::study::{Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
@@ -36,16 +36,16 @@ impl Section for EdgesReport {
         self.chains = chains(&self.heads);
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out, run)),
+            summary: Summary::from_writer(|out| self.write_summary(out, run)),
             figures: figures(self, run.read),
-            tables: vec![TableRows::of("edges", self.layers.iter().flat_map(LayerPair::edges))],
+            tables: vec![TableRows::new("edges", self.layers.iter().flat_map(LayerPair::edge_rows))],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, Known { run, .. }: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, ViewContext { run, .. }: ViewContext<'_>) -> HeadCard {
         let Some(HeadEdges { upstream, downstream, .. }) = self.heads.iter().find(|edges| edges.place == place) else {
             return HeadCard::default();
         };
@@ -59,7 +59,7 @@ impl Section for EdgesReport {
             let direct = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of it directly)"));
             let by = match (q, self.untrained.percentile) {
                 (Some(q), _) => format!(" (q {})", significance(*q)),
-                (None, Some(_)) if *shift < LEAST_SHIFT => format!(" (a shift below {LEAST_SHIFT})"),
+                (None, Some(_)) if *shift < MIN_TESTED_SHIFT => format!(" (a shift below {MIN_TESTED_SHIFT})"),
                 (None, Some(percentile)) => format!(" (chance: {percentile:+.2})"),
                 (None, None) => String::new(),
             };
@@ -74,18 +74,18 @@ impl Section for EdgesReport {
                 edge.target, edge.shift, edge.excess
             )
         });
-        let neighbour = |how, place, edge: &Edge| Neighbour { how, place, strength: strength(edge) };
+        let neighbour = |how, place, edge: &Edge| Neighbour { relation: how, place, strength: strength(edge) };
         let source = upstream.as_ref().map(|edge| neighbour("shifted most by", edge.source, edge));
         let target = downstream.as_ref().map(|edge| neighbour("shifts most", edge.target, edge));
         let neighbours = source.into_iter().chain(target).collect();
-        HeadCard { neighbours, ..up.into_iter().chain(down).collect() }.saying(clause)
+        HeadCard { neighbours, ..up.into_iter().chain(down).collect() }.with_clauses(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let EdgesReport { layers, heads, .. } = self;
         let pairs = layers.iter().map(|pair| (pair.source, pair.target));
-        let whole = layers.is_empty() || pairs.eq(Edges(grid).layers());
-        if !whole || !layers.iter().all(|pair| pair.is_whole(grid.heads)) {
+        let whole = layers.is_empty() || pairs.eq(EdgeIndex(grid).layer_pairs());
+        if !whole || !layers.iter().all(|pair| pair.has_all_heads(grid.heads)) {
             return Some("`edges.layers` does not have each pair of layers once, with all their heads".to_owned());
         }
         grid.missing_head_defect("edges.heads", heads.iter().map(|edges| edges.place))
@@ -99,17 +99,18 @@ impl EdgesReport {
             return writeln!(out, "The model has one layer: no head comes after another, so none depends on one.");
         }
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence(run.read));
+            return writeln!(out, "No {} had a token of text, so no head was removed.", sequence_noun(run.read));
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(self.sentences, run.read));
-        let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.meaning());
+        let (by, tokens, read) =
+            (removal.name(), counted(*tokens, "token"), counted_sequences(self.sentences, run.read));
+        let (of, meaning) = (plural(pairs, "pair", "pairs"), self.untrained.chance_text());
         writeln!(
             out,
             "Heads removed one at a time (by {by}): shift of the attention of each later head (squared Hellinger distance, over {tokens} \
              of {read}), through all that lies between. Above chance: {above} of {pairs} {of} of heads; without any shift: \
              {without_shift}. {meaning} Strongest edges, by the lower end of the interval of the excess, ± half of the 95 % interval:\n"
         )?;
-        out.table_without(table(strongest.iter().take(MAX_SHOWN), &run.labels), DROP_ORDER);
+        out.table_with_optional_columns(table(strongest.iter().take(MAX_SHOWN), &run.labels), DROP_ORDER);
         if strongest.iter().any(|edge| edge.ratio.is_some()) {
             writeln!(
                 out,
@@ -158,25 +159,32 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
         return Vec::new();
     }
     let mut shown: Vec<Edge> = shown.into_values().collect();
-    shown.sort_by(|a, b| b.surely().total_cmp(&a.surely()).then((a.source, a.target).cmp(&(b.source, b.target))));
+    shown.sort_by(|a, b| {
+        b.excess_lower_bound().total_cmp(&a.excess_lower_bound()).then((a.source, a.target).cmp(&(b.source, b.target)))
+    });
     let line = |edge: Edge| Line {
         source: edge.source,
         target: edge.target,
         mark: Mark { value: edge.excess, ci95: edge.excess_ci95 },
-        strongest: is_strongest(&edge),
+        is_strongest: is_strongest(&edge),
         line: if edge.is_direct() == Some(false) { EdgeLine::Dashed } else { EdgeLine::Solid },
     };
     let is_known = shown.iter().any(|edge| edge.is_direct().is_some());
     let kind = |line, name, meaning| EdgeKind { line, name, meaning };
     let kinds = [
-        kind(EdgeLine::Solid, "direct", format!("the residual stream alone shifts at least {MOSTLY_DIRECT} as much")),
+        kind(
+            EdgeLine::Solid,
+            "direct",
+            format!("the residual stream alone shifts at least {MIN_DIRECT_RATIO} as much"),
+        ),
         kind(
             EdgeLine::Dashed,
             "mediated",
             "less than that: heads and feed-forward blocks between matter more".to_owned(),
         ),
     ];
-    let (tokens, read, pairs) = (counted(*tokens, "token"), sequences(*sentences, read), counted(*pairs, "edge"));
+    let (tokens, read, pairs) =
+        (counted(*tokens, "token"), counted_sequences(*sentences, read), counted(*pairs, "edge"));
     let (are, drawn, are_drawn) = (plural(count, "is", "are"), shown.len(), plural(&shown.len(), "is", "are"));
     vec![Figure {
         name: "edges",
@@ -187,7 +195,7 @@ fn figures(report: &EdgesReport, read: Context) -> Vec<Figure> {
              drawn: the strongest, in colour, and of each head the strongest that goes to it."
         ),
         chart: Chart::Edges(EdgeChart {
-            width: "width of an edge: its excess, in ln of the shift".to_owned(),
+            width_label: "width of an edge: its excess, in ln of the shift".to_owned(),
             kinds: if is_known { kinds.into() } else { Vec::new() },
             edges: shown.into_iter().map(line).collect(),
         }),

@@ -3,7 +3,7 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
 use crate::study::section::section;
@@ -12,7 +12,7 @@ use crate::study::{
     UpstreamResults, VerdictRule, columns,
 };
 use section::Effects;
-use sums::{EffectSums, METRICS, of_all, values};
+use sums::{EffectSums, METRICS, metric_values, overall_effect};
 
 pub struct Effect;
 
@@ -26,35 +26,39 @@ impl Study for Effect {
         question: "What does the model lose without each head?",
         needs: "a model with the head by which it was trained, and any corpus in files, read twice more: a pass over \
             a sample for every two heads",
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["effects"],
-        drawn: &[("loss_effect", "Loss without it, nats a token more")],
+        drawn_metrics: &[("loss_effect", "Loss without it, nats a token more")],
         tables: &["effects", "effects_by_relation"],
         options: &["effect-of"],
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::new(
-            Pass { sequences: Sequences::Corrupted(Phases::Asked), portion: Portion::Sample, ..Pass::PLAIN },
+            Pass {
+                sequences: Sequences::Corrupted(CorruptedVariants::Requested),
+                portion: Portion::Sample,
+                ..Pass::PLAIN
+            },
             |subject| EffectSums::new(subject.grid, EachHead),
         )]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &EffectSums = observed.sums();
-        let estimates = sums.estimates(&columns(self), context, values, "loss_effect", of_all);
+        let estimates = sums.estimates(&columns(self), context, metric_values, "loss_effect", overall_effect);
         let effect = Effects::new(sums, observed.left_out(), &estimates, context);
         (estimates, effect)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
         let sums: &EffectSums = observed.sums();
-        let (rankings, negligible) = (sums.rankings("effect", of_all), section.negligible());
+        let (rankings, negligible) = (sums.rankings("effect", overall_effect), section.negligible());
         UpstreamResults { rankings, negligible, ..UpstreamResults::default() }
     }
 }
@@ -65,7 +69,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "0, from both sides",
         family: "all heads that are removed by themselves",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "effect with its interval, q",
     },
     VerdictRule {
@@ -73,7 +77,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "`loss_effect`",
         margin: "both ends of the band, from within: ±1 % of what all heads are worth, or half of an equal share of it",
         family: "all heads whose effect is within the band",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "the band, q of the effect being within it",
     },
 ];
@@ -83,21 +87,21 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "effect-no-role",
     text: "An effect says that the model misses a head, not what for; other heads may compensate, so that of several \
             negligible heads not all can go; and it depends on what stands for the head.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<Effects>(labelling.section).masked_tokens > 0,
 }];
 
 const TERMS: &[Term] = &[
     Term {
         name: "phase",
-        also: &["mask", "masks", "phases"],
+        other_names: &["mask", "masks", "phases"],
         meaning: "Words are masked every seventh at a time: word u of sentence s in phase (u + s) mod 7. `--phases 7` masks \
             every word once; by fewer of the 7 masks some words are scored, and others may tell otherwise.",
         page: "effect.md",
     },
     Term {
         name: "helpful",
-        also: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
+        other_names: &["harmful", "negligible", "undecided", "not judged", "verdict", "q equivalence"],
         meaning: "What comes of removing a head, of the studies `effect` and `task`: without a helpful one the loss rises, \
             without a harmful one it falls, both beyond chance; of a negligible one the change is surely below a hundredth \
             of what all heads together are worth, and below half of an equal share of it; of an undecided one none of these \

@@ -5,25 +5,28 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::sums::{ByGroup, EffectSums, TokenGroup, effect};
+use super::sums::{EffectSums, LossesByGroup, TokenGroup, group_effect};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement, equivalence_margin};
-use crate::sequences::derived::corrupted::PERIOD;
+use crate::passes::ablation::{PassConditions, Replacement, equivalence_margin};
+use crate::sequences::derived::corrupted::CORRUPTION_PERIOD;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::removal::PerToken;
+use crate::studies::ablation::removal::PerTokenChange;
 use crate::studies::ablation::verdicts::{
-    HeadEffect, Verdict, Verdicts, forest, from_both_ends, head_effects, is_zero, judge, ranked,
+    HeadEffect, Verdict, Verdicts, effect_forest, head_effects, is_zero, ranked_by_effect, set_verdicts,
+    shortened_to_both_ends,
 };
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::metrics::metric::Fraction;
-use crate::study::section::{Completion, HeadCard, Known, Section, SectionFacts, View, stored};
+use crate::study::section::{Completion, HeadCard, Section, SectionFacts, View, ViewContext, stored};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
-use crate::study::show::wording::{aligned_table, decimal, drawn_without, plus_minus, sequences, signed, significance};
+use crate::study::show::wording::{
+    aligned_table, counted_sequences, decimal, not_in_sample, plus_minus, signed, significance,
+};
 use crate::study::{Estimates, EstimationContext, InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Effect of removing each head on the loss of the model's training objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,14 +81,14 @@ pub struct RelationEffects {
 }
 
 impl Effects {
-    fn in_brief(&self, Known { policy, run }: Known<'_>) -> InBrief {
+    fn in_brief(&self, ViewContext { policy, run }: ViewContext<'_>) -> InBrief {
         let Effects { loss, loss_without_heads, heads, masked_tokens, sentences, verdicts, .. } = self;
         let removed: Vec<&HeadEffect> = heads.iter().filter(|head| head.single_removal_effect().is_some()).collect();
         let costliest = removed.iter().max_by(|a, b| a.effect.unwrap_or(0.0).total_cmp(&b.effect.unwrap_or(0.0)));
         let found = costliest.zip(loss.zip(*loss_without_heads)).map(|(head, (loss, bare))| {
             let ci95 = head.ci95.map_or_else(String::new, |Interval(low, high)| format!(" [{low:.3}, {high:.3}]"));
             let (place, effect, all) = (head.place, head.effect.unwrap_or(0.0), bare - loss);
-            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.words(), self.masking_text(run.phases));
+            let (heads, verdicts, masks) = (counted(removed.len(), "head"), verdicts.counts_text(), self.masking_text(run.phases));
             format!(
                 "Removing {place} costs most: {effect:.3}{ci95} nats a token; all heads together cost {all:.3}, at a loss of {loss:.3}. \
                  Of {heads}, {verdicts}{masks}."
@@ -95,23 +98,24 @@ impl Effects {
         let short = |count: u64, least, things: [&str; 2]| {
             let asked = policy.count(least);
             let shortage = || Shortage::new("verdicts on removed heads", [count, asked], things.map(str::to_owned));
-            (count < asked).then(|| Shortage { times: None, ..shortage() })
+            (count < asked).then(|| Shortage { growth_factor: None, ..shortage() })
         };
         let tokens =
             || short(*masked_tokens, &MIN_QUERIES, ["scored token of the sample", "scored tokens of the sample"]);
         let shortage =
             short(*sentences, &MIN_SENTENCES, ["sentence of the sample", "sentences of the sample"]).or_else(tokens);
-        InBrief { found, shortage, ..InBrief::default() }
+        InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
     pub fn new(sums: &EffectSums, sentences_left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let all = total.get(&TokenGroup::All);
         let mean = |sum: f64| all.map(|all| sum / all.tokens as f64);
-        let (loss, bare) = (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.without_any())));
-        let band = loss.zip(bare).map(|(loss, bare)| equivalence_margin(bare - loss, context.taking_part()));
+        let (loss, bare) =
+            (all.and_then(|all| mean(all.whole.value())), all.and_then(|all| mean(all.loss_without_heads())));
+        let band = loss.zip(bare).map(|(loss, bare)| equivalence_margin(bare - loss, context.participating_heads()));
         let heads = head_effects("loss_effect", estimates, band, context);
-        let Conditions { removal, objective, .. } = sums.conditions;
+        let PassConditions { removal, objective, .. } = sums.conditions;
         Self {
             removal,
             objective,
@@ -121,7 +125,7 @@ impl Effects {
             loss,
             loss_without_heads: bare,
             band,
-            absent_heads: context.absent.len(),
+            absent_heads: context.absent_heads.len(),
             verdicts: Verdicts::default(),
             heads,
             relations: relations(&total, sums, context),
@@ -135,7 +139,7 @@ impl Effects {
     fn masking_text(&self, phases: Option<u8>) -> String {
         match phases.filter(|_| self.objective == Some(Objective::MaskedTokens)) {
             None => String::new(),
-            Some(PERIOD) => " (scored on every word)".to_owned(),
+            Some(CORRUPTION_PERIOD) => " (scored on every word)".to_owned(),
             Some(phases) => format!(" (scored on {phases} of every 7 words)"),
         }
     }
@@ -143,12 +147,12 @@ impl Effects {
     fn write_summary(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
         let Self { removal, masked_tokens, loss, loss_without_heads, band, heads, .. } = self;
         let (Some(removal), Some(loss), Some(bare), Some(band)) = (removal, loss, loss_without_heads, band) else {
-            let why = drawn_without("a token to score", run.read);
+            let why = not_in_sample("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no head was removed: {why}.");
         };
-        let tokens = self.objective.unwrap_or(Objective::MaskedTokens).tokens();
+        let tokens = self.objective.unwrap_or(Objective::MaskedTokens).loss_unit();
         let Verdicts { helpful, harmful, negligible, undecided, also_negligible } = self.verdicts;
-        let order = ranked(heads, |head| head);
+        let order = ranked_by_effect(heads, |head| head);
         let removed_heads = heads.iter().filter(|head| head.removed).count();
         let others = if removed_heads > 0 { "other " } else { "" };
         let present = heads.len().saturating_sub(self.absent_heads + removed_heads);
@@ -165,7 +169,8 @@ impl Effects {
             0 => String::new(),
             also => format!(" {also} of the helpful and harmful heads {} also negligible.", plural(&also, "is", "are")),
         };
-        let (by, read, masks) = (removal.name(), sequences(self.sentences, run.read), self.masking_text(run.phases));
+        let (by, read, masks) =
+            (removal.name(), counted_sequences(self.sentences, run.read), self.masking_text(run.phases));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): loss of {masked_tokens} {tokens} of {read}, in nats a token, \
@@ -190,7 +195,7 @@ pub struct RelationEffect<'a> {
 
 impl RelationEffects {
     /// Lists the effect of each head on the relation; `heads` must be in the order of `effects`.
-    pub fn of_heads<'a>(&'a self, heads: &'a [HeadEffect]) -> impl Iterator<Item = RelationEffect<'a>> {
+    pub fn effect_rows<'a>(&'a self, heads: &'a [HeadEffect]) -> impl Iterator<Item = RelationEffect<'a>> {
         let effects = heads.iter().zip(&self.effects).zip(&self.ci95);
         effects.map(|((head, &effect), &ci95)| {
             let (relation, masked_tokens) = (self.relation.as_str(), self.masked_tokens);
@@ -199,23 +204,23 @@ impl RelationEffects {
     }
 }
 
-fn relations(total: &ByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
+fn relations(total: &LossesByGroup, sums: &EffectSums, context: &EstimationContext) -> Vec<RelationEffects> {
     let named = total.iter().filter_map(|(group, losses)| match group {
         TokenGroup::Relation(relation) => Some((group, relation, losses)),
         TokenGroup::All | TokenGroup::Class(_) => None,
     });
-    in_parallel(context.threads, named, |(group, relation, losses)| {
-        let of_block = |head: usize| move |block: usize| effect(&sums.blocks[block], Some(head), group);
+    parallel_map(context.threads, named, |(group, relation, losses)| {
+        let of_block = |head: usize| move |block: usize| group_effect(&sums.blocks[block], Some(head), group);
         let interval = |head: usize| Fraction::jackknife(of_block(head)).interval();
         let mean = |sum: f64| sum / losses.tokens as f64;
-        let is_measured = |head: usize| sums.measures(head) && context.takes_part(head);
+        let is_measured = |head: usize| sums.removes_alone(head) && context.takes_part(head);
         let heads = 0..context.grid.count();
         RelationEffects {
             relation: relation.clone(),
             masked_tokens: losses.tokens,
             sentences: losses.sentences,
             loss: mean(losses.whole.value()),
-            loss_without_heads: mean(losses.without_any()),
+            loss_without_heads: mean(losses.loss_without_heads()),
             effects: heads.clone().map(|head| is_measured(head).then(|| mean(losses.change(head)))).collect(),
             ci95: heads.map(|head| interval(head).filter(|_| is_measured(head))).collect(),
         }
@@ -230,22 +235,22 @@ impl Section for Effects {
     fn complete(&mut self, completion: &Completion<'_>) {
         let Completion::Policy(policy) = completion else { return };
         let enough = self.masked_tokens >= policy.count(&MIN_QUERIES) && self.sentences >= policy.count(&MIN_SENTENCES);
-        self.verdicts = judge(&mut self.heads, enough, policy);
+        self.verdicts = set_verdicts(&mut self.heads, enough, policy);
     }
 
-    fn view(&self, known: Known<'_>) -> View<'_> {
+    fn view(&self, known: ViewContext<'_>) -> View<'_> {
         let Effects { heads, relations, .. } = self;
-        let by_relation = relations.iter().flat_map(move |relation| relation.of_heads(heads));
+        let by_relation = relations.iter().flat_map(move |relation| relation.effect_rows(heads));
         View {
             in_brief: self.in_brief(known),
-            summary: Summary::written(|out| self.write_summary(out, known.run)),
+            summary: Summary::from_writer(|out| self.write_summary(out, known.run)),
             figures: figures(self),
-            tables: vec![TableRows::of("effects", heads), TableRows::of("effects_by_relation", by_relation)],
+            tables: vec![TableRows::new("effects", heads), TableRows::new("effects_by_relation", by_relation)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let is_at_place = |head: &&HeadEffect| head.place == place;
         let found = self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.single_removal_effect()?)));
         let Some((head, effect)) = found else { return HeadCard::default() };
@@ -256,7 +261,7 @@ impl Section for Effects {
         let deciding: Vec<String> = q.into_iter().chain(within).collect();
         let deciding = if deciding.is_empty() { String::new() } else { format!(" ({})", deciding.join(", ")) };
         let removal = self.removal.map_or("", Replacement::name);
-        let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.words());
+        let (more, words) = (if effect < 0.0 { "less" } else { "more" }, head.verdict_text());
         let size = effect.abs();
         let line =
             format!("without it (by {removal}) the loss is {size:.4}{spread} nats a token {more}: {words}{deciding}");
@@ -267,7 +272,7 @@ impl Section for Effects {
             Some(Verdict::Negligible) => format!("can be removed for next to nothing ({} of loss)", nats(effect)),
             Some(Verdict::Undecided) | None => return HeadCard::from_iter([line]),
         };
-        HeadCard::from_iter([line]).saying([clause])
+        HeadCard::from_iter([line]).with_clauses([clause])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -285,18 +290,18 @@ fn table(heads: &[(f64, &HeadEffect)]) -> comfy_table::Table {
     let row = |(effect, head): &(f64, &HeadEffect)| {
         let effect = signed(*effect, 4) + &plus_minus(head.ci95, 4);
         let [q, within] = [head.q, head.q_negligible].map(|q| q.map_or_else(|| "-".to_owned(), significance));
-        vec![head.place.to_string(), effect, q, within, head.words()]
+        vec![head.place.to_string(), effect, q, within, head.verdict_text()]
     };
-    let rows = from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "q equivalence", "verdict"], rows, 1..4)
 }
 
 fn figures(effects: &Effects) -> Vec<Figure> {
     let Effects { objective, masked_tokens, loss, loss_without_heads, band, heads, .. } = effects;
     let (Some(loss), Some(bare), Some(band)) = (loss, loss_without_heads, band) else { return Vec::new() };
-    let tokens = objective.unwrap_or(Objective::MaskedTokens).tokens();
-    let order: Vec<&HeadEffect> = ranked(heads, |head| head).into_iter().map(|(_, head)| head).collect();
-    let (chart, left_out) = forest("rise of the loss without the head, in nats a token", &order);
+    let tokens = objective.unwrap_or(Objective::MaskedTokens).loss_unit();
+    let order: Vec<&HeadEffect> = ranked_by_effect(heads, |head| head).into_iter().map(|(_, head)| head).collect();
+    let (chart, left_out) = effect_forest("rise of the loss without the head, in nats a token", &order);
     vec![Figure {
         name: "effects",
         title: "What the model loses without each head".to_owned(),

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::{TreeHead, Upos, relation};
-use crate::sequences::derived::corrupted::PERIOD;
+use crate::sequences::derived::corrupted::CORRUPTION_PERIOD;
 use crate::sequences::sequence::{InputToken, Sequence};
-use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored};
-use crate::studies::ablation::removal::{EachHead, PerToken, Quantity, RemovalSums};
+use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_tokens};
+use crate::studies::ablation::removal::{EachHead, PerTokenChange, RemovalQuantity, RemovalSums};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
@@ -42,26 +42,26 @@ impl TryFrom<String> for TokenGroup {
     }
 }
 
-pub type ByGroup = BTreeMap<TokenGroup, Losses>;
+pub type LossesByGroup = BTreeMap<TokenGroup, Losses>;
 
-pub type EffectSums = RemovalSums<EachHead, ByGroup>;
+pub type EffectSums = RemovalSums<EachHead, LossesByGroup>;
 
 fn groups(sequence: &Sequence, word: usize) -> Vec<TokenGroup> {
     let class = sequence.annotations.get(word).and_then(|annotation| annotation.upos);
-    let is_next = sequence.predictions.iter().any(|token| token.shown == InputToken::Unread);
+    let is_next = sequence.predictions.iter().any(|token| token.input == InputToken::NoInput);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word)).filter(|arc| match arc.head {
         // A decoder predicts the word before it reads a later syntactic head, so only earlier heads count.
         TreeHead::Word(head) if is_next => head < word,
         // Words whose distance is a multiple of the period are always masked together, so their arcs are left out.
-        TreeHead::Word(head) => !head.abs_diff(word).is_multiple_of(PERIOD.into()),
+        TreeHead::Word(head) => !head.abs_diff(word).is_multiple_of(CORRUPTION_PERIOD.into()),
         TreeHead::Root => true,
         TreeHead::Unknown => false,
     });
-    let relation = arc.map(|arc| TokenGroup::Relation(relation::base(&arc.relation).to_owned()));
+    let relation = arc.map(|arc| TokenGroup::Relation(relation::base_relation(&arc.relation).to_owned()));
     [Some(TokenGroup::All), class.map(TokenGroup::Class), relation].into_iter().flatten().collect()
 }
 
-impl Quantity for ByGroup {
+impl RemovalQuantity for LossesByGroup {
     type State = Vec<ScoredToken<Vec<TokenGroup>>>;
 
     fn new(_: usize) -> Self {
@@ -69,12 +69,12 @@ impl Quantity for ByGroup {
     }
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
-        let scored = scored(sequence, |word| groups(sequence, word));
-        for group in scored.iter().flat_map(|scored| &scored.of) {
+        let scored = scored_tokens(sequence, |word| groups(sequence, word));
+        for group in scored.iter().flat_map(|scored| &scored.word_data) {
             self.entry(group.clone()).or_insert_with(|| Losses::new(variants)).tokens += 1;
         }
         if sequence.family.is_first {
-            for group in scored.iter().flat_map(|scored| &scored.of).collect::<BTreeSet<_>>() {
+            for group in scored.iter().flat_map(|scored| &scored.word_data).collect::<BTreeSet<_>>() {
                 self.get_mut(group).expect("it was entered").sentences += 1;
             }
         }
@@ -93,12 +93,12 @@ impl Quantity for ByGroup {
     }
 }
 
-pub fn values(losses: &ByGroup, head: Option<usize>) -> Vec<Fraction> {
+pub fn metric_values(losses: &LossesByGroup, head: Option<usize>) -> Vec<Fraction> {
     metric::cells(METRICS, |metric, cell| (metric.value)(losses, head, cell))
 }
 
 /// Loss without a head minus loss with it, per scored token of a group; 0 for `None` (chance).
-pub fn effect(losses: &ByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
+pub fn group_effect(losses: &LossesByGroup, head: Option<usize>, group: &TokenGroup) -> Fraction {
     let Some(losses) = losses.get(group) else { return Fraction::NONE };
     let more = head.map_or(0.0, |head| losses.change(head));
     Fraction::mean(more, losses.tokens, losses.sentences)
@@ -108,19 +108,19 @@ const FORMULA: &str = "loss_effect = (sum of -ln p(t) without the head - sum of 
     masked are all tokens of word u of sentence s where (u + s) mod 7 = 0, u and s from 0; in a decoder t is every token but \
     the first, predicted from those before it";
 const CHANCE: &str = "0: the head is not missed";
-const BY_CLASS: Keys = Keys::Each(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
+const BY_CLASS: Keys = Keys::Several(Upos::ALL.len(), |place| Upos::ALL[place].tag().to_owned());
 
 /// [`effect`] on all scored tokens.
-pub fn of_all(losses: &ByGroup, head: Option<usize>) -> Fraction {
-    effect(losses, head, &TokenGroup::All)
+pub fn overall_effect(losses: &LossesByGroup, head: Option<usize>) -> Fraction {
+    group_effect(losses, head, &TokenGroup::All)
 }
 
 /// Metric of losses of tokens. Its value depends on the losses of one or all blocks, the head's index (`None` for chance) and the
 /// key's index.
-type EffectMetric = Metric<fn(&ByGroup, Option<usize>, usize) -> Fraction>;
+type EffectMetric = Metric<fn(&LossesByGroup, Option<usize>, usize) -> Fraction>;
 
 pub const METRICS: &[EffectMetric] = &[
-    EffectMetric::single(|losses, head, _| of_all(losses, head)).explained(Explanation {
+    EffectMetric::single(|losses, head, _| overall_effect(losses, head)).explained(Explanation {
         name: "loss_effect",
         measures: "How much the loss of masked tokens, in a decoder of the next tokens, rises when the head is removed.",
         formula: FORMULA,
@@ -130,7 +130,7 @@ pub const METRICS: &[EffectMetric] = &[
         caveats: "Importance is no role: it says nothing of where the head looks. Other heads can compensate, so that a group \
             may matter although none of its heads does. It depends on what stands for the head.",
     }),
-    EffectMetric::keyed(BY_CLASS, |losses, head, cell| effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])))
+    EffectMetric::keyed(BY_CLASS, |losses, head, cell| group_effect(losses, head, &TokenGroup::Class(Upos::ALL[cell])))
         .explained(Explanation {
             name: "loss_effect_by_class",
             measures: "The same over the tokens of words of one universal part of speech.",

@@ -5,8 +5,8 @@ use crate::corpus::{Annotation, Upos};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -18,14 +18,14 @@ use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::section::Section;
-use crate::study::section::{Completion, Known};
-use crate::system::parallel::all_cores;
+use crate::study::section::{Completion, ViewContext};
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
-const CONDITIONS: Conditions =
-    Conditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens), task: None };
+const CONDITIONS: PassConditions =
+    PassConditions { removal: Some(Replacement::Mean), objective: Some(Objective::MaskedTokens), task: None };
 
 /// A sentence of nine words, each a token and the dependent of the one before; words 1 and 8 are masked, and word 3,
 /// whose token is not known: true are 1 and 2.
@@ -54,7 +54,7 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
     let mut state = sums.begin(&masked(index)).unwrap();
     for (variant, [first, second]) in losses.iter().enumerate() {
         if variant > 0 {
-            sums.observe(&mut state, &mut Event::Variant(variant - 1));
+            sums.observe(&mut state, &mut Event::AblationVariant(variant - 1));
         }
         sums.observe(&mut state, &mut Event::Logits { position: 2, logits: &logits(1, *first) });
         sums.observe(&mut state, &mut Event::Logits { position: 9, logits: &logits(2, *second) });
@@ -62,11 +62,11 @@ fn show(sums: &mut EffectSums, index: u64, losses: &[[f64; 2]]) {
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext::new(grid, all_cores())
+    EstimationContext::new(grid, core_count())
 }
 
 fn measured(sums: EffectSums, grid: HeadGrid) -> (Estimates, Effects) {
-    let observer = observer_of(sums);
+    let observer = new_observer(sums);
     let (estimates, mut found) =
         AnyStudy::measure(&Effect, &Observed(&[ObservedPass { sums: &*observer, left_out: 3 }]), &context(grid));
     found.complete(&Completion::Policy(&default_policy()));
@@ -146,10 +146,10 @@ fn verdicts_of_planted_effects() {
     let expected =
         serde_json::json!({ "helpful": 1, "harmful": 1, "negligible": 3, "undecided": 0, "also_negligible": 0 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Verdicts: 1 helpful, 1 harmful, 3 negligible (effect within ±0.0050)"), "{summary}");
     assert!(summary.find("L0H0").unwrap() < summary.find("L0H1").unwrap(), "{summary}");
-    let card = found.of_head(GRID.place(0), Known::new(&default_policy())).lines.concat();
+    let card = found.head_card(GRID.place(0), ViewContext::new(&default_policy())).lines.concat();
     assert!(card.contains("nats a token more: helpful (q "), "{card}");
 }
 
@@ -159,7 +159,7 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
     let found = planted(GRID, 2.0, |index| vec![0.005 + 0.1 * noise(index), 0.5 + noise(index)]);
     let [small, large] = &found.heads[..] else { panic!("two heads") };
     assert_eq!(
-        (small.verdict, small.negligible, small.words()),
+        (small.verdict, small.negligible, small.verdict_text()),
         (Some(Verdict::Helpful), true, "helpful, negligible".to_owned())
     );
     assert_eq!((large.verdict, large.negligible), (Some(Verdict::Helpful), false));
@@ -167,9 +167,9 @@ fn an_effect_can_be_surely_above_0_and_surely_negligible() {
     let expected =
         serde_json::json!({ "helpful": 2, "harmful": 0, "negligible": 0, "undecided": 0, "also_negligible": 1 });
     assert_eq!(serde_json::to_value::<Verdicts>(found.verdicts).unwrap(), expected);
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("1 of the helpful and harmful heads is also negligible"), "{summary}");
-    let card = found.of_head(GRID.place(0), Known::new(&default_policy())).lines.concat();
+    let card = found.head_card(GRID.place(0), ViewContext::new(&default_policy())).lines.concat();
     assert!(card.contains("helpful, negligible (q ") && card.contains(", within ±0.0200 q "), "{card}");
 }
 
@@ -231,15 +231,15 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
     );
-    let restored = AnyStudy::passes(&Effect)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*crate::passes::observer::sums::<EffectSums>(&*restored), right);
+    let restored = AnyStudy::passes(&Effect)[0].restore(&new_observer(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::expect_sums::<EffectSums>(&*restored), right);
 }
 
 #[test]
 fn without_masked_words_there_is_nothing_to_say() {
     let (_, found) = measured(EffectSums::new(GRID, EachHead), GRID);
     assert_eq!((found.masked_tokens, found.loss, found.band), (0, None, None));
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     let why = "none of the sentences that were drawn has a token to score (`--sample` draws more)";
     assert_eq!(summary, format!("No token could be scored, so no head was removed: {why}.\n"));
 }

@@ -5,9 +5,9 @@ mod sums;
 
 use std::borrow::Cow;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::TaskKind;
-use crate::study::metrics::by_block::ByBlock;
+use crate::study::metrics::by_block::MetricByBlock;
 use crate::study::metrics::metric;
 use crate::study::section::section;
 use crate::study::{
@@ -30,33 +30,36 @@ impl Study for Gradient {
             of both; with `--task` on the task, unless its items are triples",
         options: &["gradient-steps"],
         // Triples are excluded: their scores come from hidden states, not from logits.
-        takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
-        metrics: || metric::listed(METRICS),
+        task_kinds: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
+        metrics: || metric::explanations_with_keys(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        let pass = |sequences| Pass { sequences, portion: Portion::Sample, shown: Shown::Derivatives, ..Pass::PLAIN };
+        let pass =
+            |sequences| Pass { sequences, portion: Portion::Sample, shown: ShownEvents::Derivatives, ..Pass::PLAIN };
         vec![
-            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), |subject| GradientSums::new(subject.grid)),
+            PassSpec::new(pass(Sequences::Corrupted(CorruptedVariants::Requested)), |subject| {
+                GradientSums::new(subject.grid)
+            }),
             PassSpec::new(pass(Sequences::Task), |subject| TaskGradientSums::new(subject.grid)),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums = &sums(observed);
-        let mut estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let mut estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let total = sums.blocks.total();
         for metric in METRICS.iter().filter(|metric| (metric.value)(&total, None).denominator() != 0.0) {
             let fraction = |block: usize, head: Option<usize>| (metric.value)(&sums.blocks[block], head);
-            let by_block = ByBlock::new(
+            let by_block = MetricByBlock::new(
                 context.grid.count(),
                 |head, block| fraction(block, Some(head)).numerator(),
                 |block| fraction(block, None).denominator(),
             );
-            estimates = estimates.with_blocks(metric.explanation.name, by_block);
+            estimates = estimates.with_block_sums(metric.explanation.name, by_block);
         }
         let gradient = Gradients::new(sums, observed.left_out(), &estimates, context);
         (estimates, gradient)
@@ -66,13 +69,13 @@ impl Study for Gradient {
         let even = &sums(observed).blocks.folds()[0];
         let of_head = |head| (METRICS[0].value)(even, Some(head)).value();
         let scores: Option<Vec<f64>> = (0..even.sizes.len()).map(of_head).collect();
-        let rankings = scores.map(|scores| Ranking::rising("gradient", &scores)).into_iter().collect();
+        let rankings = scores.map(|scores| Ranking::from_scores("gradient", &scores)).into_iter().collect();
         UpstreamResults { rankings, ..UpstreamResults::default() }
     }
 }
 
 fn sums<'a>(observed: &Observed<'a>) -> Cow<'a, GradientSums> {
-    let of_task = observed.each::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.by_item()));
+    let of_task = observed.all_sums::<TaskGradientSums>().next().map(|sums| Cow::Owned(sums.to_gradient_sums()));
     of_task.unwrap_or_else(|| Cow::Borrowed(observed.sums()))
 }
 
@@ -80,7 +83,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "gradient-first-step",
     text: "A gradient says what goes with the first small part of a head, not with all of it: where the model is sure it is \
             nearly 0, and of the two measures only the first-order effect has a sign.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<Gradients>(labelling.section).masked_tokens > 0,
 }];
 

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::sums::{Derivatives, GradientSums, METRICS};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement};
+use crate::passes::ablation::{PassConditions, Replacement};
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_of_present;
-use crate::studies::ablation::removal::scored;
-use crate::studies::ablation::verdicts::from_both_ends;
+use crate::studies::ablation::removal::scored_counts_text;
+use crate::studies::ablation::verdicts::shortened_to_both_ends;
 use crate::study::metrics::by_block::RankCorrelation;
-use crate::study::section::{Completion, Known, Section, View, stored};
-use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, signed};
+use crate::study::section::{Completion, Section, View, ViewContext, stored};
+use crate::study::show::wording::{aligned_table, not_in_sample, plus_minus, signed};
 use crate::study::{Estimates, EstimationContext, Summary};
 use crate::system::counted::counted;
 
@@ -85,11 +85,11 @@ impl Gradients {
     pub fn new(sums: &GradientSums, left_out: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let (importance, ..) = estimates.of_metric(place, "gradient_importance");
-            let (first_order_effect, first_order_ci95, _) = estimates.of_metric(place, "first_order_effect");
+            let (importance, ..) = estimates.metric_estimate(place, "gradient_importance");
+            let (first_order_effect, first_order_ci95, _) = estimates.metric_estimate(place, "first_order_effect");
             HeadGradient { place: context.grid.place(place), importance, first_order_effect, first_order_ci95 }
         };
-        let Conditions { removal, objective, task, .. } = sums.conditions;
+        let PassConditions { removal, objective, task, .. } = sums.conditions;
         Self {
             removal,
             objective,
@@ -107,7 +107,7 @@ impl Gradients {
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { masked_tokens, sentences, heads, rank_correlations, integrated, .. } = self;
         let (Some(removal), Some(loss)) = (self.removal, self.loss) else {
-            let why = drawn_without("a token to score", read);
+            let why = not_in_sample("a token to score", read);
             return writeln!(out, "No token could be scored, so there is no gradient: {why}.");
         };
         let [token, sentence] = if self.task.is_some() { ["item"; 2] } else { ["token", "sentence"] };
@@ -117,7 +117,7 @@ impl Gradients {
              per {token}. Importance: mean absolute derivative of one {sentence}. First order: rise of the loss per {token} without the \
              head, by linear extrapolation. Largest and smallest importance, ± half of the 95 % interval:\n",
             removal.name(),
-            scored([*masked_tokens, *sentences], self.objective, self.task, read),
+            scored_counts_text([*masked_tokens, *sentences], self.objective, self.task, read),
         )?;
         let mut order: Vec<&HeadGradient> = heads.iter().collect();
         let importance = |head: &HeadGradient| head.importance.unwrap_or(0.0);
@@ -160,7 +160,7 @@ fn table(heads: &[&HeadGradient], integrated: Option<&Integrated>) -> comfy_tabl
         let cells = [place.to_string(), importance, cell(*first_order_effect, *first_order_ci95)];
         cells.into_iter().chain(along_path).collect()
     };
-    aligned_table(header, from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
+    aligned_table(header, shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END), 1..)
 }
 
 stored!(Gradients as gradient);
@@ -177,8 +177,8 @@ impl Section for Gradients {
         self.rank_correlations = METRICS.iter().filter_map(|one| agreement(one.explanation.name)).collect();
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| self.write_summary(out, run.read)))
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
+        View::from_summary(Summary::from_writer(|out| self.write_summary(out, run.read)))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -235,7 +235,7 @@ impl Integrated {
             return None;
         }
         let head = |place: usize| {
-            let (integrated_gradient, ci95, estimate) = estimates.of_metric(place, "integrated_gradient");
+            let (integrated_gradient, ci95, estimate) = estimates.metric_estimate(place, "integrated_gradient");
             let p = estimate.map(|estimate| estimate.p_different(0.0));
             IntegratedHead { place: context.grid.place(place), integrated_gradient, ci95, p, q: None }
         };

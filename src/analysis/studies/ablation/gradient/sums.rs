@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::ablation::Conditions;
+use crate::passes::ablation::PassConditions;
 use crate::passes::observer::{Demands, Event, FurtherRuns, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -51,13 +51,13 @@ merge_fields!(Derivatives { tokens, sequences, sentences, loss, sizes, signed, p
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradientSums {
     grid: HeadGrid,
-    pub conditions: Conditions,
+    pub conditions: PassConditions,
     pub blocks: Blocks<Derivatives>,
 }
 
 impl GradientSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
+        Self { grid, conditions: PassConditions::default(), blocks: Blocks::new(Derivatives::new(grid.count())) }
     }
 }
 
@@ -73,7 +73,7 @@ impl Sums for GradientSums {
     type SequenceState = GradientState;
 
     fn demands(&self) -> Demands {
-        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
+        Demands { further_runs: FurtherRuns::PathGradients, ..Demands::default() }
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
@@ -81,7 +81,7 @@ impl Sums for GradientSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<GradientState> {
-        let state = GradientState { block: block_of(sequence.family.number), tokens: sequence.targets().count() };
+        let state = GradientState { block: block_of(sequence.family.number), tokens: sequence.true_classes().count() };
         if state.tokens == 0 {
             return None;
         }
@@ -116,7 +116,7 @@ impl Sums for GradientSums {
         let fits = |block: &Derivatives| {
             [&block.sizes, &block.signed, &block.along_path].into_iter().all(|sums| sums.len() == heads)
         };
-        self.grid == grid && self.blocks.fit(fits)
+        self.grid == grid && self.blocks.is_valid(fits)
     }
 }
 
@@ -189,7 +189,7 @@ merge_fields!(ItemGradient[is_first, points] { loss, gates, closed_loss, along_p
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskGradientSums {
     grid: HeadGrid,
-    conditions: Conditions,
+    conditions: PassConditions,
     blocks: Blocks<BTreeMap<u64, ItemGradient>>,
 }
 
@@ -197,11 +197,11 @@ merge_fields!(TaskGradientSums[grid] { conditions, blocks });
 
 impl TaskGradientSums {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, conditions: Conditions::default(), blocks: Blocks::new(BTreeMap::new()) }
+        Self { grid, conditions: PassConditions::default(), blocks: Blocks::new(BTreeMap::new()) }
     }
 
     /// Converts to [`GradientSums`]: each item counts as one token, each sampling unit as one sentence.
-    pub fn by_item(&self) -> GradientSums {
+    pub fn to_gradient_sums(&self) -> GradientSums {
         let mut sums = GradientSums::new(self.grid);
         sums.conditions = self.conditions;
         for (block, items) in self.blocks.iter().enumerate() {
@@ -232,7 +232,7 @@ impl Sums for TaskGradientSums {
     type SequenceState = (usize, u64, bool);
 
     fn demands(&self) -> Demands {
-        Demands { further_runs: FurtherRuns::AlongPath, ..Demands::default() }
+        Demands { further_runs: FurtherRuns::PathGradients, ..Demands::default() }
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
@@ -266,7 +266,7 @@ impl Sums for TaskGradientSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let fits = |item: &ItemGradient| [item.gates.len(), item.along_path.len()] == [grid.count(); 2];
-        self.grid == grid && self.blocks.fit(|items| items.values().all(fits))
+        self.grid == grid && self.blocks.is_valid(|items| items.values().all(fits))
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
             let gradient = GateGradient { loss: 1.0, gates: gates.to_vec() };
             sums.observe(&mut state, &mut Event::Gradient(&gradient));
         }
-        let total = sums.by_item().blocks.total();
+        let total = sums.to_gradient_sums().blocks.total();
         let values = |sums: &[ExactSum]| sums.iter().map(|sum| sum.value()).collect::<Vec<_>>();
         assert_eq!((total.tokens, total.loss.value()), (2, 3.0));
         assert_eq!([values(&total.sizes), values(&total.signed)], [[1.0, 2.0], [1.0, 0.0]]);

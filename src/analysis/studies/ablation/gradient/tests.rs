@@ -4,8 +4,8 @@ use crate::model::forward::gradient::{GateGradient, PathGradient};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
@@ -16,14 +16,14 @@ use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::section::Section;
-use crate::study::section::{Completion, Known};
-use crate::system::parallel::all_cores;
+use crate::study::section::{Completion, ViewContext};
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
-const CONDITIONS: Conditions =
-    Conditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens), task: None };
+const CONDITIONS: PassConditions =
+    PassConditions { removal: Some(Replacement::Zero), objective: Some(Objective::MaskedTokens), task: None };
 
 /// A sentence with this many masked and scored tokens, and one more masked token that is not known.
 fn masked(index: u64, scored: usize) -> Sequence {
@@ -41,7 +41,7 @@ fn show(sums: &mut GradientSums, index: u64, scored: usize, loss: f64, gates: &[
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
-    EstimationContext::new(grid, all_cores())
+    EstimationContext::new(grid, core_count())
 }
 
 fn state() -> PassSetup<'static> {
@@ -49,7 +49,7 @@ fn state() -> PassSetup<'static> {
 }
 
 fn measured(sums: GradientSums, grid: HeadGrid) -> (Estimates, Box<dyn Section>) {
-    AnyStudy::measure(&Gradient, &Observed(&[ObservedPass { sums: &*observer_of(sums), left_out: 3 }]), &context(grid))
+    AnyStudy::measure(&Gradient, &Observed(&[ObservedPass { sums: &*new_observer(sums), left_out: 3 }]), &context(grid))
 }
 
 fn found(section: &dyn Section) -> &Gradients {
@@ -104,7 +104,7 @@ fn along_the_path_heads_have_their_parts_of_the_loss() {
     assert_eq!((integrated.sum, integrated.completeness_error), (1.5, Some(0.0)));
     // Two blocks are too few for a test.
     assert_eq!((integrated.heads[0].integrated_gradient, integrated.heads[0].p), (Some(1.5), None));
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains(
             "in 4 steps: the loss falls by 1.5000 nats a token, from 3.5000 without any head, and the heads sum up to 1.5000, off by \
@@ -133,13 +133,13 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     sums.begin_pass(&state());
     (0..64).for_each(|index| show(&mut sums, index, 1, 1.0, &[-4.0, 3.0, -2.0, 1.0]));
     let (mut estimates, mut section) = measured(sums, grid);
-    let alone = section.view(Known::new(&default_policy())).summary.to_string();
+    let alone = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(alone.contains("towards the zero") && !alone.contains("Spearman"), "{alone}");
     section.complete(&Completion::Estimates(&estimates));
     assert!(found(&*section).rank_correlations.is_empty(), "there is nothing to hold it against");
 
-    let exact = ByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
-    estimates = estimates.with_blocks("loss_effect", exact);
+    let exact = MetricByBlock::new(4, |head, _| [5.0, 2.0, 1.0, 0.0][head], |_| 1.0);
+    estimates = estimates.with_block_sums("loss_effect", exact);
     section.complete(&Completion::Estimates(&estimates));
     let [importance, first] = &found(&*section).rank_correlations[..] else { panic!("one of each metric") };
     assert_eq!((&*importance.metric, &*importance.with), ("gradient_importance", "loss_effect"));
@@ -147,7 +147,7 @@ fn the_order_of_heads_is_held_against_that_of_an_effect() {
     // The ranks of 4, -3, 2 and -1 are 4, 1, 3, 2, the ranks of the effect 4, 3, 2, 1: 1 - 6 * 6 / (4 * 15).
     assert_eq!(&*first.metric, "first_order_effect");
     assert!((first.correlation.rho.unwrap() - 0.4).abs() < 1e-12);
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("gradient importance 1.00 [1.00, 1.00]\nfirst order effect 0.40 [0.40, 0.40]"),
         "{summary}"
@@ -173,8 +173,8 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
     );
-    let restored = AnyStudy::passes(&Gradient)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*crate::passes::observer::sums::<GradientSums>(&*restored), right);
+    let restored = AnyStudy::passes(&Gradient)[0].restore(&new_observer(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::expect_sums::<GradientSums>(&*restored), right);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn without_masked_words_there_is_nothing_to_say() {
     let (_, section) = measured(GradientSums::new(GRID), GRID);
     assert_eq!((found(&*section).masked_tokens, found(&*section).loss), (0, None));
     assert_eq!(
-        section.view(Known::new(&default_policy())).summary.to_string(),
+        section.view(ViewContext::new(&default_policy())).summary.to_string(),
         "No token could be scored, so there is no gradient: none of the sentences that were drawn has a token to score (`--sample` draws \
          more).\n"
     );

@@ -4,7 +4,7 @@ mod section;
 mod sums;
 
 use crate::passes::pass::{Pass, Portion, Sequences};
-use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::derived::repeats::RepeatVariant;
 use crate::studies::ablation::removal::EachHead;
 use crate::study::metrics::metric;
 use crate::study::section::section;
@@ -15,7 +15,7 @@ use section::{Gain, GainEffects};
 use sums::{COPYING_METRICS, CopySums, CopyingSums, METRICS, RemovalCopySums, copying_values};
 
 /// Random tokens that occur twice, each predicted from the tokens before it.
-const REPEATED_TOKENS: Sequences = Sequences::Repeats(Repeats::Predicted);
+const REPEATED_TOKENS: Sequences = Sequences::Repeats(RepeatVariant::Predicted);
 
 pub struct InContext;
 
@@ -27,14 +27,14 @@ impl Study for InContext {
         question: "How much better does a decoder predict tokens that it has read before, and which heads copy?",
         needs: "a decoder with the head that predicts the next token; no corpus: 64 sequences of random tokens, once",
         decoders_only: true,
-        default_on_decoders: true,
-        metrics: || metric::listed(COPYING_METRICS),
+        is_default_on_decoders: true,
+        metrics: || metric::explanations_with_keys(COPYING_METRICS),
         range: |metric| if metric == "copy_logit" { f64::NEG_INFINITY..=f64::INFINITY } else { 0.0..=1.0 },
         is_share: |metric| metric != "copy_logit",
         unit: |metric| if metric == "copy_logit" { Unit::Nats } else { Unit::Shares },
         labels: &[sums::COPIES],
         caveats: CAVEATS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -48,8 +48,8 @@ impl Study for InContext {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let in_context = Gain::new(observed.sums());
         let blocks = observed.sums::<CopyingSums>().blocks.with_total();
-        let of_head = |number: Option<usize>, place: usize| copying_values(blocks.at(number), Some(place));
-        let of_chance = |number: Option<usize>| copying_values(blocks.at(number), None);
+        let of_head = |number: Option<usize>, place: usize| copying_values(blocks.sums(number), Some(place));
+        let of_chance = |number: Option<usize>| copying_values(blocks.sums(number), None);
         let columns = columns(self);
         // Each head has its own scored queries.
         let estimates = Estimates::new(&columns, context, of_head, of_chance).with_own_denominators(&columns, of_head);
@@ -69,13 +69,13 @@ impl Study for InContextEffect {
         needs: "as `in-context`, once more for every two heads",
         builds_on: &["in-context"],
         decoders_only: true,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         unit: |_| Unit::Nats,
         caveats: EFFECT_CAVEATS,
         figures: &["in-context-effect"],
-        drawn: &[("in_context_effect", "Loss of copies without it, nats a token more")],
+        drawn_metrics: &[("in_context_effect", "Loss of copies without it, nats a token more")],
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -86,7 +86,7 @@ impl Study for InContextEffect {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &RemovalCopySums = observed.sums();
-        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let in_context_effect = GainEffects::new(sums, &estimates, context);
         (estimates, in_context_effect)
     }
@@ -97,7 +97,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     statistic: "`in_context_effect` and `copy_effect`, the larger p",
     margin: "0",
     family: "all heads of which both are above 0",
-    least: "10 sequences",
+    min_evidence: "10 sequences",
     printed: "both effects with their intervals, q",
 }];
 
@@ -105,14 +105,14 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-random",
     text: "The gain from having read the same tokens is measured on random tokens, where copying is all that helps; on text a \
             decoder has other ways.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<Gain>(labelling.section).tokens > 0,
 }];
 
 const EFFECT_CAVEATS: &[Caveat] = &[Caveat {
     id: "in-context-alone",
     text: "Heads are removed from copying one at a time: one without an effect may do what another one does as well.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<GainEffects>(labelling.section).removal.is_some(),
 }];
 

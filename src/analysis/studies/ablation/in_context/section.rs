@@ -12,7 +12,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::LABEL_Q;
-use crate::study::section::{HeadCard, Known, Section, View, stored};
+use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, signed, significance};
 use crate::study::{Estimates, EstimationContext, InBrief, Policy, Summary};
@@ -46,10 +46,10 @@ pub struct NatsPerToken {
 impl Gain {
     pub fn new(sums: &CopySums) -> Self {
         let total = sums.blocks.total();
-        let tokens = sums.blocks.each(|losses| losses.tokens() as f64);
+        let tokens = sums.blocks.map_blocks(|losses| losses.tokens() as f64);
         let mean = |nats: fn(&CopyLosses) -> f64| NatsPerToken {
             mean: (total.tokens() > 0).then(|| nats(&total) / total.tokens() as f64),
-            ci95: Jackknife::new(&sums.blocks.each(nats), &tokens).interval(),
+            ci95: Jackknife::new(&sums.blocks.map_blocks(nats), &tokens).interval(),
         };
         Self {
             sequences: total.copies[1].sentences,
@@ -86,8 +86,8 @@ impl fmt::Display for NatsPerToken {
 stored!(Gain as in_context);
 
 impl Section for Gain {
-    fn view(&self, _: Known<'_>) -> View<'_> {
-        View::saying(Summary::written(|out| self.write_summary(out)))
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
+        View::from_summary(Summary::from_writer(|out| self.write_summary(out)))
     }
 }
 
@@ -177,14 +177,14 @@ impl GainEffects {
                 )
             }
         };
-        InBrief::found(found)
+        InBrief::from_finding(found)
     }
 
     pub fn new(sums: &RemovalCopySums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
             let number = |metric: &str| {
-                let (value, ci95, estimate) = estimates.of_metric(place, metric);
+                let (value, ci95, estimate) = estimates.metric_estimate(place, metric);
                 (value, ci95, estimate.filter(|_| context.takes_part(place)).map(|estimate| estimate.p_above(0.0)))
             };
             let [(effect, ci95, p_gain), (copy_effect, copy_ci95, p_copy)] =
@@ -249,16 +249,16 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadInContext>) -> comfy_table::Tab
 stored!(GainEffects as in_context_effect);
 
 impl Section for GainEffects {
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::from_writer(|out| self.write_summary(out)),
             figures: figures(self),
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, ViewContext { policy, .. }: ViewContext<'_>) -> HeadCard {
         let is_at_place = |head: &&HeadInContext| head.place == place;
         let Some(head) = self.heads.iter().find(is_at_place).filter(|head| head.effect.is_some()) else {
             return HeadCard::default();
@@ -270,7 +270,7 @@ impl Section for GainEffects {
         )]);
         let has_part = self.copying_heads(policy).iter().any(|head| head.place == place);
         let clause = format!("has a part in copying from the context ({copy} nats a token of the second copy)");
-        card.saying(has_part.then_some(clause))
+        card.with_clauses(has_part.then_some(clause))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -287,7 +287,7 @@ fn figures(effects: &GainEffects) -> Vec<Figure> {
     let rows = effects.ranked().into_iter().take(MAX_DRAWN).map(|head| ForestRow {
         name: head.place.to_string(),
         note: String::new(),
-        marks: vec![Mark::of(head.effect, head.ci95)],
+        marks: vec![Mark::from_value(head.effect, head.ci95)],
     });
     let scale = "gain that goes away without the head, in nats a token";
     let chart = Chart::Forest(Forest::around_zero(scale, ["effect"], rows.collect()));

@@ -10,7 +10,7 @@ use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{Needs, ResidualPart};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::ablation::Conditions;
+use crate::passes::ablation::PassConditions;
 use crate::passes::observer::{Demands, Event, HeadInput, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
@@ -18,8 +18,8 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::stats::exact::ExactSum;
-use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_where};
-use crate::studies::ablation::removal::{EachHead, Loss, Quantity, RemovalSums};
+use crate::studies::ablation::losses::{Losses, ScoredToken, loss_at, scored_tokens_where};
+use crate::studies::ablation::removal::{EachHead, LossQuantity, RemovalQuantity, RemovalSums};
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::Threshold;
 use crate::study::labels::{Assessment, Bound, Detector, LabelStyle, Phrase, assess};
@@ -45,7 +45,7 @@ impl Sums for CopySums {
     type SequenceState = (usize, Vec<ScoredToken<usize>>);
 
     fn demands(&self) -> Demands {
-        Demands::of(CopyLosses::needs(&Conditions::default()))
+        Demands::from_needs(CopyLosses::needs(&PassConditions::default()))
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -60,7 +60,7 @@ impl Sums for CopySums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.fit(|losses| losses.fits(0))
+        self.grid == grid && self.blocks.is_valid(|losses| losses.fits(0))
     }
 }
 
@@ -82,7 +82,7 @@ impl CopyLosses {
     }
 
     pub fn losses(&self, variant: Option<usize>) -> [f64; 2] {
-        self.copies.each_ref().map(|copy| copy.loss(variant))
+        self.copies.each_ref().map(|copy| copy.total_loss(variant))
     }
 
     pub fn tokens(&self) -> u64 {
@@ -90,7 +90,7 @@ impl CopyLosses {
     }
 }
 
-impl Quantity for CopyLosses {
+impl RemovalQuantity for CopyLosses {
     type State = Vec<ScoredToken<usize>>;
 
     fn new(variants: usize) -> Self {
@@ -98,10 +98,10 @@ impl Quantity for CopyLosses {
     }
 
     fn begin(&mut self, sequence: &Sequence, _: usize) -> Option<Self::State> {
-        let copies = Copies::of(sequence)?;
-        let scored = scored_where(sequence, |word| copies.of_token(sequence.words[word].start()));
+        let copies = Copies::find(sequence)?;
+        let scored = scored_tokens_where(sequence, |word| copies.copy_of_token(sequence.words[word].start()));
         for token in &scored {
-            self.copies[token.of].tokens += 1;
+            self.copies[token.word_data].tokens += 1;
         }
         self.copies.iter_mut().for_each(|copy| copy.sentences += 1);
         (!scored.is_empty()).then_some(scored)
@@ -167,7 +167,7 @@ impl CopyingSums {
             // Ties go to the first key.
             let largest = row.iter().enumerate().rev().max_by(|a, b| a.1.total_cmp(b.1)).map(|(key, _)| key);
             let key = largest.filter(|key| copies.text.contains(key) && *key != query)?;
-            Some((query, copies.place(key)))
+            Some((query, copies.index_in_first_copy(key)))
         };
         let queries = (second..second + copies.length).filter_map(target).collect();
         state.queries.insert(self.grid.index(input.view.layer, input.view.head), queries);
@@ -214,7 +214,11 @@ impl Sums for CopyingSums {
     type SequenceState = CopyingState;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { attention: self.has_direct_effects, direct: self.has_direct_effects, ..Needs::default() })
+        Demands::from_needs(Needs {
+            attention: self.has_direct_effects,
+            direct: self.has_direct_effects,
+            ..Needs::default()
+        })
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
@@ -223,10 +227,10 @@ impl Sums for CopyingSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<CopyingState> {
         let block = block_of(sequence.family.number);
-        let copies = Copies::of(sequence).filter(|_| self.has_direct_effects)?;
+        let copies = Copies::find(sequence).filter(|_| self.has_direct_effects)?;
         self.blocks[block].queries += copies.length as u64;
         self.blocks[block].sequences += 1;
-        let tokens = sequence.compared.clone();
+        let tokens = sequence.compared_tokens.clone();
         Some(CopyingState { block, copies, tokens, queries: BTreeMap::new(), effects: Vec::new() })
     }
 
@@ -246,12 +250,12 @@ impl Sums for CopyingSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.heads.len() == grid.count())
+        self.grid == grid && self.blocks.is_valid(|block| block.heads.len() == grid.count())
     }
 }
 
 /// Fall of the gain per token when a head is removed; 0 for `None` (chance).
-pub fn effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
+pub fn gain_effect(losses: &CopyLosses, head: Option<usize>) -> Fraction {
     let lost = head.map_or(0.0, |head| losses.gain(None) - losses.gain(Some(head)));
     Fraction::mean(lost, losses.tokens(), losses.copies[1].sentences)
 }
@@ -319,7 +323,7 @@ pub const COPYING_METRICS: &[CopyingMetric] = &[
 ];
 
 pub const METRICS: &[HeadMetric<CopyLosses>] = &[
-    HeadMetric::single(effect).explained(Explanation {
+    HeadMetric::single(gain_effect).explained(Explanation {
         name: "in_context_effect",
         measures: "How much of what a decoder gains from having read the same tokens before goes away without the head.",
         formula: "in_context_effect = (g - g') / tokens of a copy, in nats; g = the sum of -ln p over the tokens of the first copy \
@@ -352,12 +356,13 @@ const MIN_COPY_RANK: Threshold = Threshold::rule(
 pub(super) const COPIES: Detector = Detector {
     thresholds: &[&MIN_COPY_RANK, &LABEL_Q],
     phrase: Phrase::Fixed("raises the logit of the token that it attends to most"),
-    shown: LabelStyle::of(Some("copy"), AnsiColor::Magenta),
+    style: LabelStyle::new(Some("copy"), AnsiColor::Magenta),
     assess: |evidence, policy| {
         let measured = evidence.metric("copy_rank", None);
         let mut assessment = assess("copies", "copy_rank", measured, Bound::AtLeast, policy.rule(&MIN_COPY_RANK));
         // Copying is the second half of the definition of an induction head, so its margin is at most that of `induction`.
-        if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.label("induction")) {
+        if let Some((Assessment { label, .. }, induction)) = assessment.as_mut().zip(evidence.given_label("induction"))
+        {
             label.margin = label.margin.min(induction.margin);
             label.rests_on = Some(induction.label.clone());
         }

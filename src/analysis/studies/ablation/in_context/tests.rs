@@ -1,18 +1,18 @@
 use std::num::NonZeroUsize;
 
 use super::section::{Gain, NatsPerToken};
-use super::sums::{CopyLosses, CopySums, CopyingSums, RemovalCopySums, copy_effect, copying_values, effect};
+use super::sums::{CopyLosses, CopySums, CopyingSums, RemovalCopySums, copy_effect, copying_values, gain_effect};
 use super::{InContext, InContextEffect};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::sequences::sequence::{InputToken, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::ablation::removal::{EachHead, Quantity};
+use crate::studies::ablation::removal::{EachHead, RemovalQuantity};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::{Denominator, Fraction};
 use crate::study::{Observed, ObservedPass, Study};
@@ -31,13 +31,14 @@ fn twice() -> Sequence {
     let token = |place: usize| PredictedToken {
         position: place - 1,
         word: place - 1,
-        shown: InputToken::Unread,
+        input: InputToken::NoInput,
         truth: Some(1),
     };
     let base = sentence(0, 5, "dep");
     let kinds = base.kinds[..7].to_vec();
     let compared = ids[1..4].to_vec();
-    let mut sequence = Sequence { ids, words, kinds, compared, predictions: (1..7).map(token).collect(), ..base };
+    let mut sequence =
+        Sequence { ids, words, kinds, compared_tokens: compared, predictions: (1..7).map(token).collect(), ..base };
     sequence.kinds[6] = sequence.kinds[5];
     sequence
 }
@@ -60,9 +61,9 @@ fn the_gain_is_of_tokens_behind_the_same_token() {
     assert_eq!(losses.tokens(), 2);
     near(losses.gain(None), 3.0);
     near(losses.gain(Some(0)), 1.0);
-    near(effect(&losses, Some(0)).value().unwrap(), 1.0);
-    near(effect(&losses, Some(1)).value().unwrap(), -0.25);
-    near(effect(&losses, None).value().unwrap(), 0.0);
+    near(gain_effect(&losses, Some(0)).value().unwrap(), 1.0);
+    near(gain_effect(&losses, Some(1)).value().unwrap(), -0.25);
+    near(gain_effect(&losses, None).value().unwrap(), 0.0);
     // The second copy has two tokens, of half a nat, of one and a half and of a quarter.
     near(copy_effect(&losses, Some(0)).value().unwrap(), 1.0);
     near(copy_effect(&losses, Some(1)).value().unwrap(), -0.25);
@@ -77,7 +78,7 @@ fn the_gain_of_a_model_is_in_nats_a_token() {
     let mut sums = CopySums::new(HeadGrid { layers: 1, heads: 1 });
     assert_eq!(Gain::new(&sums).gain, NatsPerToken { mean: None, ci95: None });
     for (family, second) in [(0, 0.5), (1, 1.0)] {
-        let sequence = Sequence { family: SentenceFamily::alone(family), ..twice() };
+        let sequence = Sequence { family: SentenceFamily::new(family), ..twice() };
         let mut state = sums.begin(&sequence).unwrap();
         for position in 0..6 {
             let logits = losing(if position < 3 { 2.0 } else { second });
@@ -107,7 +108,7 @@ fn copying_by_hand() {
     near(rank, 1.0);
     near(scored, 1.0 / 3.0);
     // One of the three queries is scored.
-    assert_eq!(values.iter().map(|value| value.basis().count).collect::<Vec<_>>(), [1, 1, 3]);
+    assert_eq!(values.iter().map(|value| value.evidence().count).collect::<Vec<_>>(), [1, 1, 3]);
     let chance = copying_values(&sums.blocks.total(), None);
     assert_eq!(chance.iter().map(Fraction::value).collect::<Vec<_>>(), [Some(0.0), Some(0.5), None]);
 }
@@ -116,7 +117,7 @@ fn copying_by_hand() {
 #[test]
 fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
     let ids = vec![9, 5, 0, 0, 5, 0, 0];
-    let sequence = Sequence { compared: ids[1..4].to_vec(), ids, ..twice() };
+    let sequence = Sequence { compared_tokens: ids[1..4].to_vec(), ids, ..twice() };
     let sums = copied(&sequence, [(4, 2), (5, 0), (6, 6)]);
     let values = copying_values(&sums.blocks.total(), Some(0));
     // (4 - 1) / 2, and 5 is raised less.
@@ -128,10 +129,10 @@ fn a_token_that_comes_twice_in_a_copy_is_no_other_token() {
 #[test]
 fn a_head_is_scored_on_queries_of_its_own() {
     let mut sums = copied(&twice(), [(4, 2), (5, 0), (6, 6)]);
-    let other = Sequence { family: SentenceFamily::alone(1), ..twice() };
+    let other = Sequence { family: SentenceFamily::new(1), ..twice() };
     sums.merge(&copied(&other, [(4, 0), (5, 0), (6, 6)]));
     let context = EstimationContext::new(HeadGrid { layers: 1, heads: 1 }, NonZeroUsize::MIN);
-    let (sums, gain) = (observer_of(sums), observer_of(CopySums::new(context.grid)));
+    let (sums, gain) = (new_observer(sums), new_observer(CopySums::new(context.grid)));
     let observed = [&*gain, &*sums].map(|sums| ObservedPass { sums, left_out: 0 });
     let (estimates, _) = Study::measure(&InContext, &Observed(&observed), &context);
     let of_head = estimates.denominators_of(0);
@@ -156,7 +157,7 @@ fn copied(sequence: &Sequence, attended: [(usize, usize); 3]) -> CopyingSums {
     let mut effects = [9.0; 21];
     effects[12..15].copy_from_slice(&[1.0, 4.0, -1.0]);
     let view = AttentionView::new(0, 0, 7, &weights).into();
-    let mut folder = Folder::default();
+    let mut folder = AttentionFolder::default();
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view)));
     let part = ResidualPart::Head { layer: 0, head: 0 };
     sums.observe(&mut state, &mut Event::DirectEffects { part, effects: Rows::new(&effects, 3) });
@@ -184,7 +185,7 @@ fn a_head_that_spoils_the_first_copy_has_no_part_in_copying() {
         }
     }
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let sums = observer_of(sums);
+    let sums = new_observer(sums);
     let observed = [ObservedPass { sums: &*sums, left_out: 0 }];
     let (_, section) = Study::measure(&InContextEffect, &Observed(&observed), &context);
     let [spoils, copies] = &section.heads[..] else { panic!("two heads") };

@@ -3,7 +3,7 @@
 mod section;
 mod sums;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
 use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Term, VerdictRule,
@@ -18,7 +18,7 @@ impl Study for ArcKnockout {
 
     const CARD: Card = Card {
         name: "knockout",
-        formerly: Some("use"),
+        former_name: Some("use"),
         question: "Does the model use the arcs that its heads are labelled for?",
         needs: "a model with a masked-LM head or that of a discriminator, and a corpus with dependency trees in files, read \
             once more when the labels are known",
@@ -28,26 +28,30 @@ impl Study for ArcKnockout {
         terms: TERMS,
         figures: &["knockout"],
         tables: &["knockout"],
-        of_language: true,
+        needs_language: true,
         why_not_decoders: Some("reads no masked word, whose attention to its partner the study cuts"),
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![
             PassSpec::new(
-                Pass { sequences: Sequences::Corrupted(Phases::All), portion: Portion::Sample, ..Pass::PLAIN },
+                Pass {
+                    sequences: Sequences::Corrupted(CorruptedVariants::All),
+                    portion: Portion::Sample,
+                    ..Pass::PLAIN
+                },
                 |subject| KnockoutSums {
                     classes: subject.classes.clone(),
-                    ..KnockoutSums::new(subject.grid, subject.found.claims.clone())
+                    ..KnockoutSums::new(subject.grid, subject.upstream.claims.clone())
                 },
             )
-            .following(),
+            .in_second_stage(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::none(context.grid.count()), KnockoutSection::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.count()), KnockoutSection::new(observed.sums(), context))
     }
 }
 
@@ -56,7 +60,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     statistic: "loss of the masked query word once the weights on its partner and on a word as far away are exchanged, less that before",
     margin: "0",
     family: "all syntactic labels whose `loss_effect` is above it",
-    least: "{min_queries} arcs",
+    min_evidence: "{min_queries} arcs",
     printed: "`loss_effect` with its interval, q",
 }];
 
@@ -65,13 +69,13 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "`used` says that a masked word is harder to predict once this head's weights on its partner and on a word as far \
             away are exchanged. A label without it may still be of use to other words, to other tasks, or beside other \
             heads that do the same.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labels| section::<KnockoutSection>(labels.section).knockout.iter().any(|label| label.test.used.is_some()),
 }];
 
 const TERMS: &[Term] = &[Term {
     name: "used",
-    also: &["knockout"],
+    other_names: &["knockout"],
     meaning: "Of a syntactic label, by the study `knockout`: masked words are harder to predict once the head's weights on their partner \
             and on a word as far away are exchanged, beyond chance.",
     page: "knockout.md",

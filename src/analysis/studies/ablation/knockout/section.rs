@@ -9,7 +9,7 @@ use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, UseOffOffset, UseTest};
-use crate::study::section::{Completion, Known, LabelUse, Section, View, stored};
+use crate::study::section::{Completion, LabelUse, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::show::wording::{aligned_table, plus_minus, signed, significance};
 use crate::study::upstream::ArcClaim;
@@ -50,7 +50,7 @@ impl KnockoutSection {
                 format!("{used} of {labels} tested {} of arcs that are used", plural(&used, "is", "are"))
             }
         )?;
-        out.table_without(table(&self.knockout), DROP_ORDER);
+        out.table_with_optional_columns(table(&self.knockout), DROP_ORDER);
         writeln!(out)?;
         let untested = self.knockout.len() - tested;
         if untested > 0 {
@@ -67,15 +67,15 @@ impl KnockoutSection {
 
 fn use_test(blocks: &[ClaimLosses; BLOCKS]) -> UseTest {
     let left_out = |part: fn(&ClaimLosses) -> Losses| {
-        let more = blocks.each_ref().map(|losses| part(losses).more());
+        let more = blocks.each_ref().map(|losses| part(losses).loss_increase());
         let arcs = blocks.each_ref().map(|losses| part(losses).arcs as f64);
         Jackknife::new(&more, &arcs)
     };
     let arcs = |part: fn(&ClaimLosses) -> Losses| blocks.iter().map(|losses| part(losses).arcs).sum::<u64>();
-    let (all, off_offset) = (left_out(ClaimLosses::all), left_out(|losses| losses.off_offset));
-    let loss = |left_out: &Jackknife| Some(left_out.all()).filter(|loss| loss.is_finite());
+    let (all, off_offset) = (left_out(ClaimLosses::total), left_out(|losses| losses.off_offset));
+    let loss = |left_out: &Jackknife| Some(left_out.value()).filter(|loss| loss.is_finite());
     UseTest {
-        arcs: arcs(ClaimLosses::all),
+        arcs: arcs(ClaimLosses::total),
         blocks: all.blocks(),
         loss: loss(&all),
         ci95: all.interval(),
@@ -139,12 +139,12 @@ impl Section for KnockoutSection {
         }
     }
 
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: figures(&self.knockout),
-            tables: vec![TableRows::of("knockout", &self.knockout)],
-            tests_of_use: self.knockout.clone(),
+            tables: vec![TableRows::new("knockout", &self.knockout)],
+            use_tests: self.knockout.clone(),
             ..View::default()
         }
     }
@@ -158,7 +158,7 @@ fn figures(labels: &[LabelUse]) -> Vec<Figure> {
     let row = |LabelUse { place, label, direction, test }: &LabelUse| ForestRow {
         name: format!("{place} {label}"),
         note: format!("{} {}", direction.name(), if test.used == Some(true) { "used" } else { "not shown" }),
-        marks: vec![Mark::of(test.loss, test.ci95)],
+        marks: vec![Mark::from_value(test.loss, test.ci95)],
     };
     let tested: Vec<ForestRow> = labels.iter().filter(|label| label.test.used.is_some()).map(row).collect();
     if tested.is_empty() {

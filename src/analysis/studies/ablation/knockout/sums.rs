@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::corpus::TreeHead;
-use crate::corpus::relation::scored_as;
+use crate::corpus::relation::scored_relations;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::gates::AttentionRows;
 use crate::model::grid::visibility::LayerClasses;
@@ -41,13 +41,13 @@ pub struct ClaimLosses {
 merge_fields!(ClaimLosses { at_offset, off_offset });
 
 impl Losses {
-    pub fn more(&self) -> f64 {
+    pub fn loss_increase(&self) -> f64 {
         self.exchanged.value() - self.kept.value()
     }
 }
 
 impl ClaimLosses {
-    pub fn all(&self) -> Losses {
+    pub fn total(&self) -> Losses {
         let mut all = self.at_offset;
         all.merge(&self.off_offset);
         all
@@ -89,7 +89,7 @@ impl KnockoutSums {
         let mut patched_runs = Vec::new();
         for arc in &mut state.arcs {
             self.losses(state.block, arc).arcs += 1;
-            let (layer, head) = self.grid.at(self.claims[arc.claim].place);
+            let (layer, head) = self.grid.layer_and_head(self.claims[arc.claim].place);
             let predicted: Vec<usize> = arc.truths.iter().map(|&(position, _)| position).collect();
             let run = |rows| PatchedRun { place: HeadPlace { layer, head }, rows, predicted: predicted.clone() };
             patched_runs.extend(arc.rows.take().expect("its head was shown").map(run));
@@ -131,7 +131,7 @@ fn claimed_arcs<'a>(claim: &'a ArcClaim, tree: &'a [GoldArc]) -> impl Iterator<I
         let TreeHead::Word(head) = arc.head else { return None };
         let is_at_offset = dependent.checked_add_signed(claim.offset as isize) == Some(head);
         let (query, partner) = if claim.direction.is_forward() { (dependent, head) } else { (head, dependent) };
-        scored_as(&arc.relation).any(|name| name == claim.relation).then_some((query, partner, is_at_offset))
+        scored_relations(&arc.relation).any(|name| name == claim.relation).then_some((query, partner, is_at_offset))
     })
 }
 
@@ -142,7 +142,7 @@ impl Sums for KnockoutSums {
 
     fn demands(&self) -> Demands {
         Demands {
-            further_runs: if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::Patched },
+            further_runs: if self.claims.is_empty() { FurtherRuns::None } else { FurtherRuns::PatchedRuns },
             ..Demands::ATTENTION
         }
     }
@@ -150,7 +150,7 @@ impl Sums for KnockoutSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<KnockoutState> {
         let block = block_of(sequence.family.number);
         let tree = sequence.tree.as_deref().unwrap_or_default();
-        let hidden_tokens = || sequence.predictions.iter().filter(|token| token.shown != InputToken::Itself);
+        let hidden_tokens = || sequence.predictions.iter().filter(|token| token.input != InputToken::Original);
         let is_hidden = |word: usize| hidden_tokens().any(|token| token.word == word);
         // Words that share a token are left out: exchanging the attention of one word would change the other's.
         let has_own_tokens = |word: usize| sequence.words[word].is_whole();
@@ -160,7 +160,7 @@ impl Sums for KnockoutSums {
         };
         let mut arcs = Vec::new();
         for (claim, claimed) in self.claims.iter().enumerate() {
-            let visibility = self.classes.of_layer(self.grid.at(claimed.place).0);
+            let visibility = self.classes.in_layer(self.grid.layer_and_head(claimed.place).0);
             for (query, partner, is_at_offset) in claimed_arcs(claimed, tree) {
                 let truths = truths(query);
                 if !has_own_tokens(query) || !has_own_tokens(partner) || is_hidden(partner) || truths.is_empty() {
@@ -180,7 +180,7 @@ impl Sums for KnockoutSums {
     fn observe(&mut self, state: &mut KnockoutState, event: &mut Event<'_>) {
         match event {
             Event::Head(input) => self.observe_head(state, input),
-            Event::BaselineOver(runs) => *runs = self.patched_runs(state),
+            Event::BaselineEnd(runs) => *runs = self.patched_runs(state),
             Event::PatchedLogits { run, position, logits } => self.patched_logits(state, *run, *position, logits),
             _ => {}
         }
@@ -189,7 +189,7 @@ impl Sums for KnockoutSums {
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         self.grid == grid
             && self.claims.iter().all(|claim| claim.place < grid.count())
-            && self.blocks.fit(|block| block.len() == self.claims.len())
+            && self.blocks.is_valid(|block| block.len() == self.claims.len())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::requests::PatchedRun;
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{AttentionFolder, Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
@@ -16,9 +16,9 @@ use crate::stats::blocks::{Merge, block_of};
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, Known, Section};
+use crate::study::section::{Completion, Section, ViewContext};
 use crate::study::upstream::ArcClaim;
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -45,7 +45,7 @@ fn observe(sums: &mut KnockoutSums, index: u64, logits: impl Fn(usize, usize) ->
     let weights = ROW.repeat(7);
     for head in 0..2 {
         let view = HeadView::from(AttentionView::new(0, head, 7, &weights));
-        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(&masked(index), view)));
+        sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(&masked(index), view)));
     }
     let patched_runs = sums.patched_runs(&mut state);
     for (number, run) in patched_runs.iter().enumerate() {
@@ -86,7 +86,7 @@ fn the_weight_to_the_partner_is_exchanged() {
     // Where its head is at the best offset it counts as well, apart.
     let (runs, losses) = of(claim(1, Direction::DependentToHead, 1));
     assert_eq!(runs, [0, 1].map(|number| run(1, 1, 2, number)));
-    assert_eq!((losses.at_offset.arcs, losses.off_offset.arcs, losses.all().arcs), (1, 0, 1));
+    assert_eq!((losses.at_offset.arcs, losses.off_offset.arcs, losses.total().arcs), (1, 0, 1));
     // Word 4 is the only masked head; its object is word 0.
     let (runs, _) = of(claim(0, Direction::HeadToDependent, 1));
     assert_eq!(runs, [0, 1].map(|number| run(0, 4, 0, number)));
@@ -116,7 +116,7 @@ fn losses_are_summed_by_block() {
 }
 
 fn measured(sums: &KnockoutSums, policy: &Policy) -> KnockoutSection {
-    let context = EstimationContext::new(GRID, all_cores());
+    let context = EstimationContext::new(GRID, core_count());
     let mut section = KnockoutSection::new(sums, &context);
     section.complete(&Completion::Policy(policy));
     section
@@ -140,10 +140,10 @@ fn used_is_what_is_surely_above_an_exchanged_weight() {
     let [first, second] = [0, 1].map(|claim| &section.knockout[claim].test);
     assert_eq!((first.used, second.used), (Some(true), Some(false)));
     assert!(first.q.unwrap() < 1e-6 && first.ci95.unwrap().low() > 0.0 && second.loss.unwrap() < 0.0);
-    let summary = section.view(Known::new(&policy)).summary.to_string();
+    let summary = section.view(ViewContext::new(&policy)).summary.to_string();
     assert!(summary.contains("1 of 2 labels tested is of arcs that"), "{summary}");
     let of = |head, direction| {
-        let exported = section.view(Known::new(&policy)).tests_of_use.into_iter();
+        let exported = section.view(ViewContext::new(&policy)).use_tests.into_iter();
         exported
             .filter(|one| (one.place.head, one.label.as_str(), one.direction) == (head, "syntactic:obj", direction))
             .map(|one| one.test)
@@ -178,13 +178,17 @@ fn few_arcs_are_not_tested() {
     assert_eq!((section.knockout[0].test.arcs, section.knockout[0].test.used), (99, None));
     assert!(
         section
-            .view(Known::new(&default_policy()))
+            .view(ViewContext::new(&default_policy()))
             .summary
             .to_string()
             .contains("Labels not tested: 1, with fewer than 100")
     );
     let nothing = measured(&KnockoutSums::new(GRID, Vec::new()), &default_policy());
     assert!(
-        nothing.view(Known::new(&default_policy())).summary.to_string().starts_with("No head has a syntactic label")
+        nothing
+            .view(ViewContext::new(&default_policy()))
+            .summary
+            .to_string()
+            .starts_with("No head has a syntactic label")
     );
 }

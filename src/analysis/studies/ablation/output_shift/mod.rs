@@ -13,9 +13,9 @@ use crate::stats::interval::Interval;
 use crate::studies::ablation::output_shifts::{OutputShiftTotals, OutputShifts, ShiftSum};
 use crate::studies::ablation::removal::{EachHead, RemovalSums};
 use crate::study::metrics::metric::{self, Fraction, HeadMetric};
-use crate::study::section::{Known, Section, View, section, stored};
+use crate::study::section::{Section, View, ViewContext, section, stored};
 use crate::study::show::figure::{Chart, Figure, Forest, ForestRow, Mark};
-use crate::study::show::wording::{aligned_table, drawn_without, plus_minus, sequence, sequences};
+use crate::study::show::wording::{aligned_table, counted_sequences, not_in_sample, plus_minus, sequence_noun};
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Explanation, InBrief, Observed, PassSpec, Study,
     Summary, columns,
@@ -30,15 +30,15 @@ impl Study for OutputShift {
     const CARD: Card = Card {
         name: "output-shift",
         removes_heads: true,
-        formerly: Some("drift"),
+        former_name: Some("drift"),
         question: "How far do the last hidden states move without each head?",
         needs: "any model and any corpus in files, read twice more: a pass over a sample for every two heads",
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         caveats: REPORT_CAVEATS,
         range: |_| 0.0..=2.0,
         figures: &["output-shift"],
-        drawn: &[("output_shift", "Turn of the output without it, 1 − cosine")],
-        ..Card::NEW
+        drawn_metrics: &[("output_shift", "Turn of the output without it, 1 − cosine")],
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -49,7 +49,7 @@ impl Study for OutputShift {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &OutputShiftSums = observed.sums();
-        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS));
         let output_shift = OutputShiftReport::new(sums, &estimates, context);
         (estimates, output_shift)
     }
@@ -59,7 +59,7 @@ const REPORT_CAVEATS: &[Caveat] = &[Caveat {
     id: "output-shift-no-worth",
     text: "Shift says how far the output turns without a head, not whether that is for better or worse, nor for what: no \
             task is measured; and it depends on what stands for the head.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<OutputShiftReport>(labelling.section).tokens > 0,
 }];
 
@@ -117,14 +117,14 @@ impl OutputShiftReport {
                 "Removing {place} moves the last hidden states most: 1 - cosine is {shift:.3}, and {all:.3} without any head."
             ))
         });
-        InBrief { found, ..InBrief::default() }
+        InBrief { finding: found, ..InBrief::default() }
     }
 
     pub fn new(sums: &OutputShiftSums, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let head = |place: usize| {
-            let (output_shift, output_ci95, _) = estimates.of_metric(place, "output_shift");
-            let (pooled_shift, pooled_ci95, _) = estimates.of_metric(place, "pooled_shift");
+            let (output_shift, output_ci95, _) = estimates.metric_estimate(place, "output_shift");
+            let (pooled_shift, pooled_ci95, _) = estimates.metric_estimate(place, "pooled_shift");
             let moved = MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 };
             HeadShift { place: context.grid.place(place), moved }
         };
@@ -145,10 +145,10 @@ impl OutputShiftReport {
     fn write_summary(&self, out: &mut Summary, read: Context) -> fmt::Result {
         let Self { removal, sentences, tokens, without_heads, most, least } = self;
         let Some(removal) = removal.filter(|_| *tokens > 0) else {
-            let why = drawn_without("a token of text", read);
+            let why = not_in_sample("a token of text", read);
             return writeln!(out, "No sentence had a token of text, so no head was removed: {why}.");
         };
-        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), sequences(*sentences, read));
+        let (by, tokens, read) = (removal.name(), counted(*tokens, "token"), counted_sequences(*sentences, read));
         writeln!(
             out,
             "Heads removed one at a time (by {by}): change of the output, as 1 - cosine, of the last hidden states of {tokens} \
@@ -161,7 +161,7 @@ impl OutputShiftReport {
 
 fn without_heads(sums: &OutputShiftSums, total: &OutputShiftTotals) -> MovedBy {
     let estimate = |metric: fn(&OutputShiftTotals, Option<&OutputShifts>) -> Fraction| {
-        let without_any = |sums: &OutputShiftTotals| metric(sums, Some(sums.without_any()));
+        let without_any = |sums: &OutputShiftTotals| metric(sums, Some(sums.without_all_heads()));
         (without_any(total).value(), Fraction::jackknife(|block| without_any(&sums.blocks[block])).interval())
     };
     let ((output_shift, output_ci95), (pooled_shift, pooled_ci95)) = (estimate(output), estimate(pooled));
@@ -184,10 +184,10 @@ fn table<'a>(heads: impl Iterator<Item = &'a HeadShift>, without: &MovedBy) -> c
 stored!(OutputShiftReport as output_shift);
 
 impl Section for OutputShiftReport {
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(),
-            summary: Summary::written(|out| self.write_summary(out, run.read)),
+            summary: Summary::from_writer(|out| self.write_summary(out, run.read)),
             figures: figures(self, run.read),
             ..View::default()
         }
@@ -204,10 +204,10 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
     let Some(all) = without_heads.output_shift else { return Vec::new() };
     let row = |HeadShift { place, moved }: &HeadShift| {
         let MovedBy { output_shift, output_ci95, pooled_shift, pooled_ci95 } = *moved;
-        let marks = vec![Mark::of(output_shift, output_ci95), Mark::of(pooled_shift, pooled_ci95)];
+        let marks = vec![Mark::from_value(output_shift, output_ci95), Mark::from_value(pooled_shift, pooled_ci95)];
         ForestRow { name: place.to_string(), note: String::new(), marks }
     };
-    let marks = ["tokens".to_owned(), format!("means of {}s", sequence(read))];
+    let marks = ["tokens".to_owned(), format!("means of {}s", sequence_noun(read))];
     let rows = most.iter().chain(least.iter().rev()).map(row).collect();
     let chart = Chart::Forest(Forest::around_zero("1 - cosine of the output with and without the head", marks, rows));
     vec![Figure {
@@ -218,7 +218,7 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
              without which they turn most, then those without which they turn least, with 95 % intervals. Without any head the \
              tokens turn by {all:.3}.",
             counted(*tokens, "token"),
-            sequences(*sentences, read)
+            counted_sequences(*sentences, read)
         ),
         chart,
     }]
@@ -227,11 +227,11 @@ fn figures(shift: &OutputShiftReport, read: Context) -> Vec<Figure> {
 pub type OutputShiftSums = RemovalSums<EachHead, OutputShiftTotals>;
 
 fn output(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
-    mean(shifts.map(|shifts| &shifts.output), moved.tokens).over(moved.tokens, moved.sentences)
+    mean(shifts.map(|shifts| &shifts.output), moved.tokens).with_evidence(moved.tokens, moved.sentences)
 }
 
 fn pooled(moved: &OutputShiftTotals, shifts: Option<&OutputShifts>) -> Fraction {
-    mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).over(moved.sequences, moved.sentences)
+    mean(shifts.map(|shifts| &shifts.pooled), moved.sequences).with_evidence(moved.sequences, moved.sentences)
 }
 
 fn mean(shift: Option<&ShiftSum>, eligible: u64) -> Fraction {

@@ -2,23 +2,23 @@ use super::*;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::ablation::output_shifts::{OutputShifts, one_less_cosine};
+use crate::studies::ablation::output_shifts::{OutputShifts, cosine_distance};
 use crate::studies::registry::default_policy;
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
-use crate::study::section::{Known, Section};
-use crate::system::parallel::all_cores;
+use crate::study::section::{Section, ViewContext};
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// How heads are removed.
-const CONDITIONS: Conditions = Conditions { removal: Some(Replacement::Mean), objective: None, task: None };
+const CONDITIONS: PassConditions = PassConditions { removal: Some(Replacement::Mean), objective: None, task: None };
 
 /// Two tokens of text between two special ones, hidden states of two dimensions.
 type States = [f32; 8];
@@ -31,7 +31,7 @@ fn show(sums: &mut OutputShiftSums, index: u64, variants: &[States]) {
     let mut state = sums.begin(&sentence(index, 2, "dep")).unwrap();
     for (variant, states) in variants.iter().enumerate() {
         if variant > 0 {
-            sums.observe(&mut state, &mut Event::Variant(variant - 1));
+            sums.observe(&mut state, &mut Event::AblationVariant(variant - 1));
         }
         // The states that enter the layer differ from those that leave it.
         sums.observe(&mut state, &mut Event::HiddenStates { layer: 0, states: Rows::new(&[9.0; 8], 2) });
@@ -46,8 +46,8 @@ fn state(grid: HeadGrid) -> OutputShiftSums {
 }
 
 fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftReport) {
-    let observer = observer_of(sums);
-    let context = EstimationContext::new(grid, all_cores());
+    let observer = new_observer(sums);
+    let context = EstimationContext::new(grid, core_count());
     let (estimates, found) =
         AnyStudy::measure(&OutputShift, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     (estimates, section::<OutputShiftReport>(&*found).clone())
@@ -56,11 +56,11 @@ fn measured(sums: OutputShiftSums, grid: HeadGrid) -> (Estimates, OutputShiftRep
 #[test]
 fn cosines_by_hand() {
     let near = |found: Option<f64>, expected: f64| (found.unwrap() - expected).abs() < 1e-15;
-    assert!(near(one_less_cosine(&[3.0, 4.0], &[8.0, 6.0]), 0.04));
-    assert!(near(one_less_cosine(&[3.0, 4.0], &[-4.0, 3.0]), 1.0));
-    assert_eq!(one_less_cosine(&[3.0, 4.0], &[-3.0, -4.0]), Some(2.0));
-    assert_eq!(one_less_cosine(&[0.1, 0.7], &[0.1, 0.7]), Some(0.0));
-    assert_eq!(one_less_cosine(&[0.0, 0.0], &[0.1, 0.7]), None);
+    assert!(near(cosine_distance(&[3.0, 4.0], &[8.0, 6.0]), 0.04));
+    assert!(near(cosine_distance(&[3.0, 4.0], &[-4.0, 3.0]), 1.0));
+    assert_eq!(cosine_distance(&[3.0, 4.0], &[-3.0, -4.0]), Some(2.0));
+    assert_eq!(cosine_distance(&[0.1, 0.7], &[0.1, 0.7]), Some(0.0));
+    assert_eq!(cosine_distance(&[0.0, 0.0], &[0.1, 0.7]), None);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn heads_that_move_most_and_least_are_told() {
     assert_eq!(Some(&moved.output_shift), estimates.heads[11].get("output_shift", None));
     let ci95 = moved.output_ci95.unwrap();
     assert!(ci95.low() < moved.output_shift.unwrap() && moved.output_shift.unwrap() < ci95.high());
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("128 tokens") && summary.contains("64 sentences"), "{summary}");
     assert!(summary.find("L0H11") < summary.find("L0H0 ") && summary.contains("all heads  1.0"), "{summary}");
 }
@@ -131,8 +131,8 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(HeadGrid { layers: 2, heads: 1 }, FromToken::Mean, &LayerClasses::default())
     );
-    let restored = AnyStudy::passes(&OutputShift)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(*crate::passes::observer::sums::<OutputShiftSums>(&*restored), right);
+    let restored = AnyStudy::passes(&OutputShift)[0].restore(&new_observer(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(*crate::passes::observer::expect_sums::<OutputShiftSums>(&*restored), right);
     assert_ne!(right.blocks[3].without[0], OutputShifts::default());
 }
 
@@ -140,7 +140,7 @@ fn sums_of_parts_are_those_of_the_whole() {
 fn without_sentences_there_is_nothing_to_say() {
     let (_, found) = measured(state(GRID), GRID);
     assert_eq!(
-        found.view(Known::new(&default_policy())).summary.to_string(),
+        found.view(ViewContext::new(&default_policy())).summary.to_string(),
         "No sentence had a token of text, so no head was removed: none of the sentences that were drawn has a token of text (`--sample` \
          draws more).\n"
     );

@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences};
 use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Ranking, Study, Subject,
@@ -41,7 +41,7 @@ impl Study for Pruning {
         caveats: CAVEATS,
         figures: &["pruning"],
         tables: &["pruning", "prune"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -49,22 +49,22 @@ impl Study for Pruning {
         let of_tokens = |subject: &Subject<'_>| PruningSums::new(subject.grid, orders(subject));
         let of_task = |subject: &Subject<'_>| TaskPruningSums::new(subject.grid, orders(subject));
         vec![
-            PassSpec::new(pass(Sequences::Corrupted(Phases::Asked)), of_tokens).following(),
-            PassSpec::new(pass(Sequences::Task), of_task).following(),
+            PassSpec::new(pass(Sequences::Corrupted(CorruptedVariants::Requested)), of_tokens).in_second_stage(),
+            PassSpec::new(pass(Sequences::Task), of_task).in_second_stage(),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let of_task = observed.each::<TaskPruningSums>().next().map(|sums| Curves::new(sums, context));
+        let of_task = observed.all_sums::<TaskPruningSums>().next().map(|sums| Curves::new(sums, context));
         let pruning = of_task.unwrap_or_else(|| Curves::new(observed.sums::<PruningSums>(), context));
-        (Estimates::none(context.grid.count()), pruning)
+        (Estimates::without_metrics(context.grid.count()), pruning)
     }
 }
 
 fn orders(subject: &Subject<'_>) -> Orders {
-    let rankings = subject.found.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
+    let rankings = subject.upstream.rankings.iter().cloned().chain(random_orders(subject.grid.count())).collect();
     // Where layers share their weights, a head of one layer cannot be pruned alone.
-    let negligible = if subject.first_layers.is_empty() { subject.found.negligible.clone() } else { Vec::new() };
+    let negligible = if subject.first_layers.is_empty() { subject.upstream.negligible.clone() } else { Vec::new() };
     Orders::new(rankings, negligible, subject.first_layers.to_vec(), subject.grid)
 }
 
@@ -72,7 +72,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "pruning-not-trained-again",
     text: "Of the heads that can go by a pruning curve: nothing was trained again, and the loss is on masked words of this \
             corpus, or on the items of the task. Larger shares in the literature are for pruning that is learned or followed by fine-tuning.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<Curves>(labelling.section).masked_tokens > 0,
 }];
 

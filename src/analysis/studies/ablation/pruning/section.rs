@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
 use crate::passes::ablation::Replacement;
-use crate::passes::observer::requests::{HeadSet, heads_at};
+use crate::passes::observer::requests::{HeadSet, head_set_at};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::{Items, Losses, RightShare, unit};
-use crate::studies::ablation::removal::{Loss, RemovalSums, Removals};
-use crate::study::section::{PruningOrder, ROUNDING, ShareOf, stored};
+use crate::studies::ablation::losses::{Items, Losses, RightShare, loss_unit};
+use crate::studies::ablation::removal::{LossQuantity, RemovalSums, Removals};
+use crate::study::section::{PruningOrder, ROUNDING_TOLERANCE, ShareOf, stored};
 use crate::study::{EstimationContext, Ranking};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Rise of the loss as heads are removed one after another, in several orders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,21 +124,21 @@ pub const RISES: [f64; 3] = [0.01, 0.05, 0.10];
 fn rise_measures(task: Option<TaskKind>) -> &'static [ShareOf] {
     match task {
         None => &[ShareOf::Loss, ShareOf::AllHeads],
-        Some(kind) if kind.is_of_classes() => &ShareOf::ALL,
+        Some(kind) if kind.has_class_labels() => &ShareOf::ALL,
         Some(_) => &[ShareOf::AllHeads, ShareOf::Right],
     }
 }
 
 impl Curves {
-    pub fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, context: &EstimationContext) -> Self {
+    pub fn new<Q: LossQuantity>(sums: &RemovalSums<Orders, Q>, context: &EstimationContext) -> Self {
         let total = sums.blocks.total();
         let (tokens, task) = (total.tokens(), sums.conditions.task);
         let scored = tokens > 0;
-        let loss = total.loss(None) / tokens as f64;
+        let loss = total.total_loss(None) / tokens as f64;
         let curves = sums.removals.rankings.iter().map(|order| Curve::new(order, sums, &total, context));
         let curves: Vec<Curve> = if scored { curves.collect() } else { Vec::new() };
         Self {
-            sentences: total.units(),
+            sentences: total.sampling_units(),
             objective: sums.conditions.objective,
             task,
             removal: sums.conditions.removal,
@@ -148,8 +148,15 @@ impl Curves {
             // Every order ends without any head.
             loss_without_heads: curves.first().and_then(|curve| curve.loss.last().copied()),
             right: task.map(|_| {
-                let blocks = Jackknife::new(&sums.per_block(|one| one.right(None)), &sums.per_block(Q::predictions));
-                RightShare::new(total.right(None) / total.predictions(), blocks, total.units())
+                let blocks = Jackknife::new(
+                    &sums.per_block(|one| one.correct_predictions(None)),
+                    &sums.per_block(Q::prediction_count),
+                );
+                RightShare::new(
+                    total.correct_predictions(None) / total.prediction_count(),
+                    blocks,
+                    total.sampling_units(),
+                )
             }),
             orders: curves,
             interaction: (scored && !sums.removals.negligible.is_empty())
@@ -163,8 +170,8 @@ impl Curves {
         let mut layers = Vec::new();
         for curve in &self.orders {
             for budget @ &CanGo { of, rise, .. } in &curve.can_go {
-                let removed = curve.count(budget);
-                layers.extend(curve.within(budget).into_iter().map(|(layer, heads)| {
+                let removed = curve.removable_count(budget);
+                layers.extend(curve.removable_by_layer(budget).into_iter().map(|(layer, heads)| {
                     let heads = heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
                     PrunedLayer { by: &curve.by, removal: self.removal, of, rise, removed, layer, heads }
                 }));
@@ -173,7 +180,7 @@ impl Curves {
         layers
     }
 
-    pub fn exported(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
+    pub fn pruning_orders(&self, is_above_baseline: Option<bool>) -> Vec<PruningOrder> {
         let Some((loss, removal)) = self.loss.zip(self.removal) else { return Vec::new() };
         // Constants are listed in the order of the model, not in the order of removal.
         let exported = |curve: &Curve| {
@@ -182,15 +189,15 @@ impl Curves {
             let constant = |head: &HeadPlace| self.constants.as_ref()?.get(all.iter().position(|one| *one == head)?);
             let heads = heads.iter().map(|head| (*head, constant(head).cloned())).collect();
             let right = self.right.and_then(|right| Some((right.share?, right_without.clone())));
-            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.count(budget))).collect();
+            let budgets = can_go.iter().map(|budget| (budget.of, budget.rise, curve.removable_count(budget))).collect();
             PruningOrder {
-                by: by.clone(),
+                criterion: by.clone(),
                 removal,
                 heads,
                 loss,
-                unit: unit(self.task),
-                without: without.clone(),
-                right,
+                unit: loss_unit(self.task),
+                losses_without: without.clone(),
+                accuracies: right,
                 budgets,
                 is_above_baseline,
             }
@@ -200,15 +207,21 @@ impl Curves {
 }
 
 impl Curve {
-    fn new<Q: Loss>(order: &Ranking, sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
-        let variant = |count: usize| sums.variant_without(sums.removals.gone(order, count, context.grid));
+    fn new<Q: LossQuantity>(
+        order: &Ranking,
+        sums: &RemovalSums<Orders, Q>,
+        total: &Q,
+        context: &EstimationContext,
+    ) -> Self {
+        let variant = |count: usize| sums.variant_without(sums.removals.removed_at_step(order, count, context.grid));
         let variants: Vec<usize> = (1..=order.places.len()).map(variant).collect();
         let task = sums.conditions.task;
-        let mean = |variant: &usize| total.loss(Some(*variant)) / total.tokens() as f64;
-        let right = |variant: &usize| total.right(Some(*variant)) / total.predictions();
-        let (tokens, predictions) = (sums.per_block(|block| block.tokens() as f64), sums.per_block(Q::predictions));
+        let mean = |variant: &usize| total.total_loss(Some(*variant)) / total.tokens() as f64;
+        let right = |variant: &usize| total.correct_predictions(Some(*variant)) / total.prediction_count();
+        let (tokens, predictions) =
+            (sums.per_block(|block| block.tokens() as f64), sums.per_block(Q::prediction_count));
         let intervals = |denominator: &PerBlock, change: &(dyn Fn(&Q, usize) -> f64 + Sync)| {
-            in_parallel(context.threads, variants.iter().copied(), |variant| {
+            parallel_map(context.threads, variants.iter().copied(), |variant| {
                 Jackknife::new(&sums.per_block(|block| change(block, variant)), denominator).interval()
             })
         };
@@ -221,27 +234,29 @@ impl Curve {
             rise_ci95: intervals(&tokens, &|block, variant| block.change(variant)),
             right: task.iter().flat_map(|_| variants.iter().map(right)).collect(),
             right_change_ci95: task.map_or_else(Vec::new, |_| {
-                intervals(&predictions, &|block, variant| block.right(Some(variant)) - block.right(None))
+                intervals(&predictions, &|block, variant| {
+                    block.correct_predictions(Some(variant)) - block.correct_predictions(None)
+                })
             }),
             can_go: can_go.collect(),
         }
     }
 
-    pub fn within(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
+    pub fn removable_by_layer(&self, budget: &CanGo) -> BTreeMap<usize, BTreeSet<usize>> {
         let mut by_layer: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-        for &HeadPlace { layer, head } in self.heads.iter().take(self.count(budget)) {
+        for &HeadPlace { layer, head } in self.heads.iter().take(self.removable_count(budget)) {
             by_layer.entry(layer).or_default().insert(head);
         }
         by_layer
     }
 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
-    pub fn count(&self, budget: &CanGo) -> usize {
+    pub fn removable_count(&self, budget: &CanGo) -> usize {
         // The share of a saved report is rounded.
         (budget.share * self.heads.len() as f64).round() as usize
     }
 
-    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+    pub fn step_rows(&self) -> impl Iterator<Item = Step<'_>> {
         let points = self.heads.iter().zip(&self.loss).zip(&self.rise_ci95).enumerate();
         points.map(|(gone, ((&place, &loss), &rise_ci95))| {
             let right = self.right.get(gone).copied();
@@ -252,18 +267,23 @@ impl Curve {
 }
 
 /// Share of heads that can be removed. Each of `variants` removes one head more than the one before; the last removes all.
-fn removable_share<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], of: ShareOf, rise: f64) -> CanGo {
+fn removable_share<Q: LossQuantity>(
+    sums: &RemovalSums<Orders, Q>,
+    variants: &[usize],
+    of: ShareOf,
+    rise: f64,
+) -> CanGo {
     let Some(&last) = variants.last() else { return CanGo { of, rise, share: 0.0, ci95: None } };
     let denominator = sums.per_block(|block| match of {
         ShareOf::Loss | ShareOf::AllHeads => block.tokens() as f64,
-        ShareOf::Right => block.predictions(),
+        ShareOf::Right => block.prediction_count(),
     });
     // Rise of the loss (or fall of the share right) minus the allowed one, at each step.
     let excess = |&variant: &usize| {
         let excess = |block: &Q| match of {
-            ShareOf::Loss => block.change(variant) - rise * block.loss(None),
+            ShareOf::Loss => block.change(variant) - rise * block.total_loss(None),
             ShareOf::AllHeads => block.change(variant) - rise * block.change(last),
-            ShareOf::Right => (1.0 - rise) * block.right(None) - block.right(Some(variant)),
+            ShareOf::Right => (1.0 - rise) * block.correct_predictions(None) - block.correct_predictions(Some(variant)),
         };
         Jackknife::new(&sums.per_block(excess), &denominator)
     };
@@ -276,7 +296,7 @@ fn removable_share<Q: Loss>(sums: &RemovalSums<Orders, Q>, variants: &[usize], o
     CanGo {
         of,
         rise,
-        share: share(&|point| point.all() <= ROUNDING),
+        share: share(&|point| point.value() <= ROUNDING_TOLERANCE),
         ci95: has_intervals
             .then(|| Interval(surely(|excess| excess.high() <= 0.0), surely(|excess| excess.low() <= 0.0))),
     }
@@ -306,7 +326,7 @@ pub struct PrunedLayer<'a> {
 }
 
 impl Interaction {
-    fn new<Q: Loss>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
+    fn new<Q: LossQuantity>(sums: &RemovalSums<Orders, Q>, total: &Q, context: &EstimationContext) -> Self {
         let places = &sums.removals.negligible;
         let all = sums.variant_without(places);
         let each: Vec<usize> = places.iter().map(|&place| sums.variant_without(&[place])).collect();
@@ -355,12 +375,12 @@ impl Orders {
     }
 
     fn first_with_weights(&self, place: usize, grid: HeadGrid) -> usize {
-        let (layer, head) = grid.at(place);
+        let (layer, head) = grid.layer_and_head(place);
         grid.index(self.first_layers.get(layer).copied().unwrap_or(layer), head)
     }
 
     /// Heads that are removed at step `count` of an order: its first `count`, and those that share weights with the last of them.
-    pub fn gone<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
+    pub fn removed_at_step<'a>(&self, order: &'a Ranking, count: usize, grid: HeadGrid) -> &'a [usize] {
         let last = self.first_with_weights(order.places[count - 1], grid);
         let more = order.places[count..].iter().take_while(|&&place| self.first_with_weights(place, grid) == last);
         &order.places[..count + more.count()]
@@ -371,15 +391,15 @@ impl Removals for Orders {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let Self { rankings, negligible, .. } = self;
         let prefixes = |order: &Ranking| -> Vec<HeadSet> {
-            (1..=order.places.len()).map(|count| heads_at(grid, self.gone(order, count, grid))).collect()
+            (1..=order.places.len()).map(|count| head_set_at(grid, self.removed_at_step(order, count, grid))).collect()
         };
         let mut sets: BTreeSet<HeadSet> = rankings.iter().flat_map(prefixes).collect();
-        sets.extend(negligible.iter().map(|&place| heads_at(grid, &[place])));
-        sets.extend((!negligible.is_empty()).then(|| heads_at(grid, negligible)));
+        sets.extend(negligible.iter().map(|&place| head_set_at(grid, &[place])));
+        sets.extend((!negligible.is_empty()).then(|| head_set_at(grid, negligible)));
         sets.into_iter().collect()
     }
 
-    fn fit(&self, grid: HeadGrid) -> bool {
+    fn fits_grid(&self, grid: HeadGrid) -> bool {
         let are_first = self.first_layers.iter().enumerate().all(|(layer, first)| *first <= layer);
         are_first
             && [0, grid.layers].contains(&self.first_layers.len())
@@ -404,9 +424,9 @@ mod tests {
         let shared = Orders::new(vec![order.clone()], Vec::new(), vec![0, 0, 0], grid);
         // 2, 4 and 0 have ranks 0, 1 and 4, the others 2, 3 and 5.
         assert_eq!(shared.rankings[0].places, [2, 4, 0, 1, 3, 5]);
-        assert_eq!([1, 3, 4].map(|count| shared.gone(&shared.rankings[0], count, grid).len()), [3, 3, 6]);
+        assert_eq!([1, 3, 4].map(|count| shared.removed_at_step(&shared.rankings[0], count, grid).len()), [3, 3, 6]);
         assert_eq!(shared.variants(grid).len(), 2);
-        assert!(shared.fit(grid));
+        assert!(shared.fits_grid(grid));
         let alone = Orders::new(vec![order.clone()], Vec::new(), Vec::new(), grid);
         assert_eq!((&alone.rankings[0], alone.variants(grid).len()), (&order, 6));
     }

@@ -10,8 +10,8 @@ use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::section::{Completion, Section};
-use crate::study::section::{Known, ShareOf};
-use crate::system::parallel::all_cores;
+use crate::study::section::{ShareOf, ViewContext};
+use crate::system::parallel::core_count;
 use proptest::prelude::*;
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
@@ -36,9 +36,9 @@ fn show(sums: &mut PruningSums, indices: impl Iterator<Item = u64>) {
         let token = PredictedToken::masked(1, 0, Some(0));
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") }).unwrap();
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.ablated_sets().iter().enumerate() {
             let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
-            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
             sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(&places)) });
         }
     }
@@ -51,14 +51,14 @@ fn sums(negligible: &[usize]) -> PruningSums {
 }
 
 fn curves(sums: &PruningSums) -> Curves {
-    Curves::new(sums, &EstimationContext::new(GRID, all_cores()))
+    Curves::new(sums, &EstimationContext::new(GRID, core_count()))
 }
 
 #[test]
 fn a_curve_by_hand() {
     let mut sums = sums(&[0, 2]);
     // No variant is there twice: both orders end with the same one, without any head.
-    assert_eq!(sums.demands().further_runs.variants().len(), 4 + 3 + 1);
+    assert_eq!(sums.demands().further_runs.ablated_sets().len(), 4 + 3 + 1);
     show(&mut sums, (1..128).step_by(2));
     let mut found = curves(&sums);
     assert_eq!((found.masked_tokens, found.sentences), (64, 64));
@@ -78,13 +78,13 @@ fn a_curve_by_hand() {
     let interaction = found.interaction.clone().unwrap();
     assert_eq!(interaction.heads, [0, 2].map(|place| GRID.place(place)));
     assert_eq!(rounded(&[interaction.together, interaction.sum, interaction.difference]), [0.14, 0.04, 0.1]);
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("effect    25 % [25, 25]  25 % [25, 25]  50 % [50, 50]"), "{summary}");
     assert!(summary.contains("what all heads are worth (1.390 nats)"), "{summary}");
     assert!(summary.contains("interaction +0.1000 ±0.0000"), "{summary}");
     assert!(!summary.contains("keys"), "{summary}");
     found.complete(&Completion::SharedKeys(2));
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("; keys and values go with the last of the 2 heads that share them."), "{summary}");
     assert_eq!(found.defect(GRID), None);
     assert!(found.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("by `effect`"));
@@ -99,11 +99,11 @@ fn the_interval_of_a_share_ends_where_the_rise_is_sure() {
         let token = PredictedToken::masked(1, 0, Some(0));
         let mut state = sums.begin(&Sequence { predictions: vec![token], ..sentence(index, 2, "dep") }).unwrap();
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.ablated_sets().iter().enumerate() {
             let uneven = if index % 4 == 1 { 0.3 } else { -0.06 };
             let worth = [0.0, 1.0, uneven, 1.0];
             let rise: f64 = removed.iter().map(|place| worth[GRID.index(place.layer, place.head)]).sum();
-            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
             sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise) });
         }
     }
@@ -133,7 +133,7 @@ fn heads_are_counted_by_rounded_shares() {
         for count in 0..=all {
             let share = format!("{:.5e}", f64::from(count) / f64::from(all)).parse().unwrap();
             let budget = CanGo { of: ShareOf::Loss, rise: 0.01, share, ci95: None };
-            assert_eq!(curve.count(&budget), count as usize, "of {all}");
+            assert_eq!(curve.removable_count(&budget), count as usize, "of {all}");
         }
     }
 }
@@ -171,7 +171,7 @@ fn random_orders_differ_and_stay_what_they_are() {
 proptest! {
     #[test]
     fn heads_go_in_rising_order(scores in prop::collection::vec(-1.0..1.0_f64, 1..20)) {
-        let places = Ranking::rising("effect", &scores).places;
+        let places = Ranking::from_scores("effect", &scores).places;
         prop_assert!(places.windows(2).all(|pair| scores[pair[0]] <= scores[pair[1]]));
         let mut sorted = places.clone();
         sorted.sort_unstable();

@@ -7,11 +7,11 @@ use super::section::{CanGo, Curve, Curves, Interaction, RISES};
 use crate::model::grid::HeadGrid;
 use crate::sequences::reading::Context;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::removal::scored;
-use crate::study::section::{Completion, Known, Section, SectionFacts, ShareOf, View};
+use crate::studies::ablation::losses::loss_unit;
+use crate::studies::ablation::removal::scored_counts_text;
+use crate::study::section::{Completion, Section, SectionFacts, ShareOf, View, ViewContext};
 use crate::study::show::figure::{Chart, Curve as Line, Curves as Lines, Figure, Mark};
-use crate::study::show::wording::{aligned_table, drawn_without, plus_minus};
+use crate::study::show::wording::{aligned_table, not_in_sample, plus_minus};
 use crate::study::{InBrief, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
@@ -22,16 +22,20 @@ impl Section for Curves {
         }
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
-            in_brief: InBrief { found: self.removable_text(run), opens: self.task.is_some(), ..InBrief::default() },
-            summary: Summary::written(|out| self.write_summary(out, run)),
+            in_brief: InBrief {
+                finding: self.removable_text(run),
+                comes_first: self.task.is_some(),
+                ..InBrief::default()
+            },
+            summary: Summary::from_writer(|out| self.write_summary(out, run)),
             figures: figures(self, run.read),
             tables: vec![
-                TableRows::of("pruning", self.orders.iter().flat_map(Curve::steps)),
-                TableRows::of("prune", self.pruned_layers()),
+                TableRows::new("pruning", self.orders.iter().flat_map(Curve::step_rows)),
+                TableRows::new("prune", self.pruned_layers()),
             ],
-            pruning: self.exported(run.is_above_baseline),
+            pruning: self.pruning_orders(run.is_above_baseline),
             ..View::default()
         }
     }
@@ -40,7 +44,7 @@ impl Section for Curves {
         let broken = |Curve { heads, loss, rise_ci95, right, right_change_ci95, can_go, .. }: &&Curve| {
             // An order of removal is arbitrary, so its heads are compared as a set.
             let all = BTreeSet::from_iter(heads).into_iter().copied();
-            !grid.is(all)
+            !grid.equals_all_heads(all)
                 || [heads.len(), loss.len(), rise_ci95.len()] != [grid.count(); 3]
                 || [right.len(), right_change_ci95.len()] != [if self.task.is_some() { grid.count() } else { 0 }; 2]
                 || can_go.len() > ShareOf::ALL.len() * RISES.len()
@@ -91,7 +95,9 @@ impl Curves {
             ShareOf::Loss | ShareOf::AllHeads => ["the loss rises", of.words()],
         };
         let heads = match self.task {
-            Some(_) => format!("{} of {} heads ({share} % [{low}, {high}])", order.count(&budget), order.heads.len()),
+            Some(_) => {
+                format!("{} of {} heads ({share} % [{low}, {high}])", order.removable_count(&budget), order.heads.len())
+            }
             None => format!("{share} % [{low}, {high}] of the heads"),
         };
         let option = if of == ShareOf::AllHeads { " (`headscope prune --of all-heads`)" } else { "" };
@@ -108,7 +114,7 @@ impl Curves {
     }
 
     fn scored_text(&self, read: Context) -> String {
-        scored([self.masked_tokens, self.sentences], self.objective, self.task, read)
+        scored_counts_text([self.masked_tokens, self.sentences], self.objective, self.task, read)
     }
 
     fn write_heads(&self, out: &mut Summary, run: &SectionFacts) -> fmt::Result {
@@ -119,9 +125,9 @@ impl Curves {
         let removal = self.removal.map_or_else(String::new, |removal| format!(", removed by {}", removal.name()));
         writeln!(out, "\nHeads that can go, in the order by {}{removal}:", order.by)?;
         for budget @ CanGo { of, rise, .. } in &order.can_go {
-            let heads = match order.count(budget) {
+            let heads = match order.removable_count(budget) {
                 0 => "none".to_owned(),
-                count => format!("{}: {}", counted(count, "head"), by_layer(&order.within(budget))),
+                count => format!("{}: {}", counted(count, "head"), by_layer(&order.removable_by_layer(budget))),
             };
             writeln!(out, "{:.0} % of {}: {heads}", 100.0 * rise, of.words())?;
         }
@@ -133,11 +139,11 @@ impl Curves {
             if self.task.is_some() {
                 return writeln!(out, "No item of the task was scored, so no heads were pruned.");
             }
-            let why = drawn_without("a token to score", run.read);
+            let why = not_in_sample("a token to score", run.read);
             return writeln!(out, "No token could be scored, so no heads were pruned: {why}.");
         };
         let right = self.right.map_or_else(String::new, |right| format!("; {right} are right"));
-        let unit = unit(self.task);
+        let unit = loss_unit(self.task);
         let per = self.per_unit();
         writeln!(
             out,
@@ -217,12 +223,12 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
     let line = |curve: &Curve| {
         let whole = Mark { value: loss, ci95: None };
         // Shifts the interval of a rise to the loss with all heads.
-        let raised = |rise: Interval| rise.moved(loss);
+        let raised = |rise: Interval| rise.shifted(loss);
         let without = curve.loss.iter().zip(&curve.rise_ci95);
         let without = without.map(|(&value, rise)| Mark { value, ci95: rise.map(raised) });
         let beside = curve.by.starts_with(RANDOM_PREFIX);
         let name = if beside { curve.by.clone() } else { format!("by {}", curve.by) };
-        Line { name, beside, points: std::iter::once(whole).chain(without).collect() }
+        Line { name, is_reference: beside, points: std::iter::once(whole).chain(without).collect() }
     };
     let can_go = pruning.orders.iter().filter(|curve| !curve.by.starts_with(RANDOM_PREFIX)).flat_map(|curve| {
         let words = |can_go @ CanGo { of, rise, .. }: &CanGo| {
@@ -242,8 +248,8 @@ fn figures(pruning: &Curves, read: Context) -> Vec<Figure> {
             can_go.join("; "),
         ),
         chart: Chart::Curves(Lines {
-            across: "heads removed".to_owned(),
-            upward: format!("upward: loss in {} {}", unit(pruning.task), pruning.per_unit()),
+            x_label: "heads removed".to_owned(),
+            y_label: format!("upward: loss in {} {}", loss_unit(pruning.task), pruning.per_unit()),
             curves: pruning.orders.iter().map(line).collect(),
         }),
     }]

@@ -12,11 +12,11 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Labelling, Observed, PassSpec, Study, Term, Unit,
     UpstreamResults, VerdictRule, columns,
 };
-use section::{METRICS, TaskResult, of_all};
+use section::{METRICS, TaskResult, overall_effect};
 
-pub struct OwnTask;
+pub struct UserTask;
 
-impl Study for OwnTask {
+impl Study for UserTask {
     type Section = TaskResult;
 
     const CARD: Card = Card {
@@ -25,17 +25,17 @@ impl Study for OwnTask {
         question: "What can the model do of a task of yours, and which heads does it need for that?",
         needs: "a file of items (`--task`), and a model with the head that they take; no corpus: a pass over a \
             sample of the items for every two heads",
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         range: |metric| if is_accuracy_metric(metric) { -1.0..=1.0 } else { f64::NEG_INFINITY..=f64::INFINITY },
         unit: |metric| if is_accuracy_metric(metric) { Unit::Shares } else { Unit::Nats },
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["task-effects"],
-        drawn: &[("task_effect", "Loss of the task without it, an item more")],
+        drawn_metrics: &[("task_effect", "Loss of the task without it, an item more")],
         tables: &["task_effects", "task_effects_by_group"],
         options: &["task"],
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -45,14 +45,14 @@ impl Study for OwnTask {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TaskSums = observed.sums();
-        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), "task_effect", of_all);
+        let estimates = sums.estimates(&columns(self), context, metric::values(METRICS), "task_effect", overall_effect);
         let task = TaskResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, task)
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _: &Labelling<'_>) -> UpstreamResults {
         let sums: &TaskSums = observed.sums();
-        let rankings = sums.rankings("task", of_all);
+        let rankings = sums.rankings("task", overall_effect);
         let (negligible, obstacle) = (section.negligible(), section.obstacle);
         UpstreamResults { rankings, negligible, obstacle, ..UpstreamResults::default() }
     }
@@ -68,7 +68,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "share of items right less its baseline",
         margin: "0",
         family: "the task alone",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "the share with its interval, the baseline",
     },
     VerdictRule {
@@ -77,7 +77,7 @@ const VERDICTS: &[VerdictRule] = &[
         margin: "as in `effect`; none where items or units are too few, the model cannot do the task, or one answer is right for more than \
             60 % of the items",
         family: "as in `effect`",
-        least: MIN_EVIDENCE,
+        min_evidence: MIN_EVIDENCE,
         printed: "effect with its interval, q; the change in the share right",
     },
 ];
@@ -87,13 +87,13 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "task-items",
     text: "Effects on a task are about more items like these: heads that matter for these templates may not for others, and several \
             heads without an effect may do one thing together.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<TaskResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {
     name: "item",
-    also: &["task", "foil"],
+    other_names: &["task", "foil"],
     meaning: "One question of a task of the user's own (`--task FILE`): a text with its label; a text with a mask or a prompt, whose \
             answer should be more probable than the foil; or a good and a bad text, where the good one should be more probable. The score of \
             an item is the log-probability of the label, or the difference of both. Items of one `family` are one sampling unit.",

@@ -17,7 +17,7 @@ use crate::study::metrics::metric::{Fraction, HeadMetric};
 use crate::study::section::stored;
 use crate::study::upstream::Obstacle;
 use crate::study::{Estimates, EstimationContext, Explanation, Policy};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Chance accuracy on items that compare two alternatives.
 const EVEN_ODDS: f64 = 0.5;
@@ -119,9 +119,9 @@ impl<F: Fn(&Item) -> bool> Selection<'_, F> {
     }
 
     fn right(&self) -> RightShare {
-        let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.right(None));
+        let ratio = |items: &mut dyn Iterator<Item = &Item>| share(items, |item| item.correct_predictions(None));
         let all = self.value(ratio);
-        RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.basis().sentences)
+        RightShare::new(all.value().unwrap_or(f64::NAN), self.jackknife(ratio), all.evidence().sentences)
     }
 }
 
@@ -133,22 +133,22 @@ impl TaskResult {
     pub fn new(sums: &TaskSums, items_skipped: u64, estimates: &Estimates, context: &EstimationContext) -> Self {
         let total = &sums.blocks.total();
         let all = Selection { sums, total, includes: |_: &Item| true };
-        let bare = Some(sums.variant_without(&(0..sums.heads()).collect::<Vec<_>>()));
-        let basis = all.value(|items| loss(items, None)).basis();
+        let bare = Some(sums.variant_without(&(0..sums.head_count()).collect::<Vec<_>>()));
+        let basis = all.value(|items| loss(items, None)).evidence();
         let loss_of = |variant| all.value(|items| loss(items, variant)).value();
         let (whole, without) = (loss_of(None), loss_of(bare));
         let kind = sums.conditions.task;
         let most_frequent = most_frequent_answer(total);
-        let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::is_of_classes));
+        let class = most_frequent.filter(|_| kind.is_some_and(TaskKind::has_class_labels));
         // Share of the item's predictions that are right without reading the item.
         let baseline = |item: &Item| {
             class.map_or(EVEN_ODDS, |(class, _)| item.truths.get(&class).map_or(0.0, |&predictions| predictions as f64))
         };
-        let above = |item: &Item| item.right(None) - baseline(item);
+        let above = |item: &Item| item.correct_predictions(None) - baseline(item);
         let band = whole.zip(without).map(|(whole, without)| equivalence_margin(without - whole, context.grid.count()));
         let heads = head_effects("task_effect", estimates, band, context).into_iter().enumerate();
         let on_task = |(place, on_loss): (usize, HeadEffect)| {
-            let (right_effect, right_ci95, _) = estimates.of_metric(place, "task_right_effect");
+            let (right_effect, right_ci95, _) = estimates.metric_estimate(place, "task_right_effect");
             HeadOnTask { on_loss, right_effect, right_ci95 }
         };
         Self {
@@ -165,9 +165,9 @@ impl TaskResult {
             loss: whole,
             loss_ci95: all.jackknife(|items| loss(items, None)).interval(),
             loss_without_heads: without,
-            right_without_heads: all.value(|items| share(items, |item| item.right(bare))).value(),
+            right_without_heads: all.value(|items| share(items, |item| item.correct_predictions(bare))).value(),
             band,
-            absent_heads: context.absent.len(),
+            absent_heads: context.absent_heads.len(),
             verdicts: Verdicts::default(),
             heads: heads.map(on_task).collect(),
             groups: groups(sums, total, context),
@@ -197,16 +197,16 @@ fn most_frequent_answer(items: &Items) -> Option<(u32, f64)> {
 
 fn groups(sums: &TaskSums, total: &Items, context: &EstimationContext) -> Vec<GroupResult> {
     let named: BTreeSet<&str> = total.values().filter_map(|item| item.group.as_deref()).collect();
-    in_parallel(context.threads, named, |group| {
+    parallel_map(context.threads, named, |group| {
         let of_group = Selection { sums, total, includes: |item: &Item| item.group.as_deref() == Some(group) };
         let heads = 0..context.grid.count();
         let losses = of_group.value(|items| loss(items, None));
         let effect = |head: usize| move |items: &mut dyn Iterator<Item = &Item>| effect(items, Some(head));
-        let measured = |head: usize| Some(&of_group).filter(|_| sums.measures(head));
+        let measured = |head: usize| Some(&of_group).filter(|_| sums.removes_alone(head));
         GroupResult {
             group: group.to_owned(),
-            items: losses.basis().count,
-            units: losses.basis().sentences,
+            items: losses.evidence().count,
+            units: losses.evidence().sentences,
             loss: losses.value(),
             right: of_group.right(),
             effects: heads.clone().map(|head| measured(head)?.value(effect(head)).value()).collect(),
@@ -228,7 +228,7 @@ pub struct GroupEffect<'a> {
 
 impl GroupResult {
     /// Lists the effect of each head on the group; `heads` must be in the order of `effects`.
-    pub fn of_heads<'a>(&'a self, heads: &'a [HeadOnTask]) -> impl Iterator<Item = GroupEffect<'a>> {
+    pub fn effect_rows<'a>(&'a self, heads: &'a [HeadOnTask]) -> impl Iterator<Item = GroupEffect<'a>> {
         heads.iter().zip(self.effects.iter().zip(&self.ci95)).map(|(head, (&effect, &ci95))| {
             let (group, items, right) = (self.group.as_str(), self.items, self.right.share);
             GroupEffect { group, items, right, place: head.on_loss.place, effect, ci95 }
@@ -245,7 +245,7 @@ fn effect<'a>(items: impl Iterator<Item = &'a Item>, head: Option<usize>) -> Fra
 
 /// Share of the items' predictions that `part` counts. A tagging item has one prediction per word, any other item one.
 fn share<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64) -> Fraction {
-    ratio(items, part, Item::predictions)
+    ratio(items, part, Item::prediction_count)
 }
 
 fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64, whole: fn(&Item) -> f64) -> Fraction {
@@ -256,16 +256,16 @@ fn ratio<'a>(items: impl Iterator<Item = &'a Item>, part: impl Fn(&Item) -> f64,
         count += 1;
         units += u64::from(item.is_first);
     }
-    Fraction::new(sum, all).over(count, units)
+    Fraction::new(sum, all).with_evidence(count, units)
 }
 
 /// Mean rise of the loss over all items when a head is removed, equal to the fall of the mean score; 0 for `None` (chance).
-pub fn of_all(items: &Items, head: Option<usize>) -> Fraction {
+pub fn overall_effect(items: &Items, head: Option<usize>) -> Fraction {
     effect(items.values(), head)
 }
 
 pub const METRICS: &[HeadMetric<Items>] = &[
-    HeadMetric::single(of_all).explained(Explanation {
+    HeadMetric::single(overall_effect).explained(Explanation {
         name: "task_effect",
         measures: "How much the loss of a task of the user's own rises when the head is removed.",
         formula: "task_effect = mean over items of (score with the head - score without it), in nats, of triples in cosines; the score of an item is \
@@ -277,7 +277,7 @@ pub const METRICS: &[HeadMetric<Items>] = &[
         caveats: "It holds for these items alone. Other heads can compensate, so several heads may matter together and none \
             alone. It depends on what stands for the head: `settings.ablation`.",
     }),
-    HeadMetric::<Items>::single(|items, head| share(items.values(), |item| item.right(head) - item.right(None)))
+    HeadMetric::<Items>::single(|items, head| share(items.values(), |item| item.correct_predictions(head) - item.correct_predictions(None)))
         .explained(Explanation {
             name: "task_right_effect",
             measures: "How much the share of items, or of tagged words, that the model has right changes when the head is removed.",

@@ -6,8 +6,8 @@ use crate::corpus::SentenceFamily;
 use crate::model::files::Pooling;
 use crate::model::forward::rows::Rows;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::task::TaskKind;
 use crate::sequences::sequence::{ItemPart, ScoreRule, TripleText};
@@ -18,10 +18,10 @@ use crate::stats::blocks::Merge;
 use crate::studies::ablation::losses::RightShare;
 use crate::studies::ablation::verdicts::{Verdict, Verdicts};
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Known, Section};
+use crate::study::section::{Completion, Section, ViewContext};
 use crate::study::upstream::Obstacle;
 use crate::study::{AnyStudy, ObservedPass};
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 use sha2::{Digest, Sha256};
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -29,7 +29,7 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 /// A cloze item whose answer is token 1 and whose foil is token 0.
 fn cloze(index: u64, unit: u64, is_first: bool, answer: u32) -> Sequence {
     let part = ItemPart {
-        rule: ScoreRule::Against(0),
+        rule: ScoreRule::VersusFoil(0),
         answer: Some(answer),
         foils: Vec::new(),
         group: Some(Arc::from("all")),
@@ -49,17 +49,17 @@ fn show(sums: &mut TaskSums, sequence: &Sequence, differences: &[f64]) {
     let mut state = sums.begin(sequence).unwrap();
     for (variant, &difference) in differences.iter().enumerate() {
         if variant > 0 {
-            sums.observe(&mut state, &mut Event::Variant(variant - 1));
+            sums.observe(&mut state, &mut Event::AblationVariant(variant - 1));
         }
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &[0.0, difference as f32] });
     }
 }
 
 fn measured(sums: TaskSums, grid: HeadGrid) -> TaskResult {
-    let observer = observer_of(sums);
-    let context = EstimationContext::new(grid, all_cores());
+    let observer = new_observer(sums);
+    let context = EstimationContext::new(grid, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
-    let (_, mut found) = AnyStudy::measure(&OwnTask, &Observed(&observed), &context);
+    let (_, mut found) = AnyStudy::measure(&UserTask, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));
     section::<TaskResult>(&*found).clone()
 }
@@ -90,8 +90,8 @@ fn the_texts_of_a_pair_add_up_wherever_they_are() {
         Sequence { item: Some(part), ..cloze(4, 4, true, 1) }
     };
     let (mut one, mut other) = (TaskSums::new(GRID, EachHead), TaskSums::new(GRID, EachHead));
-    show(&mut one, &text(ScoreRule::Gains), &[1.0; 4]);
-    show(&mut other, &text(ScoreRule::Loses), &[-1.0; 4]);
+    show(&mut one, &text(ScoreRule::GoodText), &[1.0; 4]);
+    show(&mut other, &text(ScoreRule::BadText), &[-1.0; 4]);
     one.merge(&other);
     let found = measured(one, GRID);
     // ln σ(1) - ln σ(-1) = 1, σ being the logistic function: p of one of two tokens.
@@ -117,7 +117,7 @@ fn show_whole(sums: &mut TaskSums, texts: &[Sequence], logits: &[&[f32]], states
 fn the_words_of_tags_are_counted_one_by_one() {
     let mut sums = TaskSums::new(GRID, EachHead);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
-    let conditions = Conditions { removal, task, objective: None };
+    let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let predicted =
         |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
@@ -143,7 +143,7 @@ fn the_words_of_tags_are_counted_one_by_one() {
 fn classes_are_held_against_their_foils() {
     let mut sums = TaskSums::new(GRID, EachHead);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Tag));
-    let conditions = Conditions { removal, task, objective: None };
+    let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let predicted =
         |position, truth| PredictedToken { position, ..PredictedToken::masked(position, position, Some(truth)) };
@@ -161,11 +161,11 @@ fn classes_are_held_against_their_foils() {
 fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     let mut sums = TaskSums::new(GRID, EachHead);
     let (removal, task) = (Some(Replacement::Zero), Some(TaskKind::Triple));
-    let conditions = Conditions { removal, task, objective: None };
+    let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     let text = |of| {
         let part = ItemPart {
-            rule: ScoreRule::Embeds(of, Pooling::First),
+            rule: ScoreRule::Embedding(of, Pooling::First),
             answer: None,
             foils: Vec::new(),
             group: None,
@@ -174,7 +174,7 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
         Sequence { predictions: Vec::new(), item: Some(part), ..cloze(0, 0, true, 0) }
     };
     let texts = [TripleText::Anchor, TripleText::Positive, TripleText::Negative].map(text);
-    assert!(!texts[0].follows_its_item() && texts[1].follows_its_item() && texts[2].follows_its_item());
+    assert!(!texts[0].continues_item() && texts[1].continues_item() && texts[2].continues_item());
     // At an angle of 0 and of 60 degrees; only the first token counts.
     show_whole(
         &mut sums,
@@ -184,7 +184,7 @@ fn the_texts_of_a_triple_are_compared_by_their_vectors() {
     );
     let found = measured(sums, GRID);
     assert!((found.loss.unwrap() + 0.5).abs() < 1e-6 && found.right.share == Some(1.0));
-    let said = found.view(Known::new(&default_policy())).summary.fit(None);
+    let said = found.view(ViewContext::new(&default_policy())).summary.fit(None);
     assert!(
         said.contains("the loss, minus the mean score of an item, is -0.500 cosines.") && !said.contains("nats"),
         "{said}"
@@ -198,7 +198,7 @@ fn heads_that_change_no_answer_matter_by_the_score_alone() {
     let said = |score: f64| {
         let task = planted(GRID, mixed, |_| score, effect);
         assert_eq!(task.heads[0].on_loss.verdict, Some(Verdict::Helpful));
-        task.view(Known::new(&default_policy())).in_brief.found.unwrap()
+        task.view(ViewContext::new(&default_policy())).in_brief.finding.unwrap()
     };
     // Without any head the score is 4 less.
     let by_score = "1 of 2 heads is shown to matter for this task, each removed alone (by mean), by its score alone: without any head no fewer items are right.";
@@ -219,7 +219,7 @@ fn planted(
 ) -> TaskResult {
     let mut sums = TaskSums::new(grid, EachHead);
     let (removal, task) = (Some(Replacement::Mean), Some(TaskKind::Cloze));
-    let conditions = Conditions { removal, task, objective: None };
+    let conditions = PassConditions { removal, task, objective: None };
     sums.begin_pass(&PassSetup { conditions, ..PassSetup::default() });
     for index in 0..128 {
         let without = (0..grid.count()).map(|head| score(index) - effect(index, head));

@@ -6,10 +6,12 @@ use super::section::{GroupResult, HeadOnTask, TaskResult};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::derived::task::TaskKind;
-use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::verdicts::{HeadEffect, Verdict, forest, from_both_ends, judge, ranked};
+use crate::studies::ablation::losses::loss_unit;
+use crate::studies::ablation::verdicts::{
+    HeadEffect, Verdict, effect_forest, ranked_by_effect, set_verdicts, shortened_to_both_ends,
+};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Known, Section, View};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
 use crate::study::show::figure::Figure;
 use crate::study::show::in_brief::Shortage;
 use crate::study::show::wording::{aligned_table, decimal, plus_minus, significance};
@@ -30,7 +32,7 @@ impl Section for TaskResult {
         let Completion::Policy(policy) = completion else { return };
         let is_above = self.is_above_baseline(policy);
         // The baseline of classes is their most frequent one already.
-        let is_of_one = !self.kind.is_some_and(TaskKind::is_of_classes)
+        let is_of_one = !self.kind.is_some_and(TaskKind::has_class_labels)
             && self.most_frequent_answer.is_some_and(|share| share > MAX_ONE_ANSWER_SHARE);
         let enough = self.items >= policy.count(&MIN_QUERIES) && self.units >= policy.count(&MIN_SENTENCES);
         self.obstacle = match (enough, is_above, is_of_one) {
@@ -44,34 +46,34 @@ impl Section for TaskResult {
             on_loss.verdict = on_loss.single_removal_effect().filter(|_| may_have_one).map(|_| Verdict::Undecided);
             on_loss.negligible = false;
         }
-        self.verdicts = judge(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
+        self.verdicts = set_verdicts(self.heads.iter_mut().map(|head| &mut head.on_loss), enough, policy);
     }
 
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         let TaskResult { heads, groups, .. } = self;
-        let by_group = groups.iter().flat_map(move |group| group.of_heads(heads));
+        let by_group = groups.iter().flat_map(move |group| group.effect_rows(heads));
         View {
             in_brief: self.in_brief(policy),
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::from_writer(|out| self.write_summary(out)),
             is_above_baseline: Some(self.is_above_baseline(policy)),
             figures: figure(self).into_iter().collect(),
-            tables: vec![TableRows::of("task_effects", heads), TableRows::of("task_effects_by_group", by_group)],
+            tables: vec![TableRows::new("task_effects", heads), TableRows::new("task_effects_by_group", by_group)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let is_at_place = |head: &&HeadOnTask| head.on_loss.place == place;
         let found =
             self.heads.iter().find(is_at_place).and_then(|head| Some((head, head.on_loss.single_removal_effect()?)));
         let Some((HeadOnTask { on_loss, right_effect, .. }, effect)) = found else { return HeadCard::default() };
-        let (spread, unit) = (plus_minus(on_loss.ci95, 3), unit(self.kind));
+        let (spread, unit) = (plus_minus(on_loss.ci95, 3), loss_unit(self.kind));
         let removal = self.removal.map_or("", Replacement::name);
         let right = right_effect.map_or_else(String::new, |right| format!(", {} right", points(right)));
         let q = on_loss.q.map_or_else(String::new, |q| format!(" (q {})", significance(q)));
         let line = format!(
             "without it (by {removal}) the loss of the task is {effect:+.3}{spread} {unit} an item more{right}: {}{q}",
-            on_loss.words()
+            on_loss.verdict_text()
         );
         let (changes, by) = match on_loss.verdict {
             Some(Verdict::Helpful) => ("raises", effect),
@@ -79,7 +81,7 @@ impl Section for TaskResult {
             _ => return HeadCard::from_iter([line]),
         };
         let clause = format!("{changes} the loss of the task by {by:.3}{spread} {unit} an item when it is removed");
-        HeadCard::from_iter([line]).saying([clause])
+        HeadCard::from_iter([line]).with_clauses([clause])
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -102,12 +104,12 @@ impl TaskResult {
         if *items == 0 {
             return InBrief::default();
         }
-        let shortage = Shortage::of_items("verdicts on heads of the task", [*items, *units], policy);
+        let shortage = Shortage::from_item_counts("verdicts on heads of the task", [*items, *units], policy);
         let verdict = self
             .no_verdict_reason()
             .map_or_else(|| format!(". {}", self.helpful_heads_text()), |why| format!(": {why}."));
         let found = format!("{}{verdict}", self.accuracy_text());
-        InBrief { shortage, opens: true, ..InBrief::found(found) }
+        InBrief { shortage, comes_first: true, ..InBrief::from_finding(found) }
     }
 
     fn accuracy_text(&self) -> String {
@@ -178,7 +180,7 @@ impl TaskResult {
     }
 
     fn ranked(&self) -> Vec<(f64, &HeadOnTask)> {
-        ranked(&self.heads, |head| &head.on_loss)
+        ranked_by_effect(&self.heads, |head| &head.on_loss)
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
@@ -190,7 +192,7 @@ impl TaskResult {
             0 => String::new(),
             skipped => format!(" {} of the file cannot be scored.", counted(skipped, "item")),
         };
-        let (unit, units) = (unit(self.kind), counted(self.units, "unit"));
+        let (unit, units) = (loss_unit(self.kind), counted(self.units, "unit"));
         let bare_right = right_without_heads.map_or_else(|| "-".to_owned(), |right| decimal(100.0 * right, 1));
         let (can_do, spread, chosen) = (self.accuracy_text(), plus_minus(*loss_ci95, 3), self.chosen_heads_text());
         writeln!(
@@ -199,7 +201,7 @@ impl TaskResult {
              are right and the loss is {bare:.3}.{skipped}{chosen}",
         )?;
         let found = self.no_verdict_reason().unwrap_or_else(|| {
-            let (heads, verdicts) = (counted(self.removed_count(), "head"), self.verdicts.words());
+            let (heads, verdicts) = (counted(self.removed_count(), "head"), self.verdicts.counts_text());
             format!("of {heads} {verdicts}; negligible is an effect that is surely within ±{band:.4}")
         });
         writeln!(out, "Heads removed one at a time (by {}): {found}.", removal.name())?;
@@ -223,9 +225,9 @@ fn table(heads: &[(f64, &HeadOnTask)]) -> comfy_table::Table {
         let effect = format!("{effect:+.4}{}", plus_minus(on_loss.ci95, 4));
         let q = on_loss.q.map_or_else(|| "-".to_owned(), significance);
         let right = right_effect.map_or_else(|| "-".to_owned(), points);
-        vec![on_loss.place.to_string(), effect, q, right, on_loss.words()]
+        vec![on_loss.place.to_string(), effect, q, right, on_loss.verdict_text()]
     };
-    let rows = from_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
+    let rows = shortened_to_both_ends(heads.iter().map(row).collect(), ROWS_PER_END);
     aligned_table(["head", "effect", "q", "right", "verdict"], rows, 1..4)
 }
 
@@ -243,10 +245,10 @@ fn group_table(groups: &[GroupResult], heads: &[HeadOnTask]) -> comfy_table::Tab
 }
 
 fn figure(task: &TaskResult) -> Option<Figure> {
-    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, unit(task.kind));
+    let (loss, bare, unit) = (task.loss?, task.loss_without_heads?, loss_unit(task.kind));
     let order: Vec<&HeadEffect> = task.ranked().into_iter().map(|(_, head)| &head.on_loss).collect();
     let scale = format!("rise of the loss of the task without the head, in {unit} an item");
-    let (chart, left_out) = forest(&scale, &order);
+    let (chart, left_out) = effect_forest(&scale, &order);
     Some(Figure {
         name: "task-effects",
         title: "What the model loses of the task without each head".to_owned(),

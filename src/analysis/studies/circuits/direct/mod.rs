@@ -24,14 +24,14 @@ impl Study for DirectEffect {
         question: "What does each head add by itself to the answer of a task of yours?",
         needs: "cloze items (`--task`), and a pre-norm model whose logits are linear in its final norm (GPT-2, \
             GPT-NeoX, OPT, Llama, Qwen, Gemma); no corpus: one pass over a sample of the items",
-        takes: &[TaskKind::Cloze],
-        of_direct_effects: true,
-        metrics: || metric::listed(METRICS),
+        task_kinds: &[TaskKind::Cloze],
+        needs_direct_effects: true,
+        metrics: || metric::explanations_with_keys(METRICS),
         unit: |_| Unit::Nats,
         caveats: CAVEATS,
         figures: &["direct"],
         tables: &["direct_effects", "direct_effects_by_layer"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -46,7 +46,7 @@ impl Study for DirectEffect {
             let effect = head.map_or(0.0, |head| items.effect_of_head(head));
             vec![Fraction::mean(effect, items.items, items.units)]
         };
-        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, values);
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, values);
         let direct = DirectResult::new(sums, observed.left_out(), &estimates, context);
         (estimates, direct)
     }
@@ -70,7 +70,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "direct-path-alone",
     text: "A direct effect leaves out what later layers make of a head's output, and holds at the scale of the final norm in the whole \
             run: without the head that scale is another.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<DirectResult>(labelling.section).items > 0,
 }];
 

@@ -12,7 +12,7 @@ use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
-use crate::study::section::{HeadCard, Known, Section, View, stored};
+use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, plus_minus, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
@@ -83,7 +83,7 @@ impl DirectResult {
                 std::array::from_fn(|block| part(&sums.blocks[block]))
             };
             let mean = Jackknife::new(&per_block(part), &per_block(&|items| items.items as f64));
-            PartEffect { effect: Some(mean.all()).filter(|mean| mean.is_finite()), ci95: mean.interval() }
+            PartEffect { effect: Some(mean.value()).filter(|mean| mean.is_finite()), ci95: mean.interval() }
         };
         let effect_of = |part: ResidualPart| mean(&|items| items.effect_of(part, grid));
         let layer = |layer: usize| LayerEffects {
@@ -93,7 +93,7 @@ impl DirectResult {
             biases: effect_of(ResidualPart::Biases { layer }),
         };
         let head = |place: usize| {
-            let (effect, ci95, _) = estimates.of_metric(place, "direct_effect");
+            let (effect, ci95, _) = estimates.metric_estimate(place, "direct_effect");
             HeadDirectEffect { place: context.grid.place(place), effect: PartEffect { effect, ci95 } }
         };
         Self {
@@ -118,7 +118,7 @@ impl DirectResult {
     }
 
     /// Sums direct effects over layers: `[all heads, all feed-forward blocks, all biases]`.
-    pub fn of_kinds(&self) -> [f64; 3] {
+    pub fn effects_by_kind(&self) -> [f64; 3] {
         let kinds: [fn(&LayerEffects) -> PartEffect; 3] =
             [|layer| layer.heads, |layer| layer.feed_forward, |layer| layer.biases];
         kinds.map(|kind| self.layers.iter().filter_map(|layer| kind(layer).effect).sum())
@@ -140,7 +140,7 @@ impl DirectResult {
     }
 
     fn write_summary(&self, out: &mut Summary) -> fmt::Result {
-        let [heads, feed_forward, biases] = self.of_kinds().map(|effect| signed(effect, 3));
+        let [heads, feed_forward, biases] = self.effects_by_kind().map(|effect| signed(effect, 3));
         // Models that bound their logits answer with less.
         let is_bounded = self.sum.to_string() != self.score.to_string();
         let bounded = if is_bounded { format!(" before the bound, {} after it", self.score) } else { String::new() };
@@ -165,11 +165,12 @@ impl DirectResult {
         let row = |head: &HeadDirectEffect| ForestRow {
             name: head.place.to_string(),
             note: String::new(),
-            marks: vec![Mark::of(head.effect.effect, head.effect.ci95)],
+            marks: vec![Mark::from_value(head.effect.effect, head.effect.ci95)],
         };
         let rows: Vec<ForestRow> = self.ranked().into_iter().map(row).collect();
         let is_drawn = !rows.is_empty();
-        let (forest, left_out) = Forest::of_heads("direct effect, in nats", &["direct effect"], rows, "effects");
+        let (forest, left_out) =
+            Forest::heads_around_zero("direct effect, in nats", &["direct effect"], rows, "effects");
         is_drawn.then(|| Figure {
             name: "direct",
             title: "What each head adds by itself to the answer".to_owned(),
@@ -186,20 +187,20 @@ impl DirectResult {
 stored!(DirectResult as direct);
 
 impl Section for DirectResult {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let DirectResult { heads, layers, .. } = self;
         let parts = layers.iter().flat_map(LayerEffects::rows);
         View {
-            in_brief: InBrief { found: self.adds_most(), ..InBrief::default() },
+            in_brief: InBrief { finding: self.adds_most(), ..InBrief::default() },
             lacks_subject: self.items == 0,
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::from_writer(|out| self.write_summary(out)),
             figures: self.figure().into_iter().collect(),
-            tables: vec![TableRows::of("direct_effects", heads), TableRows::of("direct_effects_by_layer", parts)],
+            tables: vec![TableRows::new("direct_effects", heads), TableRows::new("direct_effects_by_layer", parts)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let effect = head.map(|head| head.effect.to_string()).filter(|_| self.items > 0);
         HeadCard::from_iter(effect.map(|effect| {
@@ -209,8 +210,8 @@ impl Section for DirectResult {
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let DirectResult { heads, layers, .. } = self;
-        let is_whole =
-            grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|layer| layer.layer).eq(0..grid.layers);
+        let is_whole = grid.equals_all_heads(heads.iter().map(|head| head.place))
+            && layers.iter().map(|layer| layer.layer).eq(0..grid.layers);
         (!is_whole).then(|| "`direct` does not have each head and each layer of the model once, in order".to_owned())
     }
 }

@@ -96,7 +96,11 @@ impl Sums for DirectSums {
     type SequenceState = DirectState;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { direct: self.has_direct_effects, logits: self.has_direct_effects, ..Needs::default() })
+        Demands::from_needs(Needs {
+            direct: self.has_direct_effects,
+            logits: self.has_direct_effects,
+            ..Needs::default()
+        })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -104,10 +108,10 @@ impl Sums for DirectSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<DirectState> {
-        let ScoreRule::Against(foil) = sequence.item.as_ref().filter(|_| self.has_direct_effects)?.rule else {
+        let ScoreRule::VersusFoil(foil) = sequence.item.as_ref().filter(|_| self.has_direct_effects)?.rule else {
             return None;
         };
-        let (position, answer) = sequence.predicted().zip(sequence.targets()).next()?;
+        let (position, answer) = sequence.predicted_positions().zip(sequence.true_classes()).next()?;
         let block = block_of(sequence.family.number);
         self.blocks[block].items += 1;
         self.blocks[block].units += u64::from(sequence.family.is_first);
@@ -138,6 +142,6 @@ impl Sums for DirectSums {
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
-        self.grid == grid && self.blocks.fit(|block| block.parts.len() == part_count(grid))
+        self.grid == grid && self.blocks.is_valid(|block| block.parts.len() == part_count(grid))
     }
 }

@@ -3,11 +3,11 @@ use crate::corpus::SentenceFamily;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::sequences::sequence::{ItemPart, PredictedToken, ScoreRule, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::study::{AnyStudy, ObservedPass};
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
@@ -17,7 +17,7 @@ fn item(index: u64) -> Sequence {
         family: SentenceFamily { number: index, is_first: true },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
         item: Some(ItemPart {
-            rule: ScoreRule::Against(0),
+            rule: ScoreRule::VersusFoil(0),
             answer: Some(1),
             foils: Vec::new(),
             group: None,
@@ -41,8 +41,8 @@ fn show(sums: &mut DirectSums, index: u64, parts: &[(ResidualPart, [f32; 2])], l
 }
 
 fn measured(sums: DirectSums) -> DirectResult {
-    let observer = observer_of(sums);
-    let context = EstimationContext::new(GRID, all_cores());
+    let observer = new_observer(sums);
+    let context = EstimationContext::new(GRID, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, found) = AnyStudy::measure(&DirectEffect, &Observed(&observed), &context);
     section::<DirectResult>(&*found).clone()
@@ -75,7 +75,7 @@ fn effects_by_hand() {
     assert_eq!(parts.map(|part| part.effect.unwrap()), [0.25, 1.0, 1.0, 1.0, 0.25]);
     // (4.25 + 2.75) / 2, both by parts and by logits.
     assert_eq!([found.sum.effect, found.score.effect], [Some(3.5); 2]);
-    assert_eq!(found.of_kinds(), [0.25, 1.0, 1.0]);
+    assert_eq!(found.effects_by_kind(), [0.25, 1.0, 1.0]);
 }
 
 #[test]

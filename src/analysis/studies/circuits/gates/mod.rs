@@ -4,7 +4,7 @@ mod section;
 mod sums;
 mod view;
 
-use crate::passes::pass::{Pass, Phases, Portion, Sequences, Shown};
+use crate::passes::pass::{CorruptedVariants, Pass, Portion, Sequences, ShownEvents};
 use crate::sequences::derived::task::TaskKind;
 use crate::study::section::section;
 use crate::study::show::terms::Term;
@@ -28,48 +28,52 @@ impl Study for FittedGates {
         builds_on: &["effect"],
         builds_on_with_task: Some(&["task"]),
         // Triples are excluded: their scores come from hidden states, not from logits.
-        takes: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
+        task_kinds: &[TaskKind::Classify, TaskKind::Tag, TaskKind::Cloze, TaskKind::Pair],
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["gates"],
         tables: &["gates"],
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         let passes_over = |sequences| -> Vec<PassSpec> {
             let pass = |portion, shown| Pass { sequences, portion, shown, ..Pass::PLAIN };
-            let fitted = |portion| PassSpec::new(pass(portion, Shown::Fits), |subject| FoldFits::new(subject.grid));
-            let alone_pass = pass(Portion::Sample, Shown::Activations);
+            let fitted =
+                |portion| PassSpec::new(pass(portion, ShownEvents::Fits), |subject| FoldFits::new(subject.grid));
+            let alone_pass = pass(Portion::Sample, ShownEvents::Activations);
             let scored = if sequences == Sequences::Task {
                 PassSpec::new(alone_pass, |subject| ItemsAlone::new(subject.grid, sets(subject)))
             } else {
                 PassSpec::new(alone_pass, |subject| LossesAlone::new(subject.grid, sets(subject)))
             };
-            vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.following()]
+            vec![fitted(Portion::EvenSample), fitted(Portion::OddSample), scored.in_second_stage()]
         };
-        [Sequences::Corrupted(Phases::Asked), Sequences::Task].into_iter().flat_map(passes_over).collect()
+        [Sequences::Corrupted(CorruptedVariants::Requested), Sequences::Task]
+            .into_iter()
+            .flat_map(passes_over)
+            .collect()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let fits = folds(observed).expect("a study gets back the sums that it gave");
-        let of_task = observed.each::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
+        let of_task = observed.all_sums::<ItemsAlone>().next().map(|sums| GatesResult::new(fits, sums, context));
         let gates = of_task.unwrap_or_else(|| GatesResult::new(fits, observed.sums::<LossesAlone>(), context));
-        (Estimates::none(context.grid.count()), gates)
+        (Estimates::without_metrics(context.grid.count()), gates)
     }
 }
 
 /// Finds the fits of both folds, even blocks first. `None` before the fits exist.
 fn folds<'a>(observed: &Observed<'a>) -> Option<[&'a FoldFits; 2]> {
-    let folds: Vec<&FoldFits> = observed.each().collect();
+    let folds: Vec<&FoldFits> = observed.all_sums().collect();
     folds.try_into().ok()
 }
 
 /// Builds the sets of kept heads to score alone; empty before the fits exist.
 fn sets(subject: &Subject<'_>) -> KeptSets {
-    let sets_of = |folds| KeptSets::new(folds, subject.found.obstacle, subject.first_layers);
-    folds(&subject.own).map(sets_of).unwrap_or_default()
+    let sets_of = |folds| KeptSets::new(folds, subject.upstream.obstacle, subject.first_layers);
+    folds(&subject.first_stage_sums).map(sets_of).unwrap_or_default()
 }
 
 const VERDICTS: &[VerdictRule] = &[VerdictRule {
@@ -78,7 +82,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     margin: "1 % of the loss, from below; of cloze items and pairs, whose loss may be below 0, 1 % of what all heads are worth; none where \
         nothing can be said of the task (`task`)",
     family: "both sets together",
-    least: "{min_queries} predicted tokens in {min_sentences} sentences, or items in units",
+    min_evidence: "{min_queries} predicted tokens in {min_sentences} sentences, or items in units",
     printed: "the rise with its interval, the margin, the rise with random sets of as many heads",
 }];
 
@@ -86,13 +90,13 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "gates-no-single-head",
     text: "In how many fits a head is kept is no verdict on it: of heads that can stand in for each other a fit keeps some, and \
             another fit may keep others.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<GatesResult>(labelling.section).fits() > 0,
 }];
 
 const TERMS: &[Term] = &[Term {
     name: "fitted gates",
-    also: &["price", "starts", "do the task together"],
+    other_names: &["price", "starts", "do the task together"],
     meaning: "A gate from 0 to 1 stands between a head and what replaces a removed one: 1 is the head, 0 the replacement. The gates of all \
             heads are fitted together, so that the loss and the price of open gates are least; a whole head costs the band of `negligible`. \
             There are five starts in each half of the sample. A fit keeps a head whose gate is .5 or more. The set of a half has the heads \

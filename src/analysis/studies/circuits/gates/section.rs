@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::sums::{FoldFits, KeptSet, KeptSets};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::Objective;
-use crate::passes::ablation::{Conditions, Replacement};
-use crate::passes::gate_fits::{GateFit, KEPT_FROM};
+use crate::passes::ablation::{PassConditions, Replacement};
+use crate::passes::gate_fits::{GateFit, MIN_KEPT_GATE};
 use crate::sequences::derived::task::TaskKind;
 use crate::stats::agreement::CategoryAgreement;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::PerBlock;
 use crate::stats::interval::Interval;
-use crate::studies::ablation::removal::{Loss, RemovalSums};
+use crate::studies::ablation::removal::{LossQuantity, RemovalSums};
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
 use crate::study::metrics::estimates::EstimationContext;
@@ -175,17 +175,21 @@ pub enum NoSet {
 
 impl GatesResult {
     /// Builds the section from the fits (even-numbered blocks first) and the losses of the kept sets alone.
-    pub fn new<Q: Loss>(fits: [&FoldFits; 2], sums: &RemovalSums<KeptSets, Q>, context: &EstimationContext) -> Self {
+    pub fn new<Q: LossQuantity>(
+        fits: [&FoldFits; 2],
+        sums: &RemovalSums<KeptSets, Q>,
+        context: &EstimationContext,
+    ) -> Self {
         let total = sums.blocks.total();
-        let Conditions { removal, objective, task } = fits[0].conditions;
-        let losses = fits.map(FoldFits::known);
+        let PassConditions { removal, objective, task } = fits[0].conditions;
+        let losses = fits.map(FoldFits::fitted_loss);
         let units: u64 = losses.iter().map(|loss| loss.units).sum();
         let mean = |value_of: fn(&FoldFits) -> f64| {
-            let sum: f64 = fits.iter().map(|fold| value_of(fold) * fold.known().units as f64).sum();
+            let sum: f64 = fits.iter().map(|fold| value_of(fold) * fold.fitted_loss().units as f64).sum();
             (units > 0).then(|| sum / units as f64)
         };
-        let loss = mean(|fold| fold.known().loss);
-        let loss_without_heads = mean(|fold| fold.known().loss_without_heads);
+        let loss = mean(|fold| fold.fitted_loss().loss);
+        let loss_without_heads = mean(|fold| fold.fitted_loss().loss_without_heads);
         let obstacle = if losses.iter().any(|loss| loss.units == 0) {
             Some(NoSet::NothingScored)
         } else if losses.iter().any(|loss| loss.band == 0.0) {
@@ -203,7 +207,7 @@ impl GatesResult {
             removal,
             objective,
             task,
-            sentences: total.units(),
+            sentences: total.sampling_units(),
             masked_tokens: units,
             loss,
             loss_without_heads,
@@ -211,7 +215,9 @@ impl GatesResult {
                 .map(|(blocks, fold)| FoldOfGates::new(blocks, fits[fold], sets.map(|sets| &sets[fold]), context.grid))
                 .into(),
             folds_agree: FitAgreement::of(
-                fits[0].each().flat_map(|(_, here)| fits[1].each().map(move |(_, there)| (here, there))),
+                fits[0]
+                    .fits_by_start()
+                    .flat_map(|(_, here)| fits[1].fits_by_start().map(move |(_, there)| (here, there))),
             ),
             heads: (0..context.grid.count()).map(|place| GatedHead::new(place, fits, context.grid)).collect(),
             alone: sets.zip(worth).map(|(sets, worth)| SetsAlone::new(sets, worth, sums, context.grid)),
@@ -241,14 +247,14 @@ impl GatesResult {
 
 impl FoldOfGates {
     fn new(blocks: &str, fold: &FoldFits, set: Option<&KeptSet>, grid: HeadGrid) -> Self {
-        let known = fold.known();
+        let known = fold.fitted_loss();
         let scored = |value: f64| (known.units > 0).then_some(value);
         let fitted = |(start, fit): (u64, &GateFit)| {
             let GateFit { gates, objective, loss, evaluations, converged } = fit.clone();
-            let kept = gates.iter().flatten().filter(|&&gate| gate >= KEPT_FROM).count();
+            let kept = gates.iter().flatten().filter(|&&gate| gate >= MIN_KEPT_GATE).count();
             FittedHeads { start, objective, loss, kept, evaluations, converged, gates }
         };
-        let each: Vec<&GateFit> = fold.each().map(|(_, fit)| fit).collect();
+        let each: Vec<&GateFit> = fold.fits_by_start().map(|(_, fit)| fit).collect();
         let pairs = each.iter().enumerate().flat_map(|(number, &a)| each[number + 1..].iter().map(move |&b| (a, b)));
         Self {
             blocks: blocks.to_owned(),
@@ -256,7 +262,7 @@ impl FoldOfGates {
             loss: scored(known.loss),
             loss_without_heads: scored(known.loss_without_heads),
             price: scored(known.band),
-            fits: fold.each().map(fitted).collect(),
+            fits: fold.fits_by_start().map(fitted).collect(),
             starts_agree: FitAgreement::of(pairs),
             set: set.map_or_else(Vec::new, |set| heads(&set.kept, grid)),
         }
@@ -268,8 +274,9 @@ impl FitAgreement {
     fn of<'a>(pairs: impl Iterator<Item = (&'a GateFit, &'a GateFit)>) -> Option<Self> {
         let agreement = |(a, b): (&GateFit, &GateFit)| {
             let places = 0..a.gates.len();
-            let both: Vec<(bool, bool)> = places.filter_map(|place| a.keeps(place).zip(b.keeps(place))).collect();
-            CategoryAgreement::of(&both)
+            let both: Vec<(bool, bool)> =
+                places.filter_map(|place| a.keeps_head(place).zip(b.keeps_head(place))).collect();
+            CategoryAgreement::new(&both)
         };
         let agreements: Vec<CategoryAgreement> = pairs.map(agreement).collect();
         let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
@@ -280,9 +287,9 @@ impl FitAgreement {
 
 impl GatedHead {
     fn new(place: usize, fits: [&FoldFits; 2], grid: HeadGrid) -> Self {
-        let [kept_even, kept_odd] = fits.map(|fold| fold.kept(place));
+        let [kept_even, kept_odd] = fits.map(|fold| fold.keeping_fits(place));
         let gate = |fold: &FoldFits| {
-            let gates: Option<Vec<f64>> = fold.each().map(|(_, fit)| fit.gates[place]).collect();
+            let gates: Option<Vec<f64>> = fold.fits_by_start().map(|(_, fit)| fit.gates[place]).collect();
             gates.filter(|gates| !gates.is_empty()).map(|gates| gates.iter().sum::<f64>() / gates.len() as f64)
         };
         let [gate_even, gate_odd] = fits.map(gate);
@@ -293,7 +300,7 @@ impl GatedHead {
 }
 
 impl SetsAlone {
-    fn new<Q: Loss>(
+    fn new<Q: LossQuantity>(
         sets: &[KeptSet; 2],
         (loss, loss_without_heads): (f64, f64),
         sums: &RemovalSums<KeptSets, Q>,
@@ -315,24 +322,25 @@ impl SetsAlone {
         let alone = rise(&others);
         let task = sums.conditions.task;
         let right_jackknife = task.map(|_| {
-            let change = |block: &Q, without| block.right(Some(without)) - block.right(None);
-            Jackknife::new(&changes(&others, &change), &sums.per_block(Q::predictions))
+            let change =
+                |block: &Q, without| block.correct_predictions(Some(without)) - block.correct_predictions(None);
+            Jackknife::new(&changes(&others, &change), &sums.per_block(Q::prediction_count))
         });
         // The loss of other items may be below 0.
-        let share_of = if task.is_none_or(TaskKind::is_of_classes) { ShareOf::Loss } else { ShareOf::AllHeads };
+        let share_of = if task.is_none_or(TaskKind::has_class_labels) { ShareOf::Loss } else { ShareOf::AllHeads };
         let basis = if share_of == ShareOf::Loss { loss } else { loss_without_heads - loss };
         let [even, odd] = sets.each_ref().map(|set| set.kept.iter().copied().collect::<BTreeSet<_>>());
         Self {
             in_both: heads(&even.intersection(&odd).copied().collect::<Vec<_>>(), grid),
             in_one: heads(&even.symmetric_difference(&odd).copied().collect::<Vec<_>>(), grid),
-            rise: alone.all(),
+            rise: alone.value(),
             rise_ci95: alone.interval(),
-            right_change: right_jackknife.as_ref().map(Jackknife::all),
+            right_change: right_jackknife.as_ref().map(Jackknife::value),
             right_change_ci95: right_jackknife.as_ref().and_then(Jackknife::interval),
             of: share_of,
             margin: ALLOWED_RISE * basis,
             random_rises: (0..sets[0].random.len())
-                .map(|number| rise(&|set| set.without(&set.random[number])).all())
+                .map(|number| rise(&|set| set.without(&set.random[number])).value())
                 .collect(),
         }
     }

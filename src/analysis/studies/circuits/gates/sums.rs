@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
-use crate::passes::ablation::Conditions;
-use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, STARTS};
-use crate::passes::observer::requests::{HeadSet, all_heads, heads_at};
+use crate::passes::ablation::PassConditions;
+use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, STARTING_POINTS};
+use crate::passes::observer::requests::{HeadSet, all_heads, head_set_at};
 use crate::passes::observer::{Demands, Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -27,7 +27,7 @@ pub type LossesAlone = RemovalSums<KeptSets, Losses>;
 pub type ItemsAlone = RemovalSums<KeptSets, Items>;
 
 /// Number of a fold's five fits that must keep a head for the fold's set to include it: all but one.
-pub const KEPT_BY: usize = 4;
+pub const MIN_KEEPING_FITS: usize = 4;
 
 /// Number of random sets per kept set, of equal size, for comparison: three show whether random sets differ.
 pub const RANDOM_SETS: u64 = 3;
@@ -36,7 +36,7 @@ pub const RANDOM_SETS: u64 = 3;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoldFits {
     grid: HeadGrid,
-    pub conditions: Conditions,
+    pub conditions: PassConditions,
     fits: GateFits,
 }
 
@@ -44,28 +44,28 @@ merge_fields!(FoldFits[grid] { conditions, fits });
 
 impl FoldFits {
     pub fn new(grid: HeadGrid) -> Self {
-        Self { grid, conditions: Conditions::default(), fits: GateFits::default() }
+        Self { grid, conditions: PassConditions::default(), fits: GateFits::default() }
     }
 
     /// Losses of the fold and the price of a head; zeros before the fits exist.
-    pub fn known(&self) -> FittedLoss {
+    pub fn fitted_loss(&self) -> FittedLoss {
         self.fits.known.unwrap_or_default()
     }
 
     /// Each fit with the number of its start.
-    pub fn each(&self) -> impl Iterator<Item = (u64, &GateFit)> {
+    pub fn fits_by_start(&self) -> impl Iterator<Item = (u64, &GateFit)> {
         self.fits.fits.iter().map(|(&start, fit)| (start, fit))
     }
 
     /// Number of fits that keep the head with this index. `None` if the head has no gate, or if there is no fit.
-    pub fn kept(&self, place: usize) -> Option<usize> {
-        let keeps: Option<Vec<bool>> = self.each().map(|(_, fit)| fit.keeps(place)).collect();
+    pub fn keeping_fits(&self, place: usize) -> Option<usize> {
+        let keeps: Option<Vec<bool>> = self.fits_by_start().map(|(_, fit)| fit.keeps_head(place)).collect();
         keeps.filter(|keeps| !keeps.is_empty()).map(|keeps| keeps.into_iter().filter(|&keeps| keeps).count())
     }
 
     /// Indices of the gated heads that at least `least` fits keep.
     fn kept_by(&self, least: usize) -> Vec<usize> {
-        (0..self.grid.count()).filter(|&place| self.kept(place).is_some_and(|kept| kept >= least)).collect()
+        (0..self.grid.count()).filter(|&place| self.keeping_fits(place).is_some_and(|kept| kept >= least)).collect()
     }
 }
 
@@ -78,7 +78,7 @@ impl Sums for FoldFits {
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.conditions = known.conditions;
-        if let Some(fits) = &known.fits {
+        if let Some(fits) = &known.gate_fits {
             self.fits = fits.clone();
         }
     }
@@ -92,9 +92,9 @@ impl Sums for FoldFits {
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let is_gate = |gate: &f64| (0.0..=1.0).contains(gate);
         let fits = |(start, fit): (u64, &GateFit)| {
-            start < STARTS && fit.gates.len() == grid.count() && fit.gates.iter().flatten().all(is_gate)
+            start < STARTING_POINTS && fit.gates.len() == grid.count() && fit.gates.iter().flatten().all(is_gate)
         };
-        self.grid == grid && self.each().all(fits)
+        self.grid == grid && self.fits_by_start().all(fits)
     }
 }
 
@@ -125,13 +125,13 @@ impl KeptSets {
     /// Builds the kept sets of both folds, with random sets for comparison. A random set has all or none of the heads that share
     /// weights (`first_layers`). Empty if a fold has no fits, or if there is an obstacle.
     pub fn new(folds: [&FoldFits; 2], obstacle: Option<Obstacle>, first_layers: &[usize]) -> Self {
-        let is_fitted = |fold: &FoldFits| fold.each().next().is_some();
+        let is_fitted = |fold: &FoldFits| fold.fits_by_start().next().is_some();
         if obstacle.is_some() || !folds.into_iter().all(is_fitted) {
             return Self { folds: Vec::new(), obstacle };
         }
         let set = |fold: &FoldFits| {
             // `kept_by(0)` lists every head with a gate.
-            let (kept, gated) = (fold.kept_by(KEPT_BY), fold.kept_by(0));
+            let (kept, gated) = (fold.kept_by(MIN_KEEPING_FITS), fold.kept_by(0));
             let random = (0..RANDOM_SETS).map(|seed| random_set(&gated, kept.len(), seed, fold.grid, first_layers));
             KeptSet { random: random.collect(), kept, gated }
         };
@@ -142,7 +142,7 @@ impl KeptSets {
 /// Draws a random set of at least `count` gated heads; heads that share weights are drawn together.
 fn random_set(gated: &[usize], count: usize, seed: u64, grid: HeadGrid, first_layers: &[usize]) -> Vec<usize> {
     let group_of = |place: usize| {
-        let (layer, head) = grid.at(place);
+        let (layer, head) = grid.layer_and_head(place);
         (first_layers.get(layer).copied().unwrap_or(layer), head)
     };
     let mut groups: Vec<_> = gated.iter().map(|&place| group_of(place)).collect::<BTreeSet<_>>().into_iter().collect();
@@ -161,7 +161,7 @@ impl Removals for KeptSets {
     /// Sets to remove: the gated heads outside each kept or random set, and all heads.
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
         let of_fold = |set: &KeptSet| -> Vec<HeadSet> {
-            set.random.iter().chain([&set.kept]).map(|kept| heads_at(grid, &set.without(kept))).collect()
+            set.random.iter().chain([&set.kept]).map(|kept| head_set_at(grid, &set.without(kept))).collect()
         };
         let sets: BTreeSet<HeadSet> = self.folds.iter().flat_map(of_fold).collect();
         let all = (!self.folds.is_empty()).then(|| all_heads(grid));
@@ -169,7 +169,7 @@ impl Removals for KeptSets {
         sets.into_iter().collect()
     }
 
-    fn fit(&self, grid: HeadGrid) -> bool {
+    fn fits_grid(&self, grid: HeadGrid) -> bool {
         let are_places = |places: &Vec<usize>| places.iter().all(|&place| place < grid.count());
         let fits = |set: &KeptSet| {
             let lists = set.random.iter().chain([&set.kept, &set.gated]);

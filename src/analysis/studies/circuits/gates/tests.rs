@@ -12,9 +12,9 @@ use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Known, Section, ShareOf};
+use crate::study::section::{Completion, Section, ShareOf, ViewContext};
 use crate::study::upstream::Obstacle;
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 /// Three heads and one that the model lacks.
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 2 };
@@ -28,7 +28,7 @@ fn fold(gates: &[[f64; 3]]) -> FoldFits {
     let known = FittedLoss { units: 64, loss: 2.0, loss_without_heads: 3.0, band: 0.01 };
     let fits = GateFits { known: Some(known), fits: (0..).zip(gates).map(fit).collect::<BTreeMap<_, _>>() };
     let mut fold = FoldFits::new(GRID);
-    fold.begin_pass(&PassSetup { fits: Some(fits), ..PassSetup::default() });
+    fold.begin_pass(&PassSetup { gate_fits: Some(fits), ..PassSetup::default() });
     fold
 }
 
@@ -53,9 +53,9 @@ fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
         let masked = Sequence { predictions: vec![token], ..sentence(index, 2, "dep") };
         let mut state = sums.begin(&masked).unwrap();
         sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0) });
-        for (number, removed) in sums.demands().further_runs.variants().iter().enumerate() {
+        for (number, removed) in sums.demands().further_runs.ablated_sets().iter().enumerate() {
             let places: Vec<usize> = removed.iter().map(|place| GRID.index(place.layer, place.head)).collect();
-            sums.observe(&mut state, &mut Event::Variant(number));
+            sums.observe(&mut state, &mut Event::AblationVariant(number));
             sums.observe(&mut state, &mut Event::Logits { position: 1, logits: &logits(2.0 + rise(index, &places)) });
         }
     }
@@ -63,8 +63,13 @@ fn show(sums: &mut LossesAlone, rise: impl Fn(u64, &[usize]) -> f64) {
 
 fn result(folds: &[FoldFits; 2], sums: &LossesAlone) -> GatesResult {
     let absent = vec![GRID.place(3)];
-    let context =
-        EstimationContext { grid: GRID, threads: all_cores(), leaves_out: false, absent, removed: Vec::new() };
+    let context = EstimationContext {
+        grid: GRID,
+        threads: core_count(),
+        keeps_replicates: false,
+        absent_heads: absent,
+        removed_heads: Vec::new(),
+    };
     let mut section = GatesResult::new([&folds[0], &folds[1]], sums, &context);
     section.complete(&Completion::Policy(&default_policy()));
     section
@@ -107,20 +112,23 @@ fn the_set_of_one_fold_is_scored_on_the_other() {
     let is_possible = |rise: f64| possible.iter().any(|mean| (rise - mean).abs() < 1e-5);
     assert!(alone.random_rises.iter().all(|&rise| is_possible(rise)), "{alone:?}");
     assert_eq!((found.together, found.obstacle), (false, Some(NoSet::RiseNotBelow)));
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Kept in 9 of 10 fits: L0H0.\nKept in 5 of 10 fits: L1H0.\n"), "{summary}");
     assert!(
         summary.contains("the rise of the loss is not shown to be below 1 % of the loss (0.0200 nats)"),
         "{summary}"
     );
-    assert!(section.view(Known::new(&default_policy())).in_brief.found.is_none());
-    let card = section.of_head(GRID.place(0), Known::new(&default_policy()));
+    assert!(section.view(ViewContext::new(&default_policy())).in_brief.finding.is_none());
+    let card = section.head_card(GRID.place(0), ViewContext::new(&default_policy()));
     assert_eq!(
         card.lines,
         ["kept in 9 of 10 fits of all gates together (mean gate 0.98 and 0.80 in the halves of the sample)"]
     );
-    assert!(section.of_head(GRID.place(3), Known::new(&default_policy())).lines.is_empty() && card.clauses.is_empty());
-    assert_eq!((section.view(Known::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
+    assert!(
+        section.head_card(GRID.place(3), ViewContext::new(&default_policy())).lines.is_empty()
+            && card.clauses.is_empty()
+    );
+    assert_eq!((section.view(ViewContext::new(&default_policy())).figures.len(), section.defect(GRID)), (1, None));
     assert!(section.defect(HeadGrid { layers: 1, heads: 2 }).unwrap().contains("each head"));
 }
 
@@ -140,7 +148,7 @@ fn heads_that_cost_less_than_the_margin_do_the_task_together() {
     let high = alone.rise_ci95.unwrap().high();
     assert!((alone.rise - 0.01).abs() < 1e-5 && (high - 0.0125).abs() < 5e-4, "{alone:?}");
     assert!(section.together && section.obstacle.is_none());
-    let said = section.view(Known::new(&default_policy())).in_brief.found.unwrap();
+    let said = section.view(ViewContext::new(&default_policy())).in_brief.finding.unwrap();
     assert!(
         said.starts_with("Heads that do the task together: 1 head in the sets of both halves (L0H0), 1 in one (L1H0)."),
         "{said}"
@@ -172,10 +180,10 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let folds = folds();
     // A model that cannot do its task: nothing runs, and the reason is kept.
     let sets = kept_sets(&folds, Some(Obstacle::NotAboveBaseline));
-    assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.variants().is_empty());
+    assert!(LossesAlone::new(GRID, sets.clone()).demands().further_runs.ablated_sets().is_empty());
     let section = result(&folds, &LossesAlone::new(GRID, sets));
     assert_eq!((section.obstacle, section.alone.is_none()), (Some(NoSet::NotAboveBaseline), true));
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("No heads are said to do the task together: the model is not shown to be above"),
         "{summary}"
@@ -184,10 +192,10 @@ fn no_set_is_said_to_do_what_cannot_be_said() {
     let nothing = |units, band| {
         let mut fold = FoldFits::new(GRID);
         let fits = GateFits { known: Some(FittedLoss { units, band, ..FittedLoss::default() }), fits: BTreeMap::new() };
-        fold.begin_pass(&PassSetup { fits: Some(fits), ..PassSetup::default() });
+        fold.begin_pass(&PassSetup { gate_fits: Some(fits), ..PassSetup::default() });
         let folds = [fold, folds[0].clone()];
         let sums = LossesAlone::new(GRID, kept_sets(&folds, None));
-        assert!(sums.demands().further_runs.variants().is_empty());
+        assert!(sums.demands().further_runs.ablated_sets().is_empty());
         result(&folds, &sums).obstacle
     };
     assert_eq!([nothing(0, 0.0), nothing(3, 0.0)], [Some(NoSet::NothingScored), Some(NoSet::NothingLost)]);
@@ -205,7 +213,7 @@ fn a_set_of_all_heads_costs_nothing() {
     let folds = [fold(&[[1.0; 3]; 5]), fold(&[[1.0; 3]; 5])];
     let mut sums = LossesAlone::new(GRID, kept_sets(&folds, None));
     // Without any head alone.
-    assert_eq!(sums.demands().further_runs.variants().len(), 1);
+    assert_eq!(sums.demands().further_runs.ablated_sets().len(), 1);
     show(&mut sums, |_, _| 1.0);
     let found = result(&folds, &sums);
     assert_eq!((found.alone.unwrap().rise, found.together), (0.0, true));
@@ -227,12 +235,12 @@ fn parts_add_up() {
     let shard = |starts: [u64; 2]| {
         let mut part = FoldFits::new(GRID);
         let fits: BTreeMap<u64, GateFit> = whole
-            .each()
+            .fits_by_start()
             .filter(|(start, _)| (starts[0]..starts[1]).contains(start))
             .map(|(n, fit)| (n, fit.clone()))
             .collect();
-        let known = (!fits.is_empty()).then(|| whole.known());
-        part.begin_pass(&PassSetup { fits: Some(GateFits { known, fits }), ..PassSetup::default() });
+        let known = (!fits.is_empty()).then(|| whole.fitted_loss());
+        part.begin_pass(&PassSetup { gate_fits: Some(GateFits { known, fits }), ..PassSetup::default() });
         part
     };
     let mut merged = shard([0, 2]);

@@ -6,10 +6,10 @@ use super::section::{ALLOWED_RISE, FitAgreement, FoldOfGates, GatedHead, GatesRe
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::ablation::Replacement;
 use crate::sequences::reading::Context;
-use crate::studies::ablation::losses::unit;
-use crate::studies::ablation::removal::scored;
-use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{TableColumn, capital, decimal, percent_of, plus_minus, table_of};
+use crate::studies::ablation::losses::loss_unit;
+use crate::studies::ablation::removal::scored_counts_text;
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
+use crate::study::show::wording::{TableColumn, capitalize, column_table, decimal, plus_minus, whole_percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Summary, TableRows};
 use crate::system::counted::counted;
 
@@ -20,18 +20,18 @@ impl Section for GatesResult {
         }
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         let alone = self.alone.as_ref().filter(|_| self.together);
         View {
-            in_brief: InBrief { found: alone.map(|alone| self.sentence(alone)), ..InBrief::default() },
-            summary: Summary::written(|out| self.write_summary(out, run.read)),
+            in_brief: InBrief { finding: alone.map(|alone| self.sentence(alone)), ..InBrief::default() },
+            summary: Summary::from_writer(|out| self.write_summary(out, run.read)),
             figures: self.figure().into_iter().collect(),
-            tables: vec![TableRows::of("gates", &self.heads)],
+            tables: vec![TableRows::new("gates", &self.heads)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((kept, head)) = head.and_then(|head| Some((head.kept?, head))) else { return HeadCard::default() };
         let gates = head.gates().map(|gate| decimal(gate, 2)).collect::<Vec<_>>().join(" and ");
@@ -44,11 +44,11 @@ impl Section for GatesResult {
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let GatesResult { heads, folds, .. } = self;
         let has_gates = |fold: &FoldOfGates| fold.fits.iter().all(|fit| fit.gates.len() == grid.count());
-        if !grid.is(heads.iter().map(|head| head.place)) || !folds.iter().all(has_gates) {
+        if !grid.equals_all_heads(heads.iter().map(|head| head.place)) || !folds.iter().all(has_gates) {
             return Some("`gates` does not have each head of the model once, layer by layer".to_owned());
         }
         let sets = folds.iter().flat_map(|fold| &fold.set);
-        let stray = grid.stray(sets.chain(self.alone.iter().flat_map(SetsAlone::heads)).copied())?;
+        let stray = grid.first_outside(sets.chain(self.alone.iter().flat_map(SetsAlone::heads)).copied())?;
         Some(format!("the sets of `gates` have {stray}, which the model has not"))
     }
 }
@@ -85,7 +85,7 @@ impl SetsAlone {
 
 impl GatesResult {
     fn unit(&self) -> &'static str {
-        unit(self.task)
+        loss_unit(self.task)
     }
 
     /// Unit of a mean loss: `an item` or `a token`.
@@ -140,7 +140,7 @@ impl GatesResult {
             "Gates of all heads (towards the {}) fitted together to each half of the sample, from several starts: least loss and price of \
              open gates. {}, {loss:.3} {unit} {} with all heads.\n",
             self.removal.map_or("", Replacement::name),
-            scored([self.masked_tokens, self.sentences], self.objective, self.task, read),
+            scored_counts_text([self.masked_tokens, self.sentences], self.objective, self.task, read),
             self.per(),
         )?;
         out.table(table(&self.folds));
@@ -159,7 +159,7 @@ impl GatesResult {
             Some(why) => writeln!(
                 out,
                 "No heads are said to do the task together: {why}. {} alone on the other half cost {:+.4}{} {unit} {}{right}.",
-                capital(&alone.named()),
+                capitalize(&alone.named()),
                 alone.rise,
                 plus_minus(alone.rise_ci95, 4),
                 self.per()
@@ -189,11 +189,11 @@ impl GatesResult {
         let row = |(kept, head): &(usize, &GatedHead)| ForestRow {
             name: head.place.to_string(),
             note: format!("kept in {kept} of {fits}"),
-            marks: vec![Mark::of(head.gate_even, None), Mark::of(head.gate_odd, None)],
+            marks: vec![Mark::from_value(head.gate_even, None), Mark::from_value(head.gate_odd, None)],
         };
         let scale = "mean gate: 0 what replaces the head, 1 the head";
         let rows = order.iter().map(row).collect();
-        let (forest, left_out) = Forest::of_heads(scale, &["even blocks", "odd blocks"], rows, "gates");
+        let (forest, left_out) = Forest::heads_around_zero(scale, &["even blocks", "odd blocks"], rows, "gates");
         (!order.is_empty()).then(|| Figure {
             name: "gates",
             title: "Which heads stay open when all gates are fitted together".to_owned(),
@@ -210,7 +210,7 @@ impl FitAgreement {
     /// Writes the agreement: `96 % of the heads (Cohen's kappa 0.92)`.
     fn words(self) -> String {
         let kappa = self.kappa.map_or_else(String::new, |kappa| format!(" (Cohen's kappa {})", decimal(kappa, 2)));
-        format!("{} of the heads{kappa}", percent_of(self.share))
+        format!("{} of the heads{kappa}", whole_percent(self.share))
     }
 }
 
@@ -225,5 +225,5 @@ fn table(folds: &[FoldOfGates]) -> comfy_table::Table {
         ("heads in 4 of 5", false, |fold| fold.set.len().to_string()),
         ("starts agree on", true, |fold| fold.starts_agree.map_or_else(|| "-".to_owned(), FitAgreement::words)),
     ];
-    table_of(&COLUMNS, &folds.iter().collect::<Vec<_>>())
+    column_table(&COLUMNS, &folds.iter().collect::<Vec<_>>())
 }

@@ -26,15 +26,15 @@ impl Study for Interchange {
         question: "Which heads carry the answer of a task of yours from the words that it depends on?",
         needs: "cloze items (`--task`) with `corrupted`, and a model that predicts masked or next tokens; no corpus: \
             a pass over both texts of a sample of the items for every two heads, and one",
-        takes: &[TaskKind::Cloze],
-        metrics: || metric::listed(METRICS),
+        task_kinds: &[TaskKind::Cloze],
+        metrics: || metric::explanations_with_keys(METRICS),
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["interchange"],
         tables: &["interchange"],
         options: &["positions"],
         verdicts: VERDICTS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -48,7 +48,7 @@ impl Study for Interchange {
         // Shares of a gap that may be 0 are meaningless.
         let if_gap_is_shown = |value: Fraction| if result.gap_is_shown { value } else { Fraction::NONE };
         let cells = |items: &Items, head: Option<usize>| values(items, head).into_iter().map(if_gap_is_shown).collect();
-        let estimates = Estimates::of_blocks(&columns(self), context, &sums.blocks, cells);
+        let estimates = Estimates::from_blocks(&columns(self), context, &sums.blocks, cells);
         let interchange = result.with_metrics(&estimates);
         (estimates, interchange)
     }
@@ -63,7 +63,7 @@ fn values(items: &Items, head: Option<usize>) -> Vec<Fraction> {
 fn share(items: &Items, change: impl Fn(&ExchangedItem) -> f64) -> Fraction {
     let sum = |part: &dyn Fn(&ExchangedItem) -> f64| items.values().map(part).sum::<f64>();
     let units = items.values().filter(|item| item.is_first).count() as u64;
-    Fraction::new(sum(&change), sum(&ExchangedItem::gap)).over(items.len() as u64, units)
+    Fraction::new(sum(&change), sum(&ExchangedItem::gap)).with_evidence(items.len() as u64, units)
 }
 
 type InterchangeMetric = Metric<fn(&ExchangedItem, usize) -> f64>;
@@ -103,7 +103,7 @@ const VERDICTS: &[VerdictRule] = &[
             summed gap is not 4 standard errors above 0",
         margin: "0",
         family: "both numbers of all heads whose sum is above it",
-        least: LEAST,
+        min_evidence: LEAST,
         printed: "`restored` and `destroyed` with their intervals, both q",
     },
     VerdictRule {
@@ -111,7 +111,7 @@ const VERDICTS: &[VerdictRule] = &[
         statistic: "the sum of the change and .05 of the gap, likewise",
         margin: "0",
         family: "both numbers of all heads whose sum is below it",
-        least: LEAST,
+        min_evidence: LEAST,
         printed: "as `carries`",
     },
 ];
@@ -121,13 +121,13 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "interchange-corruption",
     text: "That a head carries an answer holds for the corruption of these items: to exchange one word and to exchange a pattern find \
             different heads, and of heads that do the same none may be needed.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<InterchangeResult>(labelling.section).items > 0,
 }];
 
 const TERMS: &[Term] = &[Term {
     name: "carries",
-    also: &["corrupted", "restores", "needed", "opposes", "gap"],
+    other_names: &["corrupted", "restores", "needed", "opposes", "gap"],
     meaning: "A head carries the answer of a task from a text to where it is predicted if its contexts alone restore more than 5 % of what \
             a corruption of the text destroys, and destroy more than 5 % when they come from the corrupted text. With the first alone it \
             restores, with the second alone it is needed; it opposes where either is below -5 %. The gap is what the corruption destroys.",

@@ -151,7 +151,7 @@ impl InterchangeResult {
             // Until they are corrected, `q_above` and `q_below` are the p-values of those beyond the margin.
             let p_above = above.p_above(0.0).filter(|_| gap_is_shown);
             let p_below = below.estimate().map(|below| below.p_below(0.0)).filter(|_| gap_is_shown);
-            let (q_above, q_below) = (p_above.filter(|_| above.all() > 0.0), p_below.filter(|_| below.all() < 0.0));
+            let (q_above, q_below) = (p_above.filter(|_| above.value() > 0.0), p_below.filter(|_| below.value() < 0.0));
             ShareTests { p_above, q_above, p_below, q_below }
         };
         let head = |place: usize| ExchangedHead {
@@ -173,7 +173,7 @@ impl InterchangeResult {
             units: total.values().filter(|item| item.is_first).count() as u64,
             items_skipped,
             corruptions: corruptions(&total),
-            gap: Some(gap.all()).filter(|gap| gap.is_finite()),
+            gap: Some(gap.value()).filter(|gap| gap.is_finite()),
             gap_ci95: gap.interval(),
             gap_is_shown,
             not_lowered: (!total.is_empty()).then(|| not_lowered as f64 / total.len() as f64),
@@ -185,8 +185,8 @@ impl InterchangeResult {
     /// Adds the metrics of the heads.
     pub fn with_metrics(mut self, estimates: &Estimates) -> Self {
         for (place, head) in self.heads.iter_mut().enumerate() {
-            (head.restored, head.restored_ci95, _) = estimates.of_metric(place, "restored");
-            (head.destroyed, head.destroyed_ci95, _) = estimates.of_metric(place, "destroyed");
+            (head.restored, head.restored_ci95, _) = estimates.metric_estimate(place, "restored");
+            (head.destroyed, head.destroyed_ci95, _) = estimates.metric_estimate(place, "destroyed");
         }
         self
     }

@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use crate::model::forward::batch::Exchange;
 use crate::model::forward::visitor::Needs;
 use crate::model::grid::HeadGrid;
-use crate::passes::ablation::Conditions;
-use crate::passes::observer::requests::{HeadSet, each_head};
+use crate::passes::ablation::PassConditions;
+use crate::passes::observer::requests::{HeadSet, single_head_sets};
 use crate::sequences::derived::task::ExchangedPositions;
 use crate::sequences::sequence::{ScoreRule, Sequence};
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
-use crate::studies::ablation::losses::{ScoredToken, scored};
-use crate::studies::ablation::removal::{Quantity, RemovalSums, Removals};
+use crate::studies::ablation::losses::{ScoredToken, scored_tokens};
+use crate::studies::ablation::removal::{RemovalQuantity, RemovalSums, Removals};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadsAlone;
 
 impl Removals for HeadsAlone {
     fn variants(&self, grid: HeadGrid) -> Vec<HeadSet> {
-        each_head(grid).collect()
+        single_head_sets(grid).collect()
     }
 
-    fn fit(&self, _: HeadGrid) -> bool {
+    fn fits_grid(&self, _: HeadGrid) -> bool {
         true
     }
 }
@@ -79,10 +79,10 @@ pub struct ItemText {
     scored: Vec<ScoredToken<()>>,
 }
 
-impl Quantity for Items {
+impl RemovalQuantity for Items {
     type State = ItemText;
 
-    fn needs(_: &Conditions) -> Needs {
+    fn needs(_: &PassConditions) -> Needs {
         Needs { logits: true, ..Needs::default() }
     }
 
@@ -92,7 +92,7 @@ impl Quantity for Items {
 
     fn begin(&mut self, sequence: &Sequence, variants: usize) -> Option<Self::State> {
         let part = sequence.item.as_ref()?;
-        let ScoreRule::Against(foil) = part.rule else { return None };
+        let ScoreRule::VersusFoil(foil) = part.rule else { return None };
         // The clean text comes first and alone holds the corruption.
         let text = if part.corruption.is_some() { CLEAN } else { CORRUPTED };
         if let Some(corruption) = &part.corruption {
@@ -100,7 +100,7 @@ impl Quantity for Items {
             let item = ExchangedItem {
                 is_first: sequence.family.is_first,
                 corruption: corruption.name.as_deref().map(str::to_owned),
-                tokens: [sequence.text_places().count() as u64, corruption.changed],
+                tokens: [sequence.text_positions().count() as u64, corruption.changed_tokens],
                 positions: match corruption.exchange {
                     Exchange::Everywhere => ExchangedPositions::All,
                     Exchange::At(_) => ExchangedPositions::Answer,
@@ -109,7 +109,7 @@ impl Quantity for Items {
             };
             self.insert(sequence.index, item);
         }
-        Some(ItemText { index: sequence.index, text, foil, scored: scored(sequence, |_| ()) })
+        Some(ItemText { index: sequence.index, text, foil, scored: scored_tokens(sequence, |_| ()) })
     }
 
     fn logits(&mut self, state: &Self::State, variant: Option<usize>, position: usize, logits: &[f32]) {

@@ -3,27 +3,27 @@ use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::forward::batch::Exchange;
 use crate::model::grid::HeadGrid;
-use crate::passes::observer::{Event, Sums, observer_of};
+use crate::passes::observer::{Event, Sums, new_observer};
 use crate::sequences::derived::task::ExchangedPositions;
-use crate::sequences::sequence::{Corruption, ItemPart, PredictedToken, ScoreRule, Sequence};
+use crate::sequences::sequence::{ItemPart, PredictedToken, ScoreRule, Sequence, TextCorruption};
 use crate::sequences::test_support::sentence;
 use crate::studies::registry::default_policy;
 use crate::study::section::Completion;
 use crate::study::{AnyStudy, ObservedPass};
-use crate::system::parallel::all_cores;
+use crate::system::parallel::core_count;
 
 const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
 
 /// The two texts of an item whose answer is token 1 and whose foil is token 0.
 fn texts(index: u64, unit: u64, is_first: bool) -> [Sequence; 2] {
     let part = |corruption| ItemPart {
-        rule: ScoreRule::Against(0),
+        rule: ScoreRule::VersusFoil(0),
         answer: Some(1),
         foils: Vec::new(),
         group: None,
         corruption,
     };
-    let corruption = Corruption { name: Some("other".into()), changed: 2, exchange: Exchange::Everywhere };
+    let corruption = TextCorruption { name: Some("other".into()), changed_tokens: 2, exchange: Exchange::Everywhere };
     [Some(corruption), None].map(|corruption| Sequence {
         family: SentenceFamily { number: unit, is_first },
         predictions: vec![PredictedToken::masked(1, 0, Some(1))],
@@ -39,7 +39,7 @@ fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) 
     for variant in 0..scores[0].len() {
         for (state, scores) in states.iter_mut().zip(scores) {
             if variant > 0 {
-                sums.observe(state, &mut Event::Variant(variant - 1));
+                sums.observe(state, &mut Event::AblationVariant(variant - 1));
             }
             sums.observe(state, &mut Event::Logits { position: 1, logits: &[0.0, scores[variant] as f32] });
         }
@@ -47,8 +47,8 @@ fn show(sums: &mut InterchangeSums, texts: &[Sequence; 2], scores: [&[f64]; 2]) 
 }
 
 fn measured(sums: InterchangeSums, grid: HeadGrid) -> InterchangeResult {
-    let observer = observer_of(sums);
-    let context = EstimationContext::new(grid, all_cores());
+    let observer = new_observer(sums);
+    let context = EstimationContext::new(grid, core_count());
     let observed = [ObservedPass { sums: &*observer, left_out: 3 }];
     let (_, mut found) = AnyStudy::measure(&Interchange, &Observed(&observed), &context);
     found.complete(&Completion::Policy(&default_policy()));

@@ -9,8 +9,10 @@ use crate::stats::block_test::FEWEST_BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::policy::Policy;
-use crate::study::section::{Completion, HeadCard, Known, Section, View};
-use crate::study::show::wording::{aligned_table, capital, decimal, percent_of, plus_minus, report_name, significance};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext};
+use crate::study::show::wording::{
+    aligned_table, capitalize, decimal, plus_minus, report_name, significance, whole_percent,
+};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, InBrief, Mark, Shortage, Summary, TableRows};
 use crate::system::counted::{counted, plural};
 
@@ -27,18 +29,18 @@ impl Section for InterchangeResult {
         }
     }
 
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
             lacks_subject: self.items == 0,
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: self.figure().into_iter().collect(),
-            tables: vec![TableRows::of("interchange", &self.heads)],
+            tables: vec![TableRows::new("interchange", &self.heads)],
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let head = self.heads.iter().find(|head| head.place == place);
         let Some((head, [restored, destroyed])) = head.and_then(|head| Some((head, head.shares()?))) else {
             return HeadCard::default();
@@ -56,7 +58,7 @@ impl Section for InterchangeResult {
                 format!("{does} the answer under {corruption} (restores {restored}, destroys {destroyed})")
             }
         });
-        HeadCard::from_iter([line]).saying(clause)
+        HeadCard::from_iter([line]).with_clauses(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -101,7 +103,7 @@ impl InterchangeResult {
         if self.items == 0 {
             return InBrief::default();
         }
-        let shortage = Shortage::of_items("verdicts on exchanged heads", [self.items, self.units], policy);
+        let shortage = Shortage::from_item_counts("verdicts on exchanged heads", [self.items, self.units], policy);
         let corruption = self.corruption();
         let carry = self.ranked().into_iter().filter(|head| head.verdicts.first() == Some(&ExchangeVerdict::Carries));
         let named: Vec<String> = carry.take(3).map(|head| head.place.to_string()).collect();
@@ -113,7 +115,7 @@ impl InterchangeResult {
             None if shortage.is_some() => return InBrief { shortage, ..InBrief::default() },
             None => format!("Under {corruption} {}{named}.", self.verdict_counts()),
         };
-        InBrief { shortage, ..InBrief::found(found) }
+        InBrief { shortage, ..InBrief::from_finding(found) }
     }
 
     fn corruption(&self) -> String {
@@ -176,7 +178,7 @@ impl InterchangeResult {
             ExchangedPositions::All => "at all positions",
             ExchangedPositions::Answer => "at the position of the answer alone",
         };
-        let not_lowered = percent_of(self.not_lowered.unwrap_or(0.0));
+        let not_lowered = whole_percent(self.not_lowered.unwrap_or(0.0));
         writeln!(
             out,
             "Contexts of heads exchanged {at} between text and corrupted text of {}, of {}: {}. It lowers the score by {gap:.3}{} nats \
@@ -187,7 +189,7 @@ impl InterchangeResult {
             plus_minus(self.gap_ci95, 3),
         )?;
         if let Some(why) = self.why_none() {
-            return writeln!(out, "{}.", capital(&why));
+            return writeln!(out, "{}.", capitalize(&why));
         }
         let too_few = self.too_few(policy);
         let is_judged = !self.is_mixed() && too_few.is_none();
@@ -207,10 +209,14 @@ impl InterchangeResult {
         let row = |head: &ExchangedHead| ForestRow {
             name: head.place.to_string(),
             note: head.words(),
-            marks: vec![Mark::of(head.restored, head.restored_ci95), Mark::of(head.destroyed, head.destroyed_ci95)],
+            marks: vec![
+                Mark::from_value(head.restored, head.restored_ci95),
+                Mark::from_value(head.destroyed, head.destroyed_ci95),
+            ],
         };
         let rows = self.ranked().into_iter().map(row).collect();
-        let (forest, left_out) = Forest::of_heads("share of the gap", &["restored", "destroyed"], rows, "shares");
+        let (forest, left_out) =
+            Forest::heads_around_zero("share of the gap", &["restored", "destroyed"], rows, "shares");
         Some(Figure {
             name: "interchange",
             title: "How much of the answer each head carries".to_owned(),

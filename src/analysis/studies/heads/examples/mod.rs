@@ -10,12 +10,12 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::section::{CardTable, HeadCard, Known, Section, View, stored};
+use crate::study::section::{CardTable, HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Arc, ArcMatch, ArcSentence, Arcs, Chart, Figure};
 use crate::study::upstream::HeadAim;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::counted;
-use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, LEAST_WORDS, MOST_WORDS, Rank};
+use sums::{Candidate, Drawn, ExampleSums, HeadCandidates, MAX_WORDS, MIN_WORDS, Rank};
 
 pub struct ExampleSentences;
 
@@ -33,7 +33,7 @@ impl Study for ExampleSentences {
         needs: "a corpus in files, read once more when the labels are known; the report then holds sentences of the corpus",
         figures: &["examples:HEAD"],
         options: &["show-example"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -42,14 +42,14 @@ impl Study for ExampleSentences {
                 special_text(subject, ["[CLS]", "<s>"], "[first]"),
                 special_text(subject, ["[SEP]", "</s>"], "[separator]"),
             ];
-            let (classes, aims) = (subject.classes.clone(), subject.found.aims.clone());
-            ExampleSums::new(subject.grid, classes, subject.from, aims, special)
+            let (classes, aims) = (subject.classes.clone(), subject.upstream.aims.clone());
+            ExampleSums::new(subject.grid, classes, subject.from_token, aims, special)
         };
-        vec![PassSpec::new(Pass::PLAIN, make).following_kept(Needs::ATTENTION, sums::may_be_shown)]
+        vec![PassSpec::new(Pass::PLAIN, make).in_second_stage_from_kept(Needs::ATTENTION, sums::has_drawable_sentence)]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::none(context.grid.count()), Examples::new(observed.sums(), context.grid))
+        (Estimates::without_metrics(context.grid.count()), Examples::new(observed.sums(), context.grid))
     }
 }
 
@@ -58,7 +58,7 @@ const COLUMNS: [&str; 4] = ["example", "shows it", "sentence", "words"];
 stored!(Examples as examples);
 
 impl Section for Examples {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let Examples { least_words, most_words, sentences, heads } = self;
         let shown: usize = heads.iter().map(|head| head.examples.len()).sum();
         let summary = format!(
@@ -71,21 +71,21 @@ impl Section for Examples {
             let example = head.examples.iter().find(|example| example.rank == Rank::Typical)?;
             Some((head.place, example.sentence))
         };
-        View { typical: heads.iter().filter_map(typical).collect(), ..View::saying(summary) }
+        View { typical_sentences: heads.iter().filter_map(typical).collect(), ..View::from_summary(summary) }
     }
 
-    fn of_head(&self, head: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, head: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let Some(found) = self.heads.iter().find(|found| found.place == head) else { return HeadCard::default() };
-        let line = |example: &Example| format!("{}: {}", about(found, example), example.drawn.text());
+        let line = |example: &Example| format!("{}: {}", example_caption(found, example), example.drawn.text());
         let row = |example: &Example| {
-            let [rank, score] = rank_and_score(found, example);
+            let [rank, score] = rank_and_score_texts(found, example);
             vec![rank, score, example.sentence.to_string(), example.drawn.text()]
         };
         let rows: Vec<Vec<String>> = found.examples.iter().map(row).collect();
         HeadCard {
             table: (!rows.is_empty()).then_some(CardTable { columns: &COLUMNS, rows }),
             lines: found.examples.iter().map(line).collect(),
-            figures: figure(found).into_iter().collect(),
+            figures: example_figure(found).into_iter().collect(),
             ..HeadCard::default()
         }
     }
@@ -99,12 +99,12 @@ impl Section for Examples {
 }
 
 /// Describes an example sentence in a few words: `typical, 3 of 5 arcs, sentence 12`.
-pub fn about(head: &HeadExamples, example: &Example) -> String {
-    let [rank, score] = rank_and_score(head, example);
+pub fn example_caption(head: &HeadExamples, example: &Example) -> String {
+    let [rank, score] = rank_and_score_texts(head, example);
     format!("{rank}, {score}, sentence {}", example.sentence)
 }
 
-pub fn rank_and_score(head: &HeadExamples, example: &Example) -> [String; 2] {
+pub fn rank_and_score_texts(head: &HeadExamples, example: &Example) -> [String; 2] {
     let Example { rank, score, queries, .. } = example;
     let rank = match rank {
         Rank::Best => "best",
@@ -119,7 +119,7 @@ pub fn rank_and_score(head: &HeadExamples, example: &Example) -> [String; 2] {
     [rank.to_owned(), score]
 }
 
-pub fn figure(head: &HeadExamples) -> Option<Figure> {
+pub fn example_figure(head: &HeadExamples) -> Option<Figure> {
     let HeadExamples { place, label, direction, mean, scored, examples } = head;
     if examples.is_empty() {
         return None;
@@ -140,14 +140,14 @@ pub fn figure(head: &HeadExamples) -> Option<Figure> {
         let arc = |unit: usize| {
             let (stand, weight, [from, to]) = (stand(unit), drawn.weights[unit], ends(unit, drawn.to[unit]));
             let shown = weight > 0.0 && !(speaks && stand == ArcMatch::Neutral);
-            shown.then_some(Arc { from, to, weight, stand })
+            shown.then_some(Arc { from, to, weight, outcome: stand })
         };
         let missed = |&unit: &usize| {
             let head = *drawn.heads.get(unit)?;
             (head != unit).then_some(ends(unit, head))
         };
         ArcSentence {
-            about: about(head, example),
+            caption: example_caption(head, example),
             units: drawn.units.clone(),
             arcs: (0..drawn.units.len()).filter_map(arc).collect(),
             gold: if direction.is_some() { drawn.wrong.iter().filter_map(missed).collect() } else { Vec::new() },
@@ -232,13 +232,13 @@ impl Examples {
                 let Candidate { sentence, score, queries, drawn } = candidate.clone();
                 Example { rank, sentence, score, queries, drawn }
             };
-            let examples = kept.chosen().into_iter().map(example).collect();
+            let examples = kept.chosen_candidates().into_iter().map(example).collect();
             let (place, label) = (grid.place(*place), label.clone());
             HeadExamples { place, label, direction, mean: *mean, scored: kept.scored, examples }
         };
         Self {
-            least_words: LEAST_WORDS,
-            most_words: MOST_WORDS,
+            least_words: MIN_WORDS,
+            most_words: MAX_WORDS,
             sentences: sums.sentences,
             heads: sums.aims.iter().zip(&sums.kept).map(of_head).collect(),
         }

@@ -15,11 +15,11 @@ use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::stats::blocks::Merge;
 use crate::study::aim::{Goals, Score};
-use crate::study::instruments::partners::largest;
+use crate::study::instruments::partners::index_of_largest;
 use crate::study::upstream::HeadAim;
 
 /// Minimum length of a drawn sentence, in words. In shorter sentences, uniform attention gives each token more than 1/7.
-pub const LEAST_WORDS: usize = 5;
+pub const MIN_WORDS: usize = 5;
 
 /// Rank of an example sentence among the scored sentences of its attention head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -80,7 +80,7 @@ pub struct HeadCandidates {
 
 impl HeadCandidates {
     /// Picks one sentence per rank: its first candidate that no earlier rank picked. The typical sentence is listed first.
-    pub fn chosen(&self) -> Vec<(Rank, &Candidate)> {
+    pub fn chosen_candidates(&self) -> Vec<(Rank, &Candidate)> {
         let mut chosen: Vec<(Rank, &Candidate)> = Vec::new();
         for (rank, candidates) in Rank::ALL.into_iter().zip(&self.ranks) {
             let is_new = |next: &&Candidate| chosen.iter().all(|(_, other)| other.sentence != next.sentence);
@@ -159,7 +159,7 @@ impl ExampleSums {
         special: [String; 2],
     ) -> Self {
         let kept = vec![HeadCandidates::default(); aims.len()];
-        let seen_by = |aimed: &HeadAim| classes.of_layer(grid.at(aimed.place).0);
+        let seen_by = |aimed: &HeadAim| classes.in_layer(grid.layer_and_head(aimed.place).0);
         let is_like = |a: &HeadAim, b: &HeadAim| a.aim == b.aim && seen_by(a) == seen_by(b);
         let first = |aimed: &HeadAim| aims.iter().position(|other| is_like(other, aimed));
         let equal_aim = aims.iter().filter_map(first).collect();
@@ -167,12 +167,12 @@ impl ExampleSums {
     }
 }
 
-pub fn may_be_shown(sequence: &Sequence) -> bool {
-    sequence.family.is_first && sequence.words_of_sentences().iter().any(is_short)
+pub fn has_drawable_sentence(sequence: &Sequence) -> bool {
+    sequence.family.is_first && sequence.words_by_sentence().iter().any(is_short)
 }
 
 fn is_short(words: &Range<usize>) -> bool {
-    (LEAST_WORDS..=MOST_WORDS).contains(&words.len())
+    (MIN_WORDS..=MAX_WORDS).contains(&words.len())
 }
 
 pub struct ExampleState {
@@ -188,7 +188,11 @@ struct ExampleSentence {
 
 impl ExampleSentence {
     fn units(&self, sequence: &Sequence) -> Units {
-        if sequence.sentences() > 1 { Units::of_sentence(sequence, self.place) } else { Units::new(sequence) }
+        if sequence.sentence_count() > 1 {
+            Units::sentence_in_window(sequence, self.place)
+        } else {
+            Units::new(sequence)
+        }
     }
 }
 
@@ -206,19 +210,19 @@ impl Sums for ExampleSums {
     type SequenceState = ExampleState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExampleState> {
-        if !may_be_shown(sequence) {
+        if !has_drawable_sentence(sequence) {
             return None;
         }
-        let words = sequence.words_of_sentences();
+        let words = sequence.words_by_sentence();
         let sentence_goals = |(place, (aimed, &equal_aim)): (usize, (&HeadAim, &usize))| {
-            let layer = self.grid.at(aimed.place).0;
-            (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.of_layer(layer), self.from))?
+            let layer = self.grid.layer_and_head(aimed.place).0;
+            (equal_aim == place).then(|| aimed.aim.in_sentence(sequence, self.classes.in_layer(layer), self.from))?
         };
         let goals: Vec<Option<Goals>> = self.aims.iter().zip(&self.equal_aim).enumerate().map(sentence_goals).collect();
         let mut sentences = Vec::new();
         for (place, words) in words.into_iter().enumerate().filter(|(_, words)| is_short(words)) {
             self.sentences += 1;
-            let tokens = sequence.texts.get(place).filter(|_| sequence.sentences() > 1);
+            let tokens = sequence.texts.get(place).filter(|_| sequence.sentence_count() > 1);
             let tokens = tokens.cloned().unwrap_or(0..sequence.ids.len());
             let in_part = |goals: &Option<Goals>| goals.as_ref()?.in_part(&tokens, &words);
             let goals: Vec<Option<Goals>> = goals.iter().map(in_part).collect();
@@ -236,7 +240,7 @@ impl Sums for ExampleSums {
             let aims = self.aims.iter().zip(&mut self.kept).zip(&self.equal_aim);
             for ((aimed, kept), &equal_aim) in aims.filter(|((aimed, _), _)| aimed.place == place) {
                 let Some(goals) = &sentence.goals[equal_aim] else { continue };
-                let words = input.words(self.from);
+                let words = input.word_attention(self.from);
                 let score = goals.score(view, words);
                 let draw = || {
                     let units = sentence.units(sequence);
@@ -258,7 +262,7 @@ impl Sums for ExampleSums {
 
 /// Maximum length of a drawn sentence, in words: this many fit side by side on a card of the page. A page of 12 x 12 heads, half
 /// of them with three sentences of this length, stays below 1 MB.
-pub const MOST_WORDS: usize = 16;
+pub const MAX_WORDS: usize = 16;
 
 /// Number of letters after which a drawn word is cut: words of treebanks are shorter, URLs are longer.
 const MAX_LETTERS: usize = 24;
@@ -300,17 +304,17 @@ impl Drawn {
         let goes = |unit: usize| -> Option<(usize, f64)> {
             let word = units.words[unit]?;
             if let Goals::Partners { direction, partners, .. } = goals {
-                let other = partners.of(words, *direction, word)?;
+                let other = partners.predict(words, *direction, word)?;
                 let weight = if direction.is_forward() { words.get(word, other) } else { words.get(other, word) };
-                return Some((units.of_word[other], weight));
+                return Some((units.unit_of_word[other], weight));
             }
-            let to = largest(0..count, |key| between.get(unit, key))?;
+            let to = index_of_largest(0..count, |key| between.get(unit, key))?;
             Some((to, between.get(unit, to)))
         };
         let (to, weights): (Vec<usize>, Vec<f64>) = (0..count)
             .map(|unit| goes(unit).map_or((unit, 0.0), |(to, weight)| (to, (weight * 1000.0).round() / 1000.0)))
             .unzip();
-        let wanted = goals.of_units(units);
+        let wanted = goals.goal_units(units);
         let asked = (0..count).filter(|&unit| units.words[unit].is_some() && wanted[unit].is_some());
         let (right, wrong) = asked.partition(|&unit| wanted[unit].as_ref().is_some_and(|all| all.contains(&to[unit])));
         let texts = units.texts(sequence, |token| match sequence.kinds[token] {
@@ -327,7 +331,7 @@ impl Drawn {
     pub fn is_whole(&self) -> bool {
         let Self { units, to, weights, right, wrong, heads } = self;
         let count = units.len();
-        count <= MOST_WORDS + MAX_SPECIAL
+        count <= MAX_WORDS + MAX_SPECIAL
             && to.len() == count
             && weights.len() == count
             && weights.iter().all(|weight| weight.is_finite())

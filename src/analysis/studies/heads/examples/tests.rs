@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
-use super::sums::{Drawn, ExampleSums, MOST_WORDS, Rank};
+use super::sums::{Drawn, ExampleSums, MAX_WORDS, Rank};
 use super::{Examples, HeadExamples};
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{AttentionFolder, Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -14,7 +14,7 @@ use crate::stats::blocks::Merge;
 use crate::studies::registry::default_policy;
 use crate::study::aim::Aim;
 use crate::study::labels::evidence::Direction;
-use crate::study::section::{Known, Section};
+use crate::study::section::{Section, ViewContext};
 use crate::study::show::figure::{ArcMatch, Chart};
 use crate::study::upstream::HeadAim;
 
@@ -47,7 +47,7 @@ fn show(sums: &mut ExampleSums, sequence: &Sequence, to_previous: f32) {
     let mut state = sums.begin(sequence).unwrap();
     for head in 0..2 {
         let view = AttentionView::new(0, head, tokens, &weights);
-        sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
+        sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sequence, view.into())));
     }
 }
 
@@ -90,7 +90,7 @@ fn of_equal_sentences_the_one_with_more_queries_counts_and_then_the_first() {
     assert_eq!(chosen(&alone), [(Rank::Best, 9)], "one sentence is not shown three times");
     // DuplicateArcs ones of a family, and sentences too long or too short to draw, are not taken.
     let again = Sequence { family: SentenceFamily { number: 9, is_first: false }, ..named(10, 5) };
-    for sequence in [again, named(11, MOST_WORDS + 1), named(12, 4)] {
+    for sequence in [again, named(11, MAX_WORDS + 1), named(12, 4)] {
         assert!(alone.begin(&sequence).is_none());
     }
     assert_eq!(alone.sentences, 1);
@@ -113,25 +113,25 @@ fn a_failure_is_drawn_beside_the_arc_of_the_tree() {
     };
     let place = HeadPlace { layer: 0, head: 1 };
     let drawn = |direction| {
-        let figure = section(direction).of_head(place, Known::new(&default_policy())).figures.remove(0);
+        let figure = section(direction).head_card(place, ViewContext::new(&default_policy())).figures.remove(0);
         let Chart::Arcs(mut arcs) = figure.chart else { panic!("arcs") };
         arcs.sentences.remove(0)
     };
     let right = drawn(Direction::DependentToHead);
-    assert_eq!((right.about.as_str(), right.gold.as_slice()), ("best, 4 of 4 arcs, sentence 0", [].as_slice()));
-    let ends: Vec<_> = right.arcs.iter().map(|arc| (arc.from, arc.to, arc.stand)).collect();
+    assert_eq!((right.caption.as_str(), right.gold.as_slice()), ("best, 4 of 4 arcs, sentence 0", [].as_slice()));
+    let ends: Vec<_> = right.arcs.iter().map(|arc| (arc.from, arc.to, arc.outcome)).collect();
     assert_eq!(ends, [2, 3, 4, 5].map(|unit| (unit, unit - 1, ArcMatch::Right)));
     let wrong = drawn(Direction::HeadToDependent);
     assert_eq!(wrong.gold, [[1, 2], [2, 3], [3, 4], [4, 5]]);
-    assert_eq!(wrong.arcs[0].stand, ArcMatch::Wrong);
-    let lines = section(Direction::DependentToHead).of_head(place, Known::new(&default_policy())).lines;
+    assert_eq!(wrong.arcs[0].outcome, ArcMatch::Wrong);
+    let lines = section(Direction::DependentToHead).head_card(place, ViewContext::new(&default_policy())).lines;
     assert_eq!(lines[0], "best, 4 of 4 arcs, sentence 0: w0 w1 w2 w3 w4");
     let other = HeadPlace { layer: 0, head: 0 };
     let nothing = section(Direction::DependentToHead);
-    assert!(nothing.of_head(other, Known::new(&default_policy())).lines.is_empty());
+    assert!(nothing.head_card(other, ViewContext::new(&default_policy())).lines.is_empty());
     assert!(
         nothing
-            .view(Known::new(&default_policy()))
+            .view(ViewContext::new(&default_policy()))
             .summary
             .to_string()
             .starts_with("Examples: 2 sentences of the labels of 1 head, among ")

@@ -86,9 +86,9 @@ pub struct KindScores<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub struct HeadProbes {
-    pub alone: StackedClassifiers,
+    pub context_only: StackedClassifiers,
     /// Classifiers on embedding and context together: only the weights of the context.
-    pub together: StackedClassifiers,
+    pub embedding_and_context: StackedClassifiers,
     pub control: StackedClassifiers,
 }
 
@@ -96,26 +96,26 @@ pub struct HeadProbes {
 pub struct LayerProbes {
     pub input: StackedClassifiers,
     /// Embedding weights of all heads' classifiers on embedding and context, `[embedding, heads * columns]`.
-    pub beside: Vec<f32>,
+    pub embedding_weights: Vec<f32>,
     pub heads: Vec<HeadProbes>,
 }
 
 impl LayerProbes {
     /// Computes the embedding part of all heads' scores on embedding and context: `scores`, `[kinds, heads * columns]`, with a
     /// row for each of the `kinds` distinct embeddings.
-    pub fn score_beside(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
-        let columns: usize = self.heads.iter().map(|head| head.together.columns()).sum();
+    pub fn score_embeddings(&self, embeddings: &[f32], kinds: usize, scores: &mut Vec<f32>) {
+        let columns: usize = self.heads.iter().map(|head| head.embedding_and_context.columns()).sum();
         scores.clear();
         scores.resize(kinds * columns, 0.0);
         if columns > 0 {
             let width = embeddings.len() / kinds.max(1);
-            let weights = Matrix::new(&self.beside, width, columns);
+            let weights = Matrix::new(&self.embedding_weights, width, columns);
             multiply(MatrixMut::new(scores, kinds, columns), Matrix::new(embeddings, kinds, width), weights);
         }
     }
 
     pub fn kind_scores<'a>(&self, head: usize, scores: &'a [f32], kinds: &'a [usize]) -> Option<KindScores<'a>> {
-        let columns = self.heads[head].together.columns();
+        let columns = self.heads[head].embedding_and_context.columns();
         let stride = self.heads.len() * columns;
         (columns > 0).then(|| KindScores { of_kinds: &scores[head * columns..], stride, kinds })
     }
@@ -209,8 +209,8 @@ impl Block {
         Self { size, scale, centre, means, covariance: squares, rooted }
     }
 
-    pub fn alone(self, counts: &Counts) -> Option<LinearClassifier> {
-        Some(FactorizedBlock::new(self, counts)?.alone(counts))
+    pub fn classifier(self, counts: &Counts) -> Option<LinearClassifier> {
+        Some(FactorizedBlock::new(self, counts)?.classifier(counts))
     }
 
     fn unscaled(&self, mut weights: Vec<f64>) -> Vec<f64> {
@@ -254,7 +254,7 @@ impl FactorizedBlock {
 
     /// Computes the discriminant of the block alone: `x Σ⁻¹ μ - μ Σ⁻¹ μ / 2 + ln prior`. Features `x` and class means `μ` are
     /// centred at the overall mean; `Σ` is the within-class covariance.
-    pub fn alone(&self, counts: &Counts) -> LinearClassifier {
+    pub fn classifier(&self, counts: &Counts) -> LinearClassifier {
         let classes = counts.classes.len();
         let mut weights = self.half.clone();
         self.factor.solve_upper(&mut weights, classes);
@@ -268,7 +268,7 @@ impl FactorizedBlock {
     /// `[size, columns]`.
     ///
     /// Each other block has `columns / others.len()` columns.
-    pub fn beside(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
+    pub fn cross_columns(&self, mut crosses: Vec<f64>, others: &[Block], counts: &Counts) -> Vec<f64> {
         let (size, classes) = (self.block.size, counts.classes.len());
         let columns = crosses.len() / size.max(1);
         let mut between = vec![0.0; crosses.len()];
@@ -292,7 +292,12 @@ impl FactorizedBlock {
     /// Computes the joint discriminant of this block and `other`: the weights of this block, and a classifier on `other` with
     /// the joint bias. `lower` has the columns of `other` from [`FactorizedBlock::beside`], `[size, other.size]` with stride `step`. If
     /// the covariance is not positive definite, the classifier has only the class priors.
-    pub fn with(&self, other: &Block, (lower, step): (&[f64], usize), counts: &Counts) -> (Vec<f64>, LinearClassifier) {
+    pub fn joint_classifier(
+        &self,
+        other: &Block,
+        (lower, step): (&[f64], usize),
+        counts: &Counts,
+    ) -> (Vec<f64>, LinearClassifier) {
         let (size, classes) = (self.block.size, counts.classes.len());
         let beside = Matrix::strided(lower, size, other.size, step);
         // Regresses this block out of the other: first of its covariance (the Schur complement), below of its means.

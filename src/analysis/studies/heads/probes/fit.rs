@@ -8,10 +8,10 @@ use super::classifiers::{
 };
 use super::sums::{BUCKETS, ClassSums, FoldSums, Form, Moments, ProbeSums, Widths};
 use crate::study::instruments::vector_sums::VectorSums;
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Minimum number of training words per feature dimension; with fewer, a discriminant overfits.
-pub const WORDS_A_DIMENSION: u64 = 10;
+pub const MIN_WORDS_PER_DIMENSION: u64 = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskClasses {
@@ -20,11 +20,11 @@ pub struct TaskClasses {
     /// Number of words with a class, in each of the two folds.
     pub words: [u64; 2],
     /// Class that the control task assigns to each bucket of word forms, `[BUCKETS]`; empty if no word has a class.
-    pub control: Vec<usize>,
+    pub control_classes: Vec<usize>,
 }
 
 impl TaskClasses {
-    pub fn all(sums: &ProbeSums) -> Vec<Self> {
+    pub fn for_all_tasks(sums: &ProbeSums) -> Vec<Self> {
         (0..sums.tasks.len()).map(|task| Self::new(sums, task)).collect()
     }
 
@@ -37,7 +37,7 @@ impl TaskClasses {
         }
         let (names, words): (Vec<&String>, Vec<u64>) = shares.into_iter().unzip();
         Self {
-            control: control_classes(&words),
+            control_classes: control_classes(&words),
             names: names.into_iter().cloned().collect(),
             words: of_folds.map(|task| if crowded { 0 } else { task.words() }),
         }
@@ -45,7 +45,7 @@ impl TaskClasses {
 
     /// Whether both folds have enough words for a classifier on this many features, and more words than classes.
     pub fn can_train(&self, features: usize) -> bool {
-        let least = (WORDS_A_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
+        let least = (MIN_WORDS_PER_DIMENSION * features as u64).max(self.names.len() as u64 + 1);
         features > 0 && self.words.iter().all(|&words| words >= least)
     }
 }
@@ -91,7 +91,7 @@ pub struct Probes {
 
 impl Probes {
     pub fn new(sums: &ProbeSums, threads: NonZeroUsize) -> Self {
-        let tasks = TaskClasses::all(sums);
+        let tasks = TaskClasses::for_all_tasks(sums);
         let train = |widths: Widths| {
             [0, 1].map(|fold| Training { sums, tasks: &tasks, widths, fold: &sums.folds[fold] }.fold_probes(threads))
         };
@@ -117,17 +117,17 @@ struct TrainingTask {
 
 impl Training<'_> {
     fn fold_probes(self, threads: NonZeroUsize) -> FoldProbes {
-        let trained = in_parallel(threads, 0..self.tasks.len(), |number| self.train_task(number));
+        let trained = parallel_map(threads, 0..self.tasks.len(), |number| self.train_task(number));
         let alone = |task: &TrainingTask| {
             let anchor = task.anchor.as_ref()?;
-            Some((task.number, task.counts.classes.clone(), anchor.alone(&task.counts)))
+            Some((task.number, task.counts.classes.clone(), anchor.classifier(&task.counts)))
         };
         FoldProbes {
             majority: (0..self.tasks.len()).map(|task| self.majority(task)).collect(),
             forms: (0..self.tasks.len()).map(|task| self.majority_by_form(task)).collect(),
             embedding: StackedClassifiers::new(self.widths.embedding, trained.iter().filter_map(alone).collect()),
             neighbours: self.train_neighbours(&trained),
-            layers: in_parallel(threads, 0..self.sums.grid.layers, |layer| self.train_layer(layer, &trained)),
+            layers: parallel_map(threads, 0..self.sums.grid.layers, |layer| self.train_layer(layer, &trained)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Training<'_> {
     /// Sums products of features over all words of a task, `[len]`; `add` adds the products of one [`Moments`].
     fn products(&self, task: usize, len: usize, add: impl Fn(&Moments, &mut [f64])) -> Vec<f64> {
         let mut products = vec![0.0; len];
-        self.fold.of_task(task).for_each(|moments| add(moments, &mut products));
+        self.fold.moments_of_task(task).for_each(|moments| add(moments, &mut products));
         products
     }
 
@@ -200,13 +200,17 @@ impl Training<'_> {
             let crosses = self.products(number, embedding * both, |moments, into| {
                 moments.neighbour_crosses.add_products_to(into);
             });
-            let lower = anchor.beside(crosses, std::slice::from_ref(&block), counts);
-            let (weights, linear) = anchor.with(&block, (&lower, both), counts);
+            let lower = anchor.cross_columns(crosses, std::slice::from_ref(&block), counts);
+            let (weights, linear) = anchor.joint_classifier(&block, (&lower, both), counts);
             own.push((counts.classes.len(), weights));
             parts.push((number, counts.classes.clone(), linear));
         }
-        let head = HeadProbes { together: StackedClassifiers::new(both, parts), ..HeadProbes::default() };
-        LayerProbes { beside: concatenated_weights(embedding, &[own]), heads: vec![head], ..LayerProbes::default() }
+        let head = HeadProbes { embedding_and_context: StackedClassifiers::new(both, parts), ..HeadProbes::default() };
+        LayerProbes {
+            embedding_weights: concatenated_weights(embedding, &[own]),
+            heads: vec![head],
+            ..LayerProbes::default()
+        }
     }
 
     fn train_layer(&self, layer: usize, trained: &[TrainingTask]) -> LayerProbes {
@@ -221,7 +225,7 @@ impl Training<'_> {
             if known.can_train(hidden) {
                 let at = layer * hidden;
                 let block = self.features(task, (hidden, at), |moments| &moments.inputs[layer], |class| &class.inputs);
-                inputs.extend(block.alone(counts).map(|linear| (number, classes(), linear)));
+                inputs.extend(block.classifier(counts).map(|linear| (number, classes(), linear)));
             }
             if !known.can_train(head) {
                 continue;
@@ -236,34 +240,34 @@ impl Training<'_> {
                 let crosses = self.products(number, embedding * columns, |moments, into| {
                     moments.crosses[layer].add_products_to(into);
                 });
-                let lower = anchor.beside(crosses, &blocks, counts);
+                let lower = anchor.cross_columns(crosses, &blocks, counts);
                 for (own, block) in blocks.iter().enumerate() {
-                    let (weights, linear) = anchor.with(block, (&lower[own * head..], columns), counts);
+                    let (weights, linear) = anchor.joint_classifier(block, (&lower[own * head..], columns), counts);
                     beside[own].push((counts.classes.len(), weights));
                     of_heads[own][1].push((number, classes(), linear));
                 }
             }
             for (own, block) in blocks.into_iter().enumerate() {
-                of_heads[own][0].extend(block.alone(counts).map(|linear| (number, classes(), linear)));
+                of_heads[own][0].extend(block.classifier(counts).map(|linear| (number, classes(), linear)));
                 of_heads[own][2].extend(self.train_control(number, layer, own));
             }
         }
         let heads = of_heads.into_iter().map(|parts| {
             let [alone, together, control] = parts.map(|parts| StackedClassifiers::new(head, parts));
-            HeadProbes { alone, together, control }
+            HeadProbes { context_only: alone, embedding_and_context: together, control }
         });
         LayerProbes {
             input: StackedClassifiers::new(hidden, inputs),
-            beside: concatenated_weights(embedding, &beside),
+            embedding_weights: concatenated_weights(embedding, &beside),
             heads: heads.collect(),
         }
     }
 
     fn train_control(&self, task: usize, layer: usize, head: usize) -> Option<(usize, Vec<usize>, LinearClassifier)> {
         let (width, place) = (self.widths.head, layer * self.sums.grid.heads + head);
-        let TaskClasses { names, control, .. } = &self.tasks[task];
+        let TaskClasses { names, control_classes: control, .. } = &self.tasks[task];
         let (mut words, mut sums) = (vec![0; names.len()], vec![vec![0.0; width]; names.len()]);
-        for (&bucket, found) in self.fold.of_task(task).flat_map(|moments| &moments.buckets) {
+        for (&bucket, found) in self.fold.moments_of_task(task).flat_map(|moments| &moments.buckets) {
             let class = control[usize::from(bucket)];
             words[class] += found.words;
             let values = found.contexts.values(place * width, width);
@@ -272,7 +276,7 @@ impl Training<'_> {
         let counts = Counts::new(&words);
         let sums: Vec<Vec<f64>> = counts.classes.iter().map(|&class| sums[class].clone()).collect();
         let add = |moments: &Moments, into: &mut [f64]| moments.contexts[place].add_squares_to(into, width);
-        let linear = Block::new(self.products(task, width * width, add), &sums, &counts).alone(&counts)?;
+        let linear = Block::new(self.products(task, width * width, add), &sums, &counts).classifier(&counts)?;
         Some((task, counts.classes, linear))
     }
 }

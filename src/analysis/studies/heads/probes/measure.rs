@@ -8,7 +8,7 @@ use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::PerBlock;
 use crate::study::EstimationContext;
 
-pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
+pub fn measure_tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext) -> Vec<TaskProbes> {
     let names = sums.tasks.iter();
     let crowded = |task: usize| sums.folds.iter().any(|fold| fold.tasks[task].is_crowded);
     let of_task = |(number, (name, classes)): (usize, (&String, TaskClasses))| {
@@ -18,11 +18,11 @@ pub fn tasks(sums: &ProbeSums, scores: &ProbeScores, context: &EstimationContext
         });
         let both_folds_have_words = classes.words.iter().all(|&words| words > 0);
         let total = scores.blocks.total().swap_remove(number);
-        let words = scores.blocks.each(|block| block[number].words as f64);
+        let words = scores.blocks.map_blocks(|block| block[number].words as f64);
         let measuring = TaskMeasurement { number, scores, context, total, words, trained, both_folds_have_words };
         measuring.task(name, &classes, crowded(number))
     };
-    names.zip(TaskClasses::all(sums)).enumerate().map(of_task).collect()
+    names.zip(TaskClasses::for_all_tasks(sums)).enumerate().map(of_task).collect()
 }
 
 /// Right predictions of one probing task, with what is needed to turn them into accuracies.
@@ -39,7 +39,7 @@ struct TaskMeasurement<'a> {
 
 impl TaskMeasurement<'_> {
     fn per_block(&self, part: impl Fn(&Hits) -> f64) -> PerBlock {
-        self.scores.blocks.each(|block| part(&block[self.number]))
+        self.scores.blocks.map_blocks(|block| part(&block[self.number]))
     }
 
     fn share(&self, is_trained: bool, part: impl Fn(&Hits) -> f64) -> Share {
@@ -54,8 +54,8 @@ impl TaskMeasurement<'_> {
         if !is_trained || !self.both_folds_have_words || self.total.words == 0 {
             return Share::default();
         }
-        let share = Jackknife::new(&self.per_block(part), &self.words).on(scale);
-        Share { accuracy: Some(share.all()), ci95: share.interval() }
+        let share = Jackknife::new(&self.per_block(part), &self.words).with_scale(scale);
+        Share { accuracy: Some(share.value()), ci95: share.interval() }
     }
 
     fn task(&self, name: &str, classes: &TaskClasses, is_crowded: bool) -> TaskProbes {

@@ -35,32 +35,32 @@ impl Study for LinearProbes {
         caveats: CAVEATS,
         terms: TERMS,
         options: &["probe"],
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         let scores = |subject: &Subject<'_>| {
-            let sums = subject.own.each::<ProbeSums>().next();
+            let sums = subject.first_stage_sums.all_sums::<ProbeSums>().next();
             let probes = sums.map_or_else(Probes::default, |sums| Probes::new(sums, subject.threads));
             ProbeScores::new(subject.grid, subject.probes, probes)
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| ProbeSums::new(subject.grid, subject.probes)),
-            PassSpec::new(Pass::PLAIN, scores).following_kept(NEEDS, |_| true),
+            PassSpec::new(Pass::PLAIN, scores).in_second_stage_from_kept(NEEDS, |_| true),
         ]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let probes = measure::tasks(observed.sums(), observed.sums(), context);
-        (Estimates::none(context.grid.count()), ProbesSection { probes })
+        let probes = measure::measure_tasks(observed.sums(), observed.sums(), context);
+        (Estimates::without_metrics(context.grid.count()), ProbesSection { probes })
     }
 }
 
 const TERMS: &[Term] = &[
     Term {
         name: "adds",
-        also: &["mean_gain", "best_gain"],
+        other_names: &["mean_gain", "best_gain"],
         meaning: "Of a head, in the study `probes`: its gain is more than one point by the block test: its output says more of the \
             word than a linear reading of the word's embedding does, and no more than that. The gain is the share of words that a linear \
             discriminant gets right on the word embedding and the head's output together, less the share on the embedding alone.",
@@ -68,14 +68,14 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "selectivity",
-        also: &["control task"],
+        other_names: &["control task"],
         meaning: "Of a head, in the study `probes`: the share of words that a discriminant on the head's output gets right, less that \
             for a control task, in which every form has a class at random: what is beyond knowing the form.",
         page: "probes.md",
     },
     Term {
         name: "majority",
-        also: &["form", "embedding", "neighbours", "input"],
+        other_names: &["form", "embedding", "neighbours", "input"],
         meaning: "What probes are read beside: the most frequent class, the most frequent class of the word's form, and discriminants \
             on the word embedding, on that with the embeddings of both neighbours, and on what goes into the layer.",
         page: "probes.md",
@@ -89,7 +89,7 @@ const VERDICTS: &[VerdictRule] = &[VerdictRule {
     statistic: "`gain`: the accuracy on embedding and output together less that on the embedding alone",
     margin: "more than 0.01, one-sided",
     family: "all heads of one task whose gain is above 0.01",
-    least: "{min_queries} words in {min_sentences} sentences",
+    min_evidence: "{min_queries} words in {min_sentences} sentences",
     printed: "gain with its interval, q; where an untrained control runs, the largest gain there",
 }];
 
@@ -98,7 +98,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     text: "A probe shows what can be read out of a head's output by a linear classifier, not that the model uses it, nor \
             that the head put it there: it may have been in what went into the layer. A gain is more than a linear reading of the \
             word's embedding finds, and no more: what is not linear in that may say as much.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<ProbesSection>(labelling.section).probes.iter().any(|task| task.words > 0),
 }];
 

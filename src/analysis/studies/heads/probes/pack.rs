@@ -28,7 +28,7 @@ pub struct PackState {
 
 #[derive(Debug)]
 pub struct WordRow {
-    pub at: RowPlace,
+    pub row_place: RowPlace,
     pub tokens: WordSpan,
 }
 
@@ -36,11 +36,11 @@ pub struct WordRow {
 #[derive(Clone, Debug, Default)]
 pub struct WordGroup<K> {
     pub key: K,
-    pub words: usize,
+    pub word_count: usize,
     /// Distinct word embeddings, `[kinds, embedding]`: words with equal tokens are of one kind.
     pub embeddings: Vec<f32>,
     /// Index of each word's embedding in `embeddings`, `[words]`; empty if the encoder gives no access to embeddings.
-    pub kinds: Vec<usize>,
+    pub kind_of_word: Vec<usize>,
     /// Embeddings of the word before and of the word after each word, `[words, 2, embedding]`; zeros at the ends of a sequence.
     pub neighbours: Vec<f32>,
     /// Index in `embeddings`, by token ids and, for words that share a token, by their shares in the tokens.
@@ -58,23 +58,23 @@ pub struct Pack<K> {
 }
 
 impl<K> WordGroup<K> {
-    pub fn count_kinds(&self) -> usize {
+    pub fn kind_count(&self) -> usize {
         self.kind_indices.len()
     }
 
     fn embed(&mut self, embeddings: &WordEmbeddings, Sequence { ids, words, .. }: &Sequence, word: usize) {
-        let Self { embeddings: all, kinds, neighbours, kind_indices, .. } = self;
+        let Self { embeddings: all, kind_of_word: kinds, neighbours, kind_indices, .. } = self;
         let span = &words[word];
         let mut key = Cow::Borrowed(&ids[span.tokens.clone()]);
         if !span.is_whole() {
             // Words with equal tokens and shares are of one kind. Shares are coded as ids above all token ids.
-            let shares = [span.first, span.last].into_iter().flat_map(f64::to_le_bytes);
+            let shares = [span.first_share, span.last_share].into_iter().flat_map(f64::to_le_bytes);
             key.to_mut().extend(shares.map(|byte| u32::MAX - u32::from(byte)));
         }
         let kind = kind_indices.get(&*key).copied().unwrap_or_else(|| {
             let start = all.len();
             all.resize(start + embeddings.width(), 0.0);
-            write_mean(&mut all[start..], span, |token| embeddings.of(ids[token]));
+            write_mean(&mut all[start..], span, |token| embeddings.get(ids[token]));
             kind_indices.insert(key.as_ref().into(), kind_indices.len());
             kind_indices.len() - 1
         });
@@ -83,7 +83,7 @@ impl<K> WordGroup<K> {
             let start = neighbours.len();
             neighbours.resize(start + embeddings.width(), 0.0);
             if let Some(span) = beside.and_then(|beside| words.get(beside)) {
-                write_mean(&mut neighbours[start..], span, |token| embeddings.of(ids[token]));
+                write_mean(&mut neighbours[start..], span, |token| embeddings.get(ids[token]));
             }
         }
     }
@@ -99,17 +99,23 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 
     /// Adds a row for a word to the group with this `key`, with the embeddings of the word and its neighbours if available.
-    pub fn place(&mut self, key: K, embeddings: Option<&WordEmbeddings>, sequence: &Sequence, word: usize) -> WordRow {
+    pub fn add_word(
+        &mut self,
+        key: K,
+        embeddings: Option<&WordEmbeddings>,
+        sequence: &Sequence,
+        word: usize,
+    ) -> WordRow {
         let group = self.groups.iter().position(|group| group.key == key).unwrap_or_else(|| {
             self.groups.push(WordGroup { key, ..WordGroup::default() });
             self.groups.len() - 1
         });
         let of_key = &mut self.groups[group];
-        of_key.words += 1;
+        of_key.word_count += 1;
         if let Some(embeddings) = embeddings {
             of_key.embed(embeddings, sequence, word);
         }
-        WordRow { at: RowPlace { group, row: of_key.words - 1 }, tokens: sequence.words[word].clone() }
+        WordRow { row_place: RowPlace { group, row: of_key.word_count - 1 }, tokens: sequence.words[word].clone() }
     }
 
     /// Stores the vectors of a sequence's words. Returns the layer once all its heads were seen in all sequences of the pack.
@@ -128,8 +134,8 @@ impl<K: Default + PartialEq> Pack<K> {
     }
 
     fn input(&mut self, words: &[WordRow], states: Rows<'_>) {
-        for WordRow { at, tokens } in words {
-            let WordGroup { words, inputs, .. } = &mut self.groups[at.group];
+        for WordRow { row_place: at, tokens } in words {
+            let WordGroup { word_count: words, inputs, .. } = &mut self.groups[at.group];
             let width = states.width();
             inputs.resize(*words * width, 0.0);
             write_mean(&mut inputs[at.row * width..][..width], tokens, |token| states.row(token));
@@ -138,8 +144,8 @@ impl<K: Default + PartialEq> Pack<K> {
 
     fn context(&mut self, words: &[WordRow], (head, heads): (usize, usize), context: Rows<'_>) {
         let width = context.width();
-        for WordRow { at, tokens } in words {
-            let WordGroup { words, contexts, .. } = &mut self.groups[at.group];
+        for WordRow { row_place: at, tokens } in words {
+            let WordGroup { word_count: words, contexts, .. } = &mut self.groups[at.group];
             contexts.resize(*words * heads * width, 0.0);
             let own = &mut contexts[(at.row * heads + head) * width..][..width];
             write_mean(own, tokens, |token| context.row(token));
@@ -157,7 +163,7 @@ fn write_mean<'a>(into: &mut [f32], span: &WordSpan, row: impl Fn(usize) -> &'a 
     for (token, share) in span.shares() {
         sums.iter_mut().zip(row(token)).for_each(|(sum, &value)| *sum += share * f64::from(value));
     }
-    let size = span.size();
+    let size = span.total_share();
     #[expect(clippy::cast_possible_truncation, reason = "the mean of float32 numbers is one")]
     into.iter_mut().zip(sums).for_each(|(mean, sum)| *mean = (sum / size) as f32);
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::classifiers::{HeadProbes, LayerProbes};
 use super::fit::{FoldProbes, Probes, TaskClasses};
 use super::pack::{NEEDS, Pack, PackState};
-use super::sums::{Form, MOST_TASKS, classes, fold_of, tasks};
+use super::sums::{Form, MAX_TASKS, fold_of, task_names, word_classes};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
@@ -38,7 +38,7 @@ pub struct Hits {
     pub heads: Vec<HeadHits>,
 }
 
-pub type ByTask = Vec<Hits>;
+pub type HitsByTask = Vec<Hits>;
 
 merge_fields!(HeadHits { alone, together, control });
 
@@ -48,7 +48,7 @@ merge_fields!(Hits { words, sentences, majority, form, embedding, neighbours, in
 pub struct ProbeScores {
     grid: HeadGrid,
     tasks: Vec<String>,
-    pub blocks: Blocks<ByTask>,
+    pub blocks: Blocks<HitsByTask>,
     #[serde(skip)]
     buffers: ScoreBuffers,
 }
@@ -73,7 +73,7 @@ struct ScoredWord {
 
 impl ProbeScores {
     pub fn new(grid: HeadGrid, requested: &[String], probes: Probes) -> Self {
-        let tasks = tasks(requested);
+        let tasks = task_names(requested);
         let none =
             Hits { inputs: vec![0; grid.layers], heads: vec![HeadHits::default(); grid.count()], ..Hits::default() };
         let blocks = Blocks::new(vec![none; tasks.len()]);
@@ -87,25 +87,25 @@ impl ProbeScores {
         let Some(folds) = &probes.folds else { return };
         let [scores, beside] = scores;
         for (group, words) in pack.groups.iter().zip(words) {
-            let count = group.words;
+            let count = group.word_count;
             let FoldProbes { embedding, neighbours, layers, .. } = &folds[1 - group.key];
             let LayerProbes { input, heads, .. } = &layers[layer];
             let is_right = |task: usize, word: usize, class: usize| words[word].classes[task] == Some(class);
             let width = |vectors: &[f32]| vectors.len() / count;
-            let kinds = group.count_kinds();
+            let kinds = group.kind_count();
             if layer == 0 && kinds > 0 {
                 let rows = (&group.embeddings[..], kinds, group.embeddings.len() / kinds);
                 let mut found = vec![Vec::new(); kinds];
                 embedding.classify(rows, None, scores, |task, kind, class| found[kind].push((task, class)));
-                for (word, &kind) in group.kinds.iter().enumerate() {
+                for (word, &kind) in group.kind_of_word.iter().enumerate() {
                     for &(task, class) in &found[kind] {
                         blocks[words[word].block][task].embedding += u64::from(is_right(task, word, class));
                     }
                 }
-                neighbours.score_beside(&group.embeddings, kinds, beside);
-                let own = neighbours.kind_scores(0, beside, &group.kinds);
+                neighbours.score_embeddings(&group.embeddings, kinds, beside);
+                let own = neighbours.kind_scores(0, beside, &group.kind_of_word);
                 let rows = (&group.neighbours[..], count, width(&group.neighbours));
-                neighbours.heads[0].together.classify(rows, own, scores, |task, word, class| {
+                neighbours.heads[0].embedding_and_context.classify(rows, own, scores, |task, word, class| {
                     blocks[words[word].block][task].neighbours += u64::from(is_right(task, word, class));
                 });
             }
@@ -113,21 +113,23 @@ impl ProbeScores {
             input.classify(rows, None, scores, |task, word, class| {
                 blocks[words[word].block][task].inputs[layer] += u64::from(is_right(task, word, class));
             });
-            layers[layer].score_beside(&group.embeddings, kinds, beside);
+            layers[layer].score_embeddings(&group.embeddings, kinds, beside);
             let stride = width(&group.contexts);
-            for (head, HeadProbes { alone, together, control }) in heads.iter().enumerate() {
+            for (head, HeadProbes { context_only: alone, embedding_and_context: together, control }) in
+                heads.iter().enumerate()
+            {
                 let place = grid.index(layer, head);
                 let rows = (&group.contexts[head * stride / grid.heads..], count, stride);
                 alone.classify(rows, None, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].alone += u64::from(is_right(task, word, class));
                 });
-                let both = layers[layer].kind_scores(head, beside, &group.kinds);
+                let both = layers[layer].kind_scores(head, beside, &group.kind_of_word);
                 together.classify(rows, both, scores, |task, word, class| {
                     blocks[words[word].block][task].heads[place].together += u64::from(is_right(task, word, class));
                 });
                 control.classify(rows, None, scores, |task, word, class| {
                     let ScoredWord { block, classes, bucket } = &words[word];
-                    let is_right = classes[task].is_some() && probes.tasks[task].control[*bucket] == class;
+                    let is_right = classes[task].is_some() && probes.tasks[task].control_classes[*bucket] == class;
                     blocks[*block][task].heads[place].control += u64::from(is_right);
                 });
             }
@@ -141,7 +143,7 @@ impl Sums for ProbeScores {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::of(NEEDS)
+        Demands::from_needs(NEEDS)
     }
 
     fn begin_pass(&mut self, setup: &PassSetup) {
@@ -159,11 +161,12 @@ impl Sums for ProbeScores {
             let class = |(task, class): (&TaskClasses, Option<&str>)| {
                 class.and_then(|class| task.names.binary_search_by(|name| name.as_str().cmp(class)).ok())
             };
-            let classes: Vec<Option<usize>> = probes.tasks.iter().zip(classes(sequence, word)).map(class).collect();
+            let classes: Vec<Option<usize>> =
+                probes.tasks.iter().zip(word_classes(sequence, word)).map(class).collect();
             if classes.iter().all(Option::is_none) {
                 continue;
             }
-            let form = Form::of(sequence, word);
+            let form = Form::of_word(sequence, word);
             for (task, &class) in classes.iter().enumerate().filter(|(_, class)| class.is_some()) {
                 let hits = &mut blocks[block][task];
                 hits.words += 1;
@@ -172,9 +175,9 @@ impl Sums for ProbeScores {
                 hits.form += u64::from(of_form == class);
                 has_class[task] = true;
             }
-            let row = pack.place(fold, embeddings.as_ref(), sequence, word);
+            let row = pack.add_word(fold, embeddings.as_ref(), sequence, word);
             pack_words.resize_with(pack.groups.len(), Vec::new);
-            pack_words[row.at.group].push(ScoredWord { block, classes, bucket: form.bucket().into() });
+            pack_words[row.row_place.group].push(ScoredWord { block, classes, bucket: form.bucket().into() });
             rows.push(row);
         }
         for (hits, _) in blocks[block].iter_mut().zip(has_class).filter(|(_, has_class)| *has_class) {
@@ -184,7 +187,7 @@ impl Sums for ProbeScores {
     }
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
-        if let Event::PackOver = event {
+        if let Event::PackEnd = event {
             self.buffers.pack = Pack::default();
             self.buffers.words.clear();
         } else if let Some(layer) = self.buffers.pack.observe(state, event, self.grid) {
@@ -194,7 +197,7 @@ impl Sums for ProbeScores {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, _: &LayerClasses) -> bool {
         let of_task = |hits: &Hits| (hits.inputs.len(), hits.heads.len()) == (grid.layers, grid.count());
-        let of_block = |block: &ByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
-        self.grid == grid && self.tasks.len() <= MOST_TASKS && self.blocks.fit(of_block)
+        let of_block = |block: &HitsByTask| block.len() == self.tasks.len() && block.iter().all(of_task);
+        self.grid == grid && self.tasks.len() <= MAX_TASKS && self.blocks.is_valid(of_block)
     }
 }

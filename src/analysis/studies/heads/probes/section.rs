@@ -10,7 +10,7 @@ use crate::passes::control::ControlKind;
 use crate::stats::interval::Interval;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
-use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
 use crate::study::show::wording::{aligned_table, percent, plus_minus_percent, signed, significance};
 use crate::study::{Policy, Summary};
 use crate::system::counted::{counted, plural};
@@ -259,7 +259,7 @@ impl Section for ProbesSection {
         }
     }
 
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let mut summary = Summary::from(
             "Probes: what a linear discriminant reads out of a head's output for a word, trained on one half of the sentences and \
              scored on the other. gain: what the head adds to a linear reading of the word's embedding, in points; q: of its being \
@@ -267,10 +267,10 @@ impl Section for ProbesSection {
         );
         let written = self.probes.iter().try_for_each(|task| task.write_summary(&mut summary));
         written.expect("writing to a string does not fail");
-        View::saying(summary)
+        View::from_summary(summary)
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let of_task = |task: &TaskProbes| {
             let head = task.heads.iter().find(|head| head.place == place)?;
             let adds = if head.adds? {
@@ -293,12 +293,12 @@ impl Section for ProbesSection {
             let (name, beside) = (&task.task, task.of_neighbours());
             Some(format!("adds {gain:.1} points to a linear reading of {name} from the word's own embedding, {beside}"))
         };
-        self.probes.iter().filter_map(of_task).collect::<HeadCard>().saying(self.probes.iter().filter_map(adding))
+        self.probes.iter().filter_map(of_task).collect::<HeadCard>().with_clauses(self.probes.iter().filter_map(adding))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let strange = |task: &&TaskProbes| {
-            !grid.is(task.heads.iter().map(|head| head.place))
+            !grid.equals_all_heads(task.heads.iter().map(|head| head.place))
                 || task.layers.iter().map(|layer| layer.layer).ne(0..grid.layers)
         };
         let task = self.probes.iter().find(strange)?;

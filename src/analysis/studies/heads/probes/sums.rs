@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::pack::{NEEDS, Pack, PackState, RowPlace, WordGroup};
-use crate::corpus::relation::base;
+use crate::corpus::relation::base_relation;
 use crate::corpus::{TreeHead, Upos};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
@@ -17,16 +17,16 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Merge, block_of, merge_fields};
-use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
+use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_products};
 
 /// Maximum number of classes of a task. With more (lemmas), each class has too few words, and class means would fill memory.
-pub const MOST_CLASSES: usize = 100;
+pub const MAX_CLASSES: usize = 100;
 
 /// Bit set of the probing tasks in which a word has a class.
 type Mask = u8;
 
 /// Maximum number of probing tasks: sums are separate for each set of tasks in which a word can have a class.
-pub const MOST_TASKS: usize = 6;
+pub const MAX_TASKS: usize = 6;
 
 pub fn fold_of(family: u64) -> usize {
     block_of(family) % 2
@@ -52,7 +52,7 @@ impl TaskSums {
     }
 
     fn drop_if_crowded(&mut self) {
-        self.is_crowded |= self.classes.len() > MOST_CLASSES;
+        self.is_crowded |= self.classes.len() > MAX_CLASSES;
         if self.is_crowded {
             self.classes.clear();
         }
@@ -81,7 +81,7 @@ pub struct FoldSums {
 merge_fields!(FoldSums { moments, tasks });
 
 impl FoldSums {
-    pub fn of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
+    pub fn moments_of_task(&self, task: usize) -> impl Iterator<Item = &Moments> + Clone {
         self.moments.iter().filter(move |(mask, _)| *mask & (1 << task) != 0).map(|(_, moments)| moments)
     }
 }
@@ -110,7 +110,7 @@ struct PackBuffers {
 
 impl ProbeSums {
     pub fn new(grid: HeadGrid, requested: &[String]) -> Self {
-        let tasks = tasks(requested);
+        let tasks = task_names(requested);
         let fold = || FoldSums { tasks: vec![TaskSums::default(); tasks.len()], ..FoldSums::default() };
         let folds = [fold(), fold()];
         Self { grid, tasks, widths: None, folds, buffers: PackBuffers::default() }
@@ -119,11 +119,11 @@ impl ProbeSums {
     fn add_layer(&mut self, layer: usize) {
         let Self { grid, widths, folds, buffers, .. } = self;
         let PackBuffers { pack, classes, buckets, products, .. } = buffers;
-        let Some(first) = pack.groups.iter().find(|group| group.words > 0) else { return };
+        let Some(first) = pack.groups.iter().find(|group| group.word_count > 0) else { return };
         let widths = *widths.insert(Widths {
-            embedding: first.embeddings.len() / first.count_kinds().max(1),
-            hidden: first.inputs.len() / first.words,
-            head: first.contexts.len() / first.words / grid.heads,
+            embedding: first.embeddings.len() / first.kind_count().max(1),
+            hidden: first.inputs.len() / first.word_count,
+            head: first.contexts.len() / first.word_count / grid.heads,
         });
         for group in &pack.groups {
             let (fold, mask) = group.key;
@@ -136,7 +136,7 @@ impl ProbeSums {
             if layer == 0 {
                 let sum = vector_sum(words, widths.embedding, |at| {
                     let group = &pack.groups[at.group];
-                    (&group.embeddings, group.kinds.get(at.row).copied().unwrap_or_default())
+                    (&group.embeddings, group.kind_of_word.get(at.row).copied().unwrap_or_default())
                 });
                 class.embeddings.add(widths.embedding, 0, &sum);
                 let both = 2 * widths.embedding;
@@ -166,7 +166,7 @@ fn add_products<K>(
     &Widths { embedding, hidden, head }: &Widths,
     products: &mut Vec<f64>,
 ) {
-    let (words, kinds, all) = (group.words, group.count_kinds(), heads * head);
+    let (words, kinds, all) = (group.word_count, group.kind_count(), heads * head);
     let [embeddings, inputs, contexts] = [&group.embeddings[..], &group.inputs, &group.contexts].map(to_f64);
     if embedding > 0 {
         let own = Matrix::new(&embeddings, kinds, embedding);
@@ -211,8 +211,8 @@ fn to_f64(values: &[f32]) -> Vec<f64> {
 
 /// Sums the rows of words with equal embeddings (one kind), giving `[kinds, width]`.
 fn sum_by_kind<K>(rows: &[f64], width: usize, group: &WordGroup<K>) -> Vec<f64> {
-    let mut sums = vec![0.0; group.count_kinds() * width];
-    for (row, kind) in rows.chunks_exact(width).zip(&group.kinds) {
+    let mut sums = vec![0.0; group.kind_count() * width];
+    for (row, kind) in rows.chunks_exact(width).zip(&group.kind_of_word) {
         sums[kind * width..][..width].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
     }
     sums
@@ -234,7 +234,7 @@ impl Sums for ProbeSums {
     type SequenceState = PackState;
 
     fn demands(&self) -> Demands {
-        Demands::of(NEEDS)
+        Demands::from_needs(NEEDS)
     }
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
@@ -246,14 +246,14 @@ impl Sums for ProbeSums {
         let PackBuffers { embeddings, pack, classes: of_classes, buckets, .. } = buffers;
         let (mut rows, fold) = (Vec::new(), fold_of(sequence.family.number));
         for word in 0..sequence.words.len() {
-            let by_task = classes(sequence, word).take(tasks.len()).enumerate();
+            let by_task = word_classes(sequence, word).take(tasks.len()).enumerate();
             let named: Vec<(usize, &str)> = by_task.filter_map(|(task, class)| Some((task, class?))).collect();
             let mask = named.iter().fold(0, |mask, (task, _)| mask | 1 << task);
             if mask == 0 {
                 continue;
             }
-            let row = pack.place((fold, mask), embeddings.as_ref(), sequence, word);
-            let (at, form) = (row.at, Form::of(sequence, word));
+            let row = pack.add_word((fold, mask), embeddings.as_ref(), sequence, word);
+            let (at, form) = (row.row_place, Form::of_word(sequence, word));
             for (task, class) in named {
                 let Some(sums) = folds[fold].tasks[task].class_mut(class) else { continue };
                 sums.words += 1;
@@ -267,7 +267,7 @@ impl Sums for ProbeSums {
     }
 
     fn observe(&mut self, state: &mut PackState, event: &mut Event<'_>) {
-        if let Event::PackOver = event {
+        if let Event::PackEnd = event {
             self.buffers.pack = Pack::default();
             self.buffers.classes.clear();
             self.buffers.buckets.clear();
@@ -281,14 +281,14 @@ impl Sums for ProbeSums {
         let of_fold = |fold: &FoldSums| {
             let classes = || fold.tasks.iter().flat_map(|task| task.classes.values());
             fold.tasks.len() == self.tasks.len()
-                && fold.tasks.iter().all(|task| task.classes.len() <= MOST_CLASSES)
+                && fold.tasks.iter().all(|task| task.classes.len() <= MAX_CLASSES)
                 && (fold.moments.is_empty() == fold.tasks.iter().all(|task| task.words() == 0 && !task.is_crowded))
                 && self.widths.map_or(fold.moments.is_empty(), |widths| {
                     classes().all(|class| class.fits(layers, heads, &widths))
                         && fold.moments.values().all(|moments| moments.fits(layers, heads, &widths))
                 })
         };
-        self.grid == grid && self.tasks.len() <= MOST_TASKS && self.folds.iter().all(of_fold)
+        self.grid == grid && self.tasks.len() <= MAX_TASKS && self.folds.iter().all(of_fold)
     }
 }
 
@@ -318,10 +318,10 @@ merge_fields!(ClassSums { words, forms, embeddings, neighbours, inputs, contexts
 
 impl ClassSums {
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
-        self.embeddings.has(widths.embedding)
-            && self.neighbours.has(2 * widths.embedding)
-            && self.inputs.has(layers * widths.hidden)
-            && self.contexts.has(layers * heads * widths.head)
+        self.embeddings.has_len(widths.embedding)
+            && self.neighbours.has_len(2 * widths.embedding)
+            && self.inputs.has_len(layers * widths.hidden)
+            && self.contexts.has_len(layers * heads * widths.head)
     }
 }
 
@@ -362,30 +362,30 @@ impl Moments {
 
     pub fn fits(&self, layers: usize, heads: usize, widths: &Widths) -> bool {
         let Widths { embedding, hidden, head } = *widths;
-        self.embeddings.has(half(embedding))
-            && self.neighbours.has(half(2 * embedding))
-            && self.neighbour_crosses.has(2 * embedding * embedding)
+        self.embeddings.has_len(upper_half_len(embedding))
+            && self.neighbours.has_len(upper_half_len(2 * embedding))
+            && self.neighbour_crosses.has_len(2 * embedding * embedding)
             && (self.inputs.len(), self.crosses.len(), self.contexts.len()) == (layers, layers, layers * heads)
-            && self.inputs.iter().all(|sums| sums.has(half(hidden)))
-            && self.crosses.iter().all(|sums| sums.has(embedding * heads * head))
-            && self.contexts.iter().all(|sums| sums.has(half(head)))
+            && self.inputs.iter().all(|sums| sums.has_len(upper_half_len(hidden)))
+            && self.crosses.iter().all(|sums| sums.has_len(embedding * heads * head))
+            && self.contexts.iter().all(|sums| sums.has_len(upper_half_len(head)))
             && self.buckets.keys().all(|&bucket| usize::from(bucket) < BUCKETS)
-            && self.buckets.values().all(|sums| sums.contexts.has(layers * heads * head))
+            && self.buckets.values().all(|sums| sums.contexts.has_len(layers * heads * head))
     }
 }
 
 pub const DEFAULT_TASKS: [&str; 2] = ["upos", "relation"];
 
-pub fn tasks(requested: &[String]) -> Vec<String> {
+pub fn task_names(requested: &[String]) -> Vec<String> {
     DEFAULT_TASKS.into_iter().map(str::to_owned).chain(requested.iter().cloned()).collect()
 }
 
 /// Class of a word in each probing task, in the order of [`tasks`]; `None` where the word has no class.
-pub fn classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
+pub fn word_classes(sequence: &Sequence, word: usize) -> impl Iterator<Item = Option<&str>> {
     let annotation = sequence.annotations.get(word);
     let upos = annotation.and_then(|annotation| annotation.upos).map(Upos::tag);
     let arc = sequence.tree.as_ref().and_then(|tree| tree.get(word));
-    let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base(&arc.relation));
+    let relation = arc.filter(|arc| arc.head != TreeHead::Unknown).map(|arc| base_relation(&arc.relation));
     let requested = annotation.map(|annotation| &*annotation.requested).unwrap_or_default();
     [upos, relation].into_iter().chain(requested.iter().map(Option::as_deref))
 }
@@ -400,7 +400,7 @@ pub const BUCKETS: usize = 128;
 pub struct Form(pub i64);
 
 impl Form {
-    pub fn of(sequence: &Sequence, word: usize) -> Self {
+    pub fn of_word(sequence: &Sequence, word: usize) -> Self {
         let form = sequence.forms.get(word).map(|form| form.to_lowercase()).unwrap_or_default();
         let hash = Sha256::digest(format!("headscope/probes/0/{form}"));
         Self(i64::from_be_bytes(std::array::from_fn(|byte| hash[byte])))

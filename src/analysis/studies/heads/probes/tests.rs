@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::classifiers::{Block, Counts, FactorizedBlock, RIDGE};
 use super::section::HeadProbe;
-use super::sums::{BUCKETS, Form, classes, tasks};
+use super::sums::{BUCKETS, Form, task_names, word_classes};
 use super::*;
 use crate::corpus::{Annotation, Upos};
 use crate::model::forward::WordEmbeddings;
@@ -23,7 +23,7 @@ use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::studies::heads::probes::section::TaskProbes;
 use crate::studies::registry::default_policy;
-use crate::study::section::{Completion, Known, Section};
+use crate::study::section::{Completion, Section, ViewContext};
 use crate::study::{AnyStudy, ObservedPass};
 
 pub(super) const GRID: HeadGrid = HeadGrid { layers: 1, heads: 2 };
@@ -66,7 +66,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Te
             index += 1;
             sequences.push(sequence);
         }
-        panel.begin(sequences.iter());
+        panel.begin_pack(sequences.iter());
         let around = |rows: Vec<[f32; 2]>| [vec![[9.0; 2]], rows, vec![[-9.0; 2]]].concat().concat();
         for (number, words) in pack.iter().enumerate() {
             panel.observe(
@@ -83,7 +83,7 @@ pub(super) fn shown(observer: Box<dyn Observer>, first: u64, sentences: &[Vec<Te
                 let contexts = around(words.iter().map(|word| word.contexts[head]).collect());
                 let attention = AttentionView::new(0, head, words.len() + 2, &weights);
                 let view = HeadView { context: Some(Rows::new(&contexts, 2)), ..attention.into() };
-                panel.head(number, sequence, view);
+                panel.show_head(number, sequence, view);
             }
         }
         panel.end_pack();
@@ -96,8 +96,11 @@ fn run(sentences: &[Vec<TestWord>], requested: &[String]) -> [Box<dyn Observer>;
     let subject = Subject { probes: requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let sums = shown(AnyStudy::passes(&LinearProbes)[0].observer(&subject), 0, sentences);
     let own = [ObservedPass { sums: &*sums, left_out: 0 }];
-    let scores =
-        shown(AnyStudy::passes(&LinearProbes)[1].observer(&Subject { own: Observed(&own), ..subject }), 0, sentences);
+    let scores = shown(
+        AnyStudy::passes(&LinearProbes)[1].observer(&Subject { first_stage_sums: Observed(&own), ..subject }),
+        0,
+        sentences,
+    );
     [sums, scores]
 }
 
@@ -169,7 +172,7 @@ fn a_discriminant_of_two_classes_by_hand() {
     // 0 and 2 against 4 and 6: the means are 1 and 5, the variance within is (1 + 1 + 1 + 1) / (4 - 2) = 2.
     let counts = Counts::new(&[2, 0, 2]);
     assert_eq!(counts.classes, [0, 2]);
-    let linear = Block::new(vec![56.0], &[vec![2.0], vec![10.0]], &counts).alone(&counts).unwrap();
+    let linear = Block::new(vec![56.0], &[vec![2.0], vec![10.0]], &counts).classifier(&counts).unwrap();
     // Scaled by 1/sqrt 2 the means are ∓sqrt 2 about 3, the covariance is 1 and the ridge.
     let variance = 1.0 + RIDGE;
     let expected = [-1.0 / variance, 1.0 / variance];
@@ -202,8 +205,8 @@ fn two_blocks_together_are_one_block() {
     // The last feature is scaled so that both blocks have the same variance a dimension.
     let anchor = FactorizedBlock::new(block(0, 2), &counts).unwrap();
     let other = block(2, 3);
-    let beside = anchor.beside(products([0, 2], [2, 3]), std::slice::from_ref(&other), &counts);
-    let (weights, linear) = anchor.with(&other, (&beside, 1), &counts);
+    let beside = anchor.cross_columns(products([0, 2], [2, 3]), std::slice::from_ref(&other), &counts);
+    let (weights, linear) = anchor.joint_classifier(&other, (&beside, 1), &counts);
     // Against the normal equations: (covariance + ridge of each block's own variance) weights = mean differences.
     let within = |a: usize, b: usize| {
         let mean = |class: usize, at: usize| rows[3 * class..][..3].iter().map(|row| row[at]).sum::<f64>() / 3.0;
@@ -232,21 +235,21 @@ fn classes_of_a_control_task_have_the_shares_of_the_task() {
     let tags = [Some(Upos::Adj), Some(Upos::Noun), Some(Upos::Noun), Some(Upos::Noun), None];
     let words: Vec<TestWord> = tags.into_iter().map(|upos| counted("x", upos)).collect();
     let [sums, _] = run(&[words], &[]);
-    let known = fit::TaskClasses::all(crate::passes::observer::sums(&*sums)).remove(0);
+    let known = fit::TaskClasses::for_all_tasks(crate::passes::observer::expect_sums(&*sums)).remove(0);
     assert_eq!((known.names, known.words), (vec!["ADJ".to_owned(), "NOUN".to_owned()], [4, 0]));
-    let adjectives = known.control.iter().filter(|&&class| class == 0).count();
-    assert_eq!((adjectives, known.control.len()), (BUCKETS / 4, BUCKETS));
-    assert!(known.control.is_sorted());
+    let adjectives = known.control_classes.iter().filter(|&&class| class == 0).count();
+    assert_eq!((adjectives, known.control_classes.len()), (BUCKETS / 4, BUCKETS));
+    assert!(known.control_classes.is_sorted());
 }
 
 #[test]
 fn forms_are_known_without_their_case() {
     let words = |form: &str| Sequence { forms: vec![form.to_owned()], ..sentence(0, 1, "obl:tmod") };
-    assert_eq!(Form::of(&words("The"), 0), Form::of(&words("the"), 0));
-    assert_ne!(Form::of(&words("a"), 0), Form::of(&words("the"), 0));
+    assert_eq!(Form::of_word(&words("The"), 0), Form::of_word(&words("the"), 0));
+    assert_ne!(Form::of_word(&words("a"), 0), Form::of_word(&words("the"), 0));
     assert!(usize::from(Form(-1).bucket()) == BUCKETS - 1);
-    assert_eq!(classes(&words("a"), 0).collect::<Vec<_>>(), [None, Some("obl")]);
-    assert_eq!(tasks(&["xpos".to_owned()]), ["upos", "relation", "xpos"]);
+    assert_eq!(word_classes(&words("a"), 0).collect::<Vec<_>>(), [None, Some("obl")]);
+    assert_eq!(task_names(&["xpos".to_owned()]), ["upos", "relation", "xpos"]);
 }
 
 #[test]
@@ -323,13 +326,13 @@ fn few_words_and_many_classes_are_not_probed() {
     assert!(few[0].heads.iter().all(|head| (head.gain, head.accuracy, head.adds) == (None, None, None)));
     assert!(few[0].majority.accuracy.is_some() && !few[2].is_crowded);
     let section = ProbesSection { probes: few };
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("Right in per cent: most frequent class ") && !summary.contains(" -"), "{summary}");
     let many = probed(&corpus(200, &mut rng, word), &requested);
     assert!(many[2].is_crowded && many[2].heads.iter().all(|head| head.gain.is_none()));
     assert!(many[0].heads.iter().all(|head| head.gain.is_some()));
     let section = ProbesSection { probes: many };
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("x: there are too many classes for a probe."), "{summary}");
     assert!(summary.contains("relation: no word of the corpus has it."), "{summary}");
 }
@@ -359,7 +362,7 @@ fn sums_and_scores_of_parts_are_those_of_the_whole() {
     let whole = run(&sentences, &requested);
     let subject = Subject { probes: &requested, ..Subject::new(GRID, FromToken::Mean, &|_| None) };
     let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
-    let subject = Subject { own: Observed(&own), ..subject };
+    let subject = Subject { first_stage_sums: Observed(&own), ..subject };
     for (place, whole) in whole.iter().enumerate() {
         let empty = || AnyStudy::passes(&LinearProbes)[place].observer(&subject);
         let mut parts = shown(empty(), 30, &sentences[30..]);

@@ -12,7 +12,7 @@ use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 ///
 /// Heads arrive layer by layer: the outputs of a layer become kernels once the layer is complete.
 #[derive(Clone, Debug, Default)]
-pub struct Outputs {
+pub struct PackOutputs {
     /// Block of the pack's first sentence, to which all batches of the pack count.
     block: usize,
     /// Index in the pack of each sentence's first token.
@@ -68,7 +68,7 @@ impl BatchAssignment {
     }
 }
 
-impl Outputs {
+impl PackOutputs {
     /// Begins a sentence with this many text `tokens` and returns its number. All sentences begin before the first head.
     pub fn begin(&mut self, block: usize, tokens: usize) -> usize {
         if self.starts.is_empty() {
@@ -228,7 +228,7 @@ mod tests {
 
     /// The sums of a pack of sentences whose heads write numbers, each a row; projections are 1.
     fn batches(sentences: &[Vec<Vec<f32>>]) -> Option<Batches> {
-        let (mut outputs, heads) = (Outputs::default(), sentences.first()?.len());
+        let (mut outputs, heads) = (PackOutputs::default(), sentences.first()?.len());
         for sentence in sentences {
             outputs.begin(0, sentence[0].len());
         }
@@ -285,7 +285,7 @@ mod tests {
     fn a_pack_leaves_nothing_to_the_next() {
         let sentence = |value: f32| vec![vec![value], vec![value * value]];
         let pack: Vec<_> = (0..9_u8).map(|value| sentence(f32::from(value))).collect();
-        let (mut outputs, mut found) = (Outputs::default(), Vec::new());
+        let (mut outputs, mut found) = (PackOutputs::default(), Vec::new());
         for _ in 0..2 {
             for _ in &pack {
                 outputs.begin(3, 1);
@@ -321,7 +321,7 @@ mod tests {
         };
         let sentences: Vec<[Vec<f32>; 2]> = (0..256).map(|_| sentence(random)).collect();
         let compared = |pack: &[[Vec<f32>; 2]], batch: Option<usize>| {
-            let mut outputs = Outputs::default();
+            let mut outputs = PackOutputs::default();
             for sentence in pack {
                 outputs.begin(0, sentence[0].len() / WIDTH);
             }

@@ -40,12 +40,12 @@ pub enum SimilarWhen {
 /// Indices of heads that are permuted among each other; only pairs within one stratum count.
 pub type Stratum = Vec<usize>;
 
-pub fn layers(grid: HeadGrid) -> Vec<Stratum> {
+pub fn layer_strata(grid: HeadGrid) -> Vec<Stratum> {
     (0..grid.layers).map(|layer| heads_in(grid, layer..layer + 1)).collect()
 }
 
 /// Strata of the heads of two neighbouring layers: 0 and 1, 2 and 3, and so on. An unpaired last layer is left out.
-pub fn neighbours(grid: HeadGrid) -> Vec<Stratum> {
+pub fn neighbour_layer_strata(grid: HeadGrid) -> Vec<Stratum> {
     (1..grid.layers).step_by(2).map(|second| heads_in(grid, second - 1..second + 1)).collect()
 }
 
@@ -67,7 +67,7 @@ pub fn compare(
     let is_same = |[a, b]: &[usize; 2]| groups[*a].is_some() && groups[*a] == groups[*b];
     let pairs = |stratum: &Stratum| {
         let heads = |[a, b]: [usize; 2]| [stratum[a], stratum[b]];
-        HeadPairs(stratum.len()).all().map(heads).collect::<Vec<_>>()
+        HeadPairs(stratum.len()).pairs().map(heads).collect::<Vec<_>>()
     };
     let all: Vec<[usize; 2]> = strata.iter().flat_map(pairs).collect();
     let same: Vec<[usize; 2]> = all.iter().copied().filter(is_same).collect();
@@ -111,7 +111,7 @@ impl HeadPairs {
         self.0 * (self.0 + 1) / 2
     }
 
-    pub fn all(self) -> impl Iterator<Item = [usize; 2]> {
+    pub fn pairs(self) -> impl Iterator<Item = [usize; 2]> {
         (0..self.0).flat_map(|later| (0..later).map(move |earlier| [earlier, later]))
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn groups_that_are_alike_are_told() {
         let (groups, strata) = (groups(), one_stratum());
         let near = |[a, b]: [usize; 2]| Some(if a / 4 == b / 4 { 0.1 } else { 0.5 + 0.001 * (a + b) as f64 });
-        let values: Vec<_> = HeadPairs(12).all().map(near).collect();
+        let values: Vec<_> = HeadPairs(12).pairs().map(near).collect();
         let found = compare(&values, &groups, &strata, SimilarWhen::Smaller).unwrap();
         assert_eq!((found.pairs, found.p), (18, 1e-4));
         assert!((found.same - 0.1).abs() < 1e-12 && found.others > 0.5);
@@ -160,9 +160,9 @@ mod tests {
     #[test]
     fn pairs_of_other_strata_do_not_count() {
         let grid = HeadGrid { layers: 2, heads: 3 };
-        assert_eq!(layers(grid), [[0, 1, 2], [3, 4, 5]]);
-        assert_eq!(neighbours(grid), [[0, 1, 2, 3, 4, 5]]);
-        assert_eq!(neighbours(HeadGrid { layers: 3, heads: 1 }), [[0, 1]]);
+        assert_eq!(layer_strata(grid), [[0, 1, 2], [3, 4, 5]]);
+        assert_eq!(neighbour_layer_strata(grid), [[0, 1, 2, 3, 4, 5]]);
+        assert_eq!(neighbour_layer_strata(HeadGrid { layers: 3, heads: 1 }), [[0, 1]]);
         // The first two heads of each layer are of one group, and nearest to each other.
         let group = |head: usize| Some(usize::from(head % 3 == 2));
         let groups: Vec<Option<usize>> = (0..6).map(group).collect();
@@ -171,8 +171,8 @@ mod tests {
             (true, false) => 0.6,
             (false, _) => 0.9,
         };
-        let values: Vec<_> = HeadPairs(6).all().map(|pair| Some(value(pair))).collect();
-        let found = compare(&values, &groups, &layers(grid), SimilarWhen::Smaller).unwrap();
+        let values: Vec<_> = HeadPairs(6).pairs().map(|pair| Some(value(pair))).collect();
+        let found = compare(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap();
         assert_eq!(found.pairs, 2);
         assert!((found.same - 0.2).abs() < 1e-12 && (found.others - 0.6).abs() < 1e-12);
         // In each layer one of three ways to deal out puts them together: one in nine.
@@ -180,7 +180,7 @@ mod tests {
         // Heads of one layer are 0.2, 0.6 and 0.6 apart, of two 0.9: of the 20 ways to deal out six heads to two layers two are
         // as good.
         let of_layer: Vec<Option<usize>> = (0..6).map(|head| Some(head / 3)).collect();
-        let found = compare(&values, &of_layer, &neighbours(grid), SimilarWhen::Smaller).unwrap();
+        let found = compare(&values, &of_layer, &neighbour_layer_strata(grid), SimilarWhen::Smaller).unwrap();
         assert!(found.pairs == 6 && (found.p - 0.1).abs() < 0.01, "{}", found.p);
     }
 
@@ -213,8 +213,8 @@ mod tests {
         };
         let apart = |[a, b]: [usize; 2]| if a / 6 == b / 6 { 0.2 } else { 0.8 };
         let alike = (0..100).filter(|_| {
-            let values: Vec<_> = HeadPairs(24).all().map(|pair| Some(apart(pair) + noise())).collect();
-            compare(&values, &groups, &layers(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
+            let values: Vec<_> = HeadPairs(24).pairs().map(|pair| Some(apart(pair) + noise())).collect();
+            compare(&values, &groups, &layer_strata(grid), SimilarWhen::Smaller).unwrap().p <= 0.05
         });
         // 5 are expected, with a standard deviation of 2.2.
         assert!(alike.count() <= 12);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn every_pair_has_a_place() {
         let pairs = HeadPairs(5);
-        let places: Vec<usize> = pairs.all().map(|[a, b]| HeadPairs::index(b, a)).collect();
+        let places: Vec<usize> = pairs.pairs().map(|[a, b]| HeadPairs::index(b, a)).collect();
         assert_eq!(places, (0..pairs.count()).collect::<Vec<_>>());
         let with_self = (0..5).flat_map(|later| (0..=later).map(move |earlier| (earlier, later)));
         let places: Vec<usize> = with_self.map(|(a, b)| HeadPairs::index_with_self(a, b)).collect();

@@ -8,28 +8,28 @@ use super::compare::HeadPairs;
 use super::sums::SimilarityTotals;
 use crate::stats::block_test::Jackknife;
 use crate::stats::blocks::{BLOCKS, Blocks, PerBlock};
-use crate::stats::draws::block_counts;
+use crate::stats::draws::bootstrap_block_counts;
 use crate::stats::interval::Interval;
 use crate::study::show::figure::TreeJoin;
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Sums of head pairs per block, for intervals over blocks.
 pub struct PairsByBlock<'a>(pub &'a Blocks<SimilarityTotals>);
 
 impl PairsByBlock<'_> {
     fn rows(&self) -> PerBlock {
-        self.0.each(|block| block.rows as f64)
+        self.0.map_blocks(|block| block.rows as f64)
     }
 
     fn squares(&self, pair: usize) -> PerBlock {
-        self.0.each(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
+        self.0.map_blocks(|block| block.distances.get(pair).map_or(0.0, |sum| sum.value()))
     }
 
     /// Whether the 95 % intervals show two heads to be nearer to each other than either is to uniform attention.
     pub fn are_nearer_than_even(&self, [a, b]: [usize; 2]) -> bool {
         let (square, rows) = (self.squares(HeadPairs::index(a, b)), self.rows());
         [a, b].into_iter().all(|head| {
-            let even = self.0.each(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()));
+            let even = self.0.map_blocks(|block| block.from_even.get(head).map_or(0.0, |sum| sum.value()));
             let excess: PerBlock = std::array::from_fn(|block| square[block] - even[block]);
             Jackknife::new(&excess, &rows).interval().is_some_and(|ci95| ci95.high() < 0.0)
         })
@@ -37,7 +37,7 @@ impl PairsByBlock<'_> {
 
     fn covariances(&self, a: usize, b: usize) -> PerBlock {
         let place = HeadPairs::index_with_self(a, b);
-        self.0.each(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
+        self.0.map_blocks(|block| block.covariances.get(place).map_or(0.0, |sum| sum.value()))
     }
 
     pub fn distance_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
@@ -45,7 +45,7 @@ impl PairsByBlock<'_> {
         let all = |blocks: &PerBlock| blocks.iter().sum::<f64>();
         let (whole, count) = (all(&squares), all(&rows));
         let without = |block: usize| (rows[block] > 0.0).then(|| distance(whole - squares[block], count - rows[block]));
-        Jackknife::of(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
+        Jackknife::from_leave_one_out(distance(whole, count), (0..BLOCKS).map(without).collect(), &rows).interval()
     }
 
     pub fn cka_ci95(&self, [a, b]: [usize; 2]) -> Option<Interval> {
@@ -56,23 +56,23 @@ impl PairsByBlock<'_> {
         let without = |block: usize| {
             present(block).then(|| ratio(std::array::from_fn(|part| all[part] - by_block[part][block]))).flatten()
         };
-        Jackknife::of(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
+        Jackknife::from_leave_one_out(ratio(all)?, (0..BLOCKS).map(without).collect(), &self.rows()).interval()
     }
 
     /// Finds clusters of heads, by `distances` over all blocks. Each cluster has the indices of its heads, ascending, and the
     /// share of non-empty resamples of the blocks in which all of them are together; `None` without resamples.
     pub fn clusters(&self, distances: &[f64], heads: usize, threads: NonZeroUsize) -> Vec<(Vec<usize>, Option<f64>)> {
-        let groups = groups(distances, heads);
+        let groups = clusters_of_heads(distances, heads);
         let squares: Vec<PerBlock> = (0..distances.len()).map(|pair| self.squares(pair)).collect();
         let rows = self.rows();
-        let draws = if groups.is_empty() { 0 } else { DRAWS };
-        let resamples = in_parallel(threads, block_counts(draws), |counts| {
+        let draws = if groups.is_empty() { 0 } else { RESAMPLES };
+        let resamples = parallel_map(threads, bootstrap_block_counts(draws), |counts| {
             let total = |blocks: &PerBlock| blocks.iter().zip(&counts).map(|(value, count)| value * count).sum::<f64>();
             let all = total(&rows);
             // A resample of empty blocks alone, possible with few sentences, has no distances.
             (all > 0.0).then(|| {
                 let distances: Vec<f64> = squares.iter().map(|squares| distance(total(squares), all)).collect();
-                let of_head = assignment(&distances, heads);
+                let of_head = cluster_of_head(&distances, heads);
                 let together = |places: &Vec<usize>| places.iter().all(|&place| of_head[place] == of_head[places[0]]);
                 groups.iter().map(together).collect::<Vec<_>>()
             })
@@ -93,10 +93,10 @@ pub fn cka(covariance: f64, a: f64, b: f64) -> Option<f64> {
 }
 
 /// Distance at which clusters are cut, as a share of the median distance of all pairs.
-pub const CUT: f64 = 0.5;
+pub const CUT_SHARE_OF_MEDIAN: f64 = 0.5;
 
 /// Number of bootstrap resamples for the stability of clusters: a share of 80 % has a standard error of 3 points.
-pub const DRAWS: usize = 200;
+pub const RESAMPLES: usize = 200;
 
 pub fn median(distances: &[f64]) -> Option<f64> {
     let mut sorted = distances.to_vec();
@@ -106,25 +106,25 @@ pub fn median(distances: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { *upper } else { f64::midpoint(sorted[half - 1], *upper) })
 }
 
-pub fn joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
+pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     // `kodama` expects the pairs row by row.
     let rows = (0..heads).flat_map(|row| (row + 1..heads).map(move |column| HeadPairs::index(row, column)));
     let mut condensed: Vec<f64> = rows.map(|place| distances[place]).collect();
     let joined = linkage(&mut condensed, heads, Method::Average);
-    let join = |step: &Step<f64>| TreeJoin { of: [step.cluster1, step.cluster2], height: step.dissimilarity };
+    let join = |step: &Step<f64>| TreeJoin { members: [step.cluster1, step.cluster2], height: step.dissimilarity };
     joined.steps().iter().map(join).collect()
 }
 
 /// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT`] times the median distance.
-pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
+pub fn cluster_of_head(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.
     let mut clusters: Vec<Vec<usize>> = (0..heads).map(|head| vec![head]).collect();
     let mut of_head: Vec<usize> = (0..heads).collect();
-    for TreeJoin { of: [first, second], height } in joins(distances, heads) {
+    for TreeJoin { members: [first, second], height } in tree_joins(distances, heads) {
         let mut both = std::mem::take(&mut clusters[first]);
         both.append(&mut clusters[second]);
-        if height <= CUT * median {
+        if height <= CUT_SHARE_OF_MEDIAN * median {
             let first = *both.iter().min().expect("a cluster has heads");
             both.iter().for_each(|&head| of_head[head] = first);
         }
@@ -133,8 +133,8 @@ pub fn assignment(distances: &[f64], heads: usize) -> Vec<usize> {
     of_head
 }
 
-pub fn groups(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
-    let of_head = assignment(distances, heads);
+pub fn clusters_of_heads(distances: &[f64], heads: usize) -> Vec<Vec<usize>> {
+    let of_head = cluster_of_head(distances, heads);
     let members = |first: usize| -> Vec<usize> { (0..heads).filter(|&head| of_head[head] == first).collect() };
     (0..heads).map(members).filter(|members| members.len() > 1).collect()
 }
@@ -151,16 +151,16 @@ mod tests {
     fn clusters_by_hand() {
         // Heads on a line at 0, 1, 10, 12, 30: of ten distances the median is 11.5, so what is joined is at most 5.75 apart.
         let at = [0.0, 1.0, 10.0, 12.0, 30.0_f64];
-        let distances: Vec<f64> = HeadPairs(5).all().map(|[a, b]| (at[a] - at[b]).abs()).collect();
+        let distances: Vec<f64> = HeadPairs(5).pairs().map(|[a, b]| (at[a] - at[b]).abs()).collect();
         assert_eq!(median(&distances), Some(11.5));
-        assert_eq!(assignment(&distances, 5), [0, 0, 2, 2, 4]);
-        assert_eq!(groups(&distances, 5), [vec![0, 1], vec![2, 3]]);
-        assert_eq!((median(&[]), assignment(&[], 1)), (None, vec![0]));
+        assert_eq!(cluster_of_head(&distances, 5), [0, 0, 2, 2, 4]);
+        assert_eq!(clusters_of_heads(&distances, 5), [vec![0, 1], vec![2, 3]]);
+        assert_eq!((median(&[]), cluster_of_head(&[], 1)), (None, vec![0]));
     }
 
     #[test]
     fn all_alike_are_one_cluster() {
-        assert_eq!(groups(&[0.0; 3], 3), [vec![0, 1, 2]]);
-        assert_eq!(groups(&[0.5; 3], 3), [[0; 0]; 0]);
+        assert_eq!(clusters_of_heads(&[0.0; 3], 3), [vec![0, 1, 2]]);
+        assert_eq!(clusters_of_heads(&[0.5; 3], 3), [[0; 0]; 0]);
     }
 }

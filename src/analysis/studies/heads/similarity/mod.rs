@@ -24,13 +24,13 @@ impl Study for HeadSimilarity {
 
     const CARD: Card = Card {
         name: "similarity",
-        formerly: Some("likeness"),
+        former_name: Some("likeness"),
         question: "Which heads are the same?",
         needs: "any corpus",
         caveats: CAVEATS,
         terms: TERMS,
         figures: &["similarity-map", "similarity-tree"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -38,11 +38,11 @@ impl Study for HeadSimilarity {
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        (Estimates::none(context.grid.count()), Similarity::new(observed.sums(), context))
+        (Estimates::without_metrics(context.grid.count()), Similarity::new(observed.sums(), context))
     }
 
     fn upstream(&self, observed: &Observed<'_>, section: &Self::Section, _labels: &Labelling<'_>) -> UpstreamResults {
-        let clusters = section.kept(observed.sums::<SimilaritySums>().grid);
+        let clusters = section.kept_clusters(observed.sums::<SimilaritySums>().grid);
         UpstreamResults { clusters, ..UpstreamResults::default() }
     }
 }
@@ -50,21 +50,21 @@ impl Study for HeadSimilarity {
 const TERMS: &[Term] = &[
     Term {
         name: "distance",
-        also: &["hellinger", "widest", "median_distance"],
+        other_names: &["hellinger", "widest", "median_distance"],
         meaning: "Of two heads, of the study `similarity`: the Hellinger distance of their attention, from 0 if they give all tokens the \
             same weights to 1 if no token gets weight from both. Of a cluster `widest` is the largest distance of two of its heads.",
         page: "similarity.md",
     },
     Term {
         name: "CKA",
-        also: &["cka", "mean_cka"],
+        other_names: &["cka", "mean_cka"],
         meaning: "How alike what two heads write is: 1 if it is the same but for a rotation and a factor, 0 if the one has nothing to \
             do with the other. It has no bias, so it may be a little below 0.",
         page: "similarity.md",
     },
     Term {
         name: "cluster",
-        also: &["clusters", "together", "from_even", "nearer_than_even"],
+        other_names: &["clusters", "together", "from_even", "nearer_than_even"],
         meaning: "Heads that look alike: joined at a mean distance of at most half of the median of all pairs. `together` is the share \
             of resamples in which all of them are in one cluster. A cluster is kept if that is at least 80 % and its heads are shown to be \
             nearer to each other than to even attention (`from_even`, `nearer_than_even`).",
@@ -72,13 +72,13 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "disagreement",
-        also: &["subspace", "position", "output"],
+        other_names: &["subspace", "position", "output"],
         meaning: "How much the heads of a layer differ in values, weights and contexts (Li et al. 2018): -1 if not at all.",
         page: "similarity.md",
     },
     Term {
         name: "composition",
-        also: &["above_random"],
+        other_names: &["above_random"],
         meaning: "How much of what a head writes a head of a later layer would read, by their weights alone, less what two matrices \
             turned at random have: a hint.",
         page: "similarity.md",
@@ -92,14 +92,14 @@ const CAVEATS: &[Caveat] = &[
         id: "similarity-not-function",
         text: "Heads that look alike need not do the same: what they read out and who reads it may differ. The CKA of what \
             they write is over random tokens of nearby sentences, and large components decide it.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| section::<Similarity>(labelling.section).tokens > 0,
     },
     Caveat {
         id: "composition-hints",
         text: "Composition scores are of weights alone: layer normalisations and feed-forward blocks lie between heads, so \
             they are hints, not findings.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| section::<Similarity>(labelling.section).weights.is_some(),
     },
 ];

@@ -4,7 +4,7 @@ use nalgebra::{DMatrix, SymmetricEigen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, compare, neighbours};
+use super::compare::{Comparison, HeadPairs, SimilarWhen, Stratum, compare, neighbour_layer_strata};
 use super::measure::{PairsByBlock, cka, distance, median};
 use super::sums::{Disagreement, SimilaritySums};
 use super::weights::Weighed;
@@ -176,11 +176,11 @@ impl Similarity {
         let distances: Vec<f64> = total.distances.iter().map(|sum| distance(sum.value(), total.rows as f64)).collect();
         let covariance = |a, b| total.covariances.get(HeadPairs::index_with_self(a, b)).map_or(0.0, |sum| sum.value());
         let pair_cka = |[a, b]: [usize; 2]| cka(covariance(a, b), covariance(a, a), covariance(b, b));
-        let cka: Vec<Option<f64>> = pairs.all().map(pair_cka).collect();
+        let cka: Vec<Option<f64>> = pairs.pairs().map(pair_cka).collect();
         let by_block = PairsByBlock(&sums.blocks);
         let index = |[a, b]: [usize; 2]| HeadPairs::index(a, b);
         let places = |pair: [usize; 2]| pair.map(|place| grid.place(place));
-        let mut ranked: Vec<[usize; 2]> = pairs.all().collect();
+        let mut ranked: Vec<[usize; 2]> = pairs.pairs().collect();
         ranked.sort_by(|&a, &b| distances[index(a)].total_cmp(&distances[index(b)]));
         let close = |&pair: &[usize; 2]| ClosePair {
             heads: places(pair),
@@ -190,7 +190,7 @@ impl Similarity {
             cka_ci95: by_block.cka_ci95(pair),
         };
         let clusters = by_block.clusters(&distances, heads, context.threads).into_iter().map(|(members, together)| {
-            let pairs = || HeadPairs(members.len()).all().map(|pair| pair.map(|at| members[at]));
+            let pairs = || HeadPairs(members.len()).pairs().map(|pair| pair.map(|at| members[at]));
             let within = || pairs().map(index);
             let nearer_than_even = pairs().all(|pair| by_block.are_nearer_than_even(pair));
             Cluster {
@@ -204,13 +204,13 @@ impl Similarity {
             }
         });
         let layers_apart = |layers: usize| {
-            let there = || pairs.all().filter(move |[a, b]| b / grid.heads - a / grid.heads == layers).map(index);
+            let there = || pairs.pairs().filter(move |[a, b]| b / grid.heads - a / grid.heads == layers).map(index);
             let pairs = there().count() as u64;
             let distance = mean(there().map(|pair| distances.get(pair).copied()))?;
             Some(Apart { layers, pairs, distance, cka: mean(there().map(|pair| cka[pair])) })
         };
         let all_cka: Option<Vec<f64>> = cka.iter().copied().collect();
-        let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.at(place).0)).collect();
+        let of_layer: Vec<Option<usize>> = (0..heads).map(|place| Some(grid.layer_and_head(place).0)).collect();
         Self {
             sentences: total.sentences,
             tokens: total.rows,
@@ -221,7 +221,7 @@ impl Similarity {
             distance_with_cka: all_cka.and_then(|cka| spearman(&distances, &cka)),
             closest: ranked.iter().take(LISTED).map(close).collect(),
             clusters: clusters.collect(),
-            same_layer: comparisons(&distances, &cka, &of_layer, &neighbours(grid)),
+            same_layer: comparisons(&distances, &cka, &of_layer, &neighbour_layer_strata(grid)),
             same_label: Comparisons::default(),
             same_key_value_group: None,
             apart: (0..grid.layers).filter_map(layers_apart).collect(),
@@ -233,7 +233,7 @@ impl Similarity {
         }
     }
 
-    pub fn kept(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
+    pub fn kept_clusters(&self, grid: HeadGrid) -> Vec<Vec<usize>> {
         let places = |cluster: &Cluster| cluster.heads.iter().map(|head| grid.index(head.layer, head.head)).collect();
         self.clusters.iter().filter(|cluster| cluster.kept).map(places).collect()
     }
@@ -253,10 +253,11 @@ pub fn comparisons(distance: &[f64], cka: &[Option<f64>], groups: &[Option<usize
 fn disagreement(sums: &SimilaritySums) -> Vec<LayerDisagreement> {
     let blocks = &sums.blocks;
     let total = blocks.total();
-    let rows = blocks.each(|block| block.rows as f64);
+    let rows = blocks.map_blocks(|block| block.rows as f64);
     let layer = |(layer, all): (usize, &Disagreement)| {
         let mean = |part: fn(&Disagreement) -> ExactSum| {
-            let by_block = blocks.each(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
+            let by_block =
+                blocks.map_blocks(|block| block.disagreement.get(layer).map_or(0.0, |sums| -part(sums).value()));
             let ci95 = Jackknife::new(&by_block, &rows).interval();
             // Negative, since pairs of a head with itself count 1; clamped against rounding.
             ((-part(all).value() / total.rows as f64).clamp(-1.0, 0.0), ci95)
@@ -318,9 +319,9 @@ mod tests {
         let at = [[0.0, 0.0], [4.0, 0.0], [0.0, 1.0], [4.0, 1.0], [9.0, 0.5_f64]];
         let apart =
             |points: &[[f64; 2]], [a, b]: [usize; 2]| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
-        let distances: Vec<f64> = HeadPairs(5).all().map(|pair| apart(&at, pair)).collect();
+        let distances: Vec<f64> = HeadPairs(5).pairs().map(|pair| apart(&at, pair)).collect();
         let map = Map::new(&distances, 5).unwrap();
-        for (pair, distance) in HeadPairs(5).all().zip(distances) {
+        for (pair, distance) in HeadPairs(5).pairs().zip(distances) {
             assert!((apart(&map.points, pair) - distance).abs() < 1e-9);
         }
         assert!(map.points[4][0] > 5.0 && (map.shown[0] + map.shown[1] - 1.0).abs() < 1e-9);

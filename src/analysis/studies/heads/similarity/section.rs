@@ -4,17 +4,17 @@ use std::fmt::{self, Write};
 
 use comfy_table::Table;
 
-use super::compare::{Comparison, layers};
-use super::measure::{CUT, joins};
+use super::compare::{Comparison, layer_strata};
+use super::measure::{CUT_SHARE_OF_MEDIAN, tree_joins};
 use super::report::{Cluster, Comparisons, LayerDisagreement, Similarity, comparisons};
 use super::weights::Spectrum;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::sequences::reading::Context;
 use crate::study::Summary;
 use crate::study::labels::UNLABELLED;
-use crate::study::section::{Completion, HeadCard, Known, Neighbour, Section, View, stored};
+use crate::study::section::{Completion, HeadCard, Neighbour, Section, View, ViewContext, stored};
 use crate::study::show::figure::{Chart, Figure, Points, Tree};
-use crate::study::show::wording::{aligned_table, sequence, sequences, signed};
+use crate::study::show::wording::{aligned_table, counted_sequences, sequence_noun, signed};
 use crate::system::counted::{counted, plural};
 
 stored!(Similarity as similarity);
@@ -28,22 +28,22 @@ impl Section for Similarity {
         }
     }
 
-    fn view(&self, Known { run, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { run, .. }: ViewContext<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| write_summary(self, run.read, out)),
+            summary: Summary::from_writer(|out| write_summary(self, run.read, out)),
             figures: self.grid().map_or_else(Vec::new, |grid| figures(self, grid, run.read)),
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let Some(grid) = self.grid() else { return HeadCard::default() };
         let own = grid.index(place.layer, place.head);
         let distance = |other: &usize| self.distance[own.max(*other)][own.min(*other)];
         let others = (0..grid.count()).filter(|&other| other != own);
         let nearest = others.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         let neighbour = |how: &'static str, other: usize| Neighbour {
-            how,
+            relation: how,
             place: grid.place(other),
             strength: format!("distance {:.3}", distance(&other)),
         };
@@ -66,7 +66,7 @@ impl Section for Similarity {
             let names: Vec<String> = cluster.heads.iter().map(ToString::to_string).collect();
             format!("it is in a cluster that holds: {}", names.join(" "))
         });
-        HeadCard { neighbours, ..nearest.into_iter().chain(cluster).collect() }.saying(alike)
+        HeadCard { neighbours, ..nearest.into_iter().chain(cluster).collect() }.with_clauses(alike)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -93,7 +93,7 @@ impl Similarity {
         let Some(grid) = self.grid() else { return };
         let groups: Vec<Option<usize>> = (0..grid.count()).map(|place| Some(place / shared)).collect();
         let Similarity { distance, cka, same_key_value_group, .. } = self;
-        *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid)));
+        *same_key_value_group = Some(comparisons(&distance.concat(), &cka.concat(), &groups, &layer_strata(grid)));
     }
 
     fn name_heads(&mut self, labels: &[String]) {
@@ -101,7 +101,7 @@ impl Similarity {
         let Similarity { distance, cka, clusters, same_label, .. } = self;
         let grouped = |label: &String| labels.iter().position(|other| other == label).filter(|_| label != UNLABELLED);
         let groups: Vec<Option<usize>> = labels.iter().map(grouped).collect();
-        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layers(grid));
+        *same_label = comparisons(&distance.concat(), &cka.concat(), &groups, &layer_strata(grid));
         for cluster in clusters.iter_mut() {
             let label = |head: &HeadPlace| labels.get(grid.index(head.layer, head.head)).cloned().unwrap_or_default();
             cluster.labels = cluster.heads.iter().map(label).collect();
@@ -117,9 +117,9 @@ impl Similarity {
 
 pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) -> Vec<Figure> {
     let Similarity { sentences, tokens, distance, median_distance, map, clusters, .. } = similarity;
-    let Some(cut) = median_distance.map(|median| CUT * median) else { return Vec::new() };
-    let kept = similarity.kept(grid);
-    let sample = format!("{} of {}", counted(*tokens, "token"), sequences(*sentences, read));
+    let Some(cut) = median_distance.map(|median| CUT_SHARE_OF_MEDIAN * median) else { return Vec::new() };
+    let kept = similarity.kept_clusters(grid);
+    let sample = format!("{} of {}", counted(*tokens, "token"), counted_sequences(*sentences, read));
     let over = format!("The Hellinger distance of their attention over {sample}.");
     let (clusters_kept, hold) = (counted(kept.len(), "cluster"), plural(&kept.len(), "holds", "hold"));
     let map = map.as_ref().map(|map| {
@@ -132,7 +132,7 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) ->
                  join the heads of the {clusters_kept} that {hold}."
             ),
             chart: Chart::Points(Points {
-                distance: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
+                distance_label: "as far apart as the distance of their attention, as far as a plane shows it".to_owned(),
                 points: map.points.clone(),
                 groups: kept.clone(),
             }),
@@ -148,9 +148,9 @@ pub(crate) fn figures(similarity: &Similarity, grid: HeadGrid, read: Context) ->
             clusters.len()
         ),
         chart: Chart::Tree(Tree {
-            height: "distance at which they are joined".to_owned(),
+            height_label: "distance at which they are joined".to_owned(),
             cut: Some(cut),
-            joins: joins(&distance.concat(), grid.count()),
+            joins: tree_joins(&distance.concat(), grid.count()),
         }),
     };
     map.into_iter().chain([tree]).collect()
@@ -160,10 +160,10 @@ fn write_summary(similarity: &Similarity, read: Context, out: &mut Summary) -> f
     let Similarity { sentences, tokens, batched_tokens, clusters, same_layer, same_label, disagreement, .. } =
         similarity;
     let Some(median) = similarity.median_distance else {
-        let what = sequence(read);
+        let what = sequence_noun(read);
         return writeln!(out, "No {what} had a token of text, or the model has one head: no heads were compared.");
     };
-    let (tokens, read) = (counted(*tokens, "token"), sequences(*sentences, read));
+    let (tokens, read) = (counted(*tokens, "token"), counted_sequences(*sentences, read));
     let with_cka = correlation(similarity.distance_with_cka);
     writeln!(
         out,

@@ -5,7 +5,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-use super::batches::Outputs;
+use super::batches::PackOutputs;
 use super::measure::PairsByBlock;
 use super::sums::SimilaritySums;
 use crate::model::grid::HeadGrid;
@@ -42,7 +42,7 @@ fn corpus(random: &mut ChaCha8Rng) -> SimilaritySums {
         let next = index + random.random_range(12..30);
         let sentences: Vec<_> = (index..next).map(|index| sentence(index, random)).collect();
         index = next;
-        let mut outputs = Outputs::default();
+        let mut outputs = PackOutputs::default();
         for (block, [first, _], square) in &sentences {
             sums.add_distances(*block, first.len() / WIDTH, [&[*square], &[]]);
             outputs.begin(*block, first.len() / WIDTH);

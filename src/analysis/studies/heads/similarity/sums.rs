@@ -4,14 +4,14 @@
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::batches::{Batches, Outputs};
+use super::batches::{Batches, PackOutputs};
 use super::compare::HeadPairs;
 use super::weights::Weighed;
 use crate::linalg::lanes::shifted_dot;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{Needs, Values};
+use crate::model::forward::visitor::{HeadValues, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -19,8 +19,8 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::{Component, ExactSum, add_each};
-use crate::study::instruments::roots::{Roots, from_even};
+use crate::stats::exact::{Component, ExactSum, add_elementwise};
+use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SimilarityTotals {
@@ -47,13 +47,13 @@ pub struct SimilaritySums {
     pub blocks: Blocks<SimilarityTotals>,
     pub weighed: Option<Weighed>,
     #[serde(skip)]
-    outputs: Outputs,
+    outputs: PackOutputs,
 }
 
 impl SimilaritySums {
     pub fn new(grid: HeadGrid, classes: &LayerClasses) -> Self {
         let blocks = Blocks::new(SimilarityTotals::default());
-        Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: Outputs::default() }
+        Self { grid, classes: classes.clone(), blocks, weighed: None, outputs: PackOutputs::default() }
     }
 
     pub(super) fn add_distances(&mut self, block: usize, rows: usize, [squares, from_even]: [&[f64]; 2]) {
@@ -62,8 +62,8 @@ impl SimilaritySums {
         sums.distances.resize(HeadPairs(self.grid.count()).count(), Component::default());
         sums.from_even.resize(self.grid.count(), Component::default());
         sums.disagreement.resize(self.grid.layers, Disagreement::default());
-        add_each(&mut sums.distances, squares);
-        add_each(&mut sums.from_even, from_even);
+        add_elementwise(&mut sums.distances, squares);
+        add_elementwise(&mut sums.from_even, from_even);
     }
 
     pub(super) fn add_batches(&mut self, batches: &Batches) {
@@ -71,17 +71,17 @@ impl SimilaritySums {
         sums.batches += batches.count;
         sums.batched += batches.tokens;
         sums.covariances.resize(batches.covariances.len(), ExactSum::default());
-        add_each(&mut sums.covariances, &batches.covariances);
+        add_elementwise(&mut sums.covariances, &batches.covariances);
     }
 
-    fn end_pack(&mut self, block: usize, roots: &Roots) {
+    fn end_pack(&mut self, block: usize, roots: &AttentionRoots) {
         if !roots.values().is_empty() {
             let heads = self.grid.count();
             let tokens = roots.values().len() / heads / roots.rows.len();
             let from_even: Vec<f64> = (0..heads)
                 .map(|place| {
-                    let visibility = self.classes.of_layer(self.grid.at(place).0);
-                    from_even(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
+                    let visibility = self.classes.in_layer(self.grid.layer_and_head(place).0);
+                    distance_from_uniform(roots.of_head(place, tokens), &roots.rows, (visibility, tokens))
                 })
                 .collect();
             self.add_distances(block, 0, [&distances(roots.values(), heads), &from_even]);
@@ -95,7 +95,7 @@ impl SimilaritySums {
 #[derive(Debug)]
 pub struct SimilarityState {
     block: usize,
-    roots: Roots,
+    roots: AttentionRoots,
     /// Number and text tokens of each sentence whose outputs are compared; empty unless `family.is_first`.
     compared: Vec<(usize, Vec<usize>)>,
     layer: LayerSums,
@@ -116,7 +116,7 @@ fn distances(roots: &[f32], heads: usize) -> Vec<f64> {
         sums.iter_mut().zip(&part).for_each(|(sum, &part)| *sum += f64::from(part));
     }
     let own = |head: usize| sums[head * heads + head];
-    HeadPairs(heads).all().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
+    HeadPairs(heads).pairs().map(|[a, b]| f64::midpoint(own(a), own(b)) - sums[b * heads + a]).collect()
 }
 
 merge_fields!(SimilaritySums[grid, classes] { blocks, weighed });
@@ -138,25 +138,25 @@ impl Sums for SimilaritySums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<SimilarityState> {
         let block = block_of(sequence.family.number);
-        let rows: Vec<usize> = sequence.text_places().collect();
+        let rows: Vec<usize> = sequence.text_positions().collect();
         if rows.is_empty() {
             return None;
         }
         self.blocks[block].sentences += u64::from(sequence.family.is_first);
         self.add_distances(block, rows.len(), [&[]; 2]);
-        let sentences = sequence.text_places_of_sentences().into_iter().filter(|places| !places.is_empty());
+        let sentences = sequence.text_positions_by_sentence().into_iter().filter(|places| !places.is_empty());
         let sentences = sentences.filter(|_| sequence.family.is_first);
         // Batches span documents, so a batch belongs to the block of its first sentence.
         let sentence = sequence.document_number.map_or(block, |_| block_of(sequence.index));
         let compared = sentences.map(|places| (self.outputs.begin(sentence, places.len()), places)).collect();
-        Some(SimilarityState { block, roots: Roots::of(rows), compared, layer: LayerSums::default() })
+        Some(SimilarityState { block, roots: AttentionRoots::new(rows), compared, layer: LayerSums::default() })
     }
 
     fn observe(&mut self, state: &mut SimilarityState, event: &mut Event<'_>) {
         let SimilarityState { block, roots, compared, layer } = state;
         let input = match event {
             Event::Head(input) => input,
-            Event::PackOver => return self.end_pack(*block, roots),
+            Event::PackEnd => return self.end_pack(*block, roots),
             _ => return,
         };
         let (view, HeadGrid { heads, .. }) = (input.view, self.grid);
@@ -182,7 +182,7 @@ impl Sums for SimilaritySums {
                 && has(block.batches > 0, block.covariances.len(), pairs.count_with_self())
         };
         (self.grid, &self.classes) == (grid, classes)
-            && self.blocks.fit(fits)
+            && self.blocks.is_valid(fits)
             && self.weighed.as_ref().is_none_or(|weighed| weighed.fits(grid))
     }
 }
@@ -214,7 +214,7 @@ pub struct LayerSums {
 
 impl LayerSums {
     /// Adds one head of the layer; `contexts` are without the value bias, which is added here.
-    pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: Values<'_>, contexts: Rows<'_>) {
+    pub fn add(&mut self, rows: &[usize], attention: AttentionView<'_>, values: HeadValues<'_>, contexts: Rows<'_>) {
         let width = values.bias.len();
         self.weights.resize(rows.len() * attention.tokens(), 0.0);
         self.values.resize(rows.len() * width, 0.0);
@@ -276,7 +276,7 @@ mod tests {
             let rows = [[0.0; 2], value].concat();
             let rows = Rows::new(&rows, 2);
             let attention = AttentionView::new(0, 0, 2, &weights);
-            layer.add(&[1], attention, Values { rows, bias: &[1.0, 0.0] }, rows);
+            layer.add(&[1], attention, HeadValues { rows, bias: &[1.0, 0.0] }, rows);
         }
         let found = layer.finish(2);
         // The cosine is 0 between them and 1 with themselves; products of weights 1, 0.5, 0.5 and 0.5.

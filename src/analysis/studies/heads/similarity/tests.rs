@@ -9,10 +9,10 @@ use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Output, Values};
+use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView};
 use crate::model::grid::visibility::LayerClasses;
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
@@ -20,7 +20,7 @@ use crate::stats::blocks::Merge;
 use crate::stats::interval::Interval;
 use crate::studies::registry::default_policy;
 use crate::study::section::Section;
-use crate::study::section::{Completion, Known};
+use crate::study::section::{Completion, ViewContext};
 use crate::study::{AnyStudy, saved};
 
 /// One head over one sentence: its weights, `[n, n]`, and its contexts, `[n, width]`.
@@ -43,7 +43,7 @@ fn looking(n: usize, first: f32, contexts: Vec<f32>) -> TestHead {
 fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: HeadGrid) {
     let mut states: Vec<_> = pack.iter().map(|(sentence, _)| sums.begin(sentence)).collect();
     for place in 0..grid.count() {
-        let (layer, head) = grid.at(place);
+        let (layer, head) = grid.layer_and_head(place);
         for (state, (sentence, heads)) in states.iter_mut().zip(pack) {
             let Some(state) = state else { continue };
             let TestHead { weights, contexts } = &heads[place];
@@ -51,16 +51,16 @@ fn show(sums: &mut SimilaritySums, pack: &[(Sequence, Vec<TestHead>)], grid: Hea
             let (contexts, bias) = (Rows::new(contexts, width), vec![0.0; width]);
             let norms = vec![1.0; n];
             // A projection that leaves contexts as they are.
-            let output = Output { contexts, products: contexts, gram: &[], input_norms: &norms };
+            let output = HeadOutput { contexts, products: contexts, gram: &[], input_norms: &norms };
             let view = HeadView {
-                values: Some(Values { rows: contexts, bias: &bias }),
+                values: Some(HeadValues { rows: contexts, bias: &bias }),
                 output: Some(output),
                 ..AttentionView::new(layer, head, n, weights).into()
             };
-            sums.observe(state, &mut Event::Head(Folder::default().head_input(sentence, view)));
+            sums.observe(state, &mut Event::Head(AttentionFolder::default().head_input(sentence, view)));
         }
     }
-    states.iter_mut().flatten().for_each(|state| sums.observe(state, &mut Event::PackOver));
+    states.iter_mut().flatten().for_each(|state| sums.observe(state, &mut Event::PackEnd));
 }
 
 fn context(grid: HeadGrid) -> EstimationContext {
@@ -176,7 +176,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
         (&[place(0, 0), place(0, 1)][..], Some(1.0), true)
     );
     let grid = HeadGrid { layers: 3, heads: 2 };
-    assert!(found.kept(grid).contains(&vec![0, 1]));
+    assert!(found.kept_clusters(grid).contains(&vec![0, 1]));
     assert_eq!(found.defect(grid), None);
     assert!(found.defect(HeadGrid { layers: 2, heads: 2 }).is_some());
     let labels = ["broad", "broad", "unlabelled", "unlabelled", "local", "local"].map(str::to_owned);
@@ -185,7 +185,7 @@ fn planted_heads_are_a_cluster_at_distance_0() {
     assert_eq!(cluster.labels, ["broad", "broad"]);
     // Heads without a label have none in common, and pairs are of one layer.
     assert_eq!(found.same_label.distance.unwrap().pairs, 2);
-    let summary = found.view(Known::new(&default_policy())).summary.to_string();
+    let summary = found.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("L0H0 L0H1  broad x2"), "{summary}");
     assert!(
         summary.contains("Pairs of heads of one layer, against pairs across two neighbouring layers: distance"),
@@ -215,7 +215,7 @@ fn heads_that_share_keys_are_held_against_the_others_of_their_layer() {
     assert!((found.same - same.iter().sum::<f64>() / 6.0).abs() < 1e-12);
     let others: f64 = (3..6).flat_map(|a| (0..3).map(move |b| pair(a, b))).sum();
     assert!((found.others - others / 9.0).abs() < 1e-12);
-    let summary = section.view(Known::new(&default_policy())).summary.to_string();
+    let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(
         summary.contains("of one layer that share keys and values, against the other pairs of the layer: distance"),
         "{summary}"
@@ -248,8 +248,8 @@ fn sums_of_parts_are_those_of_the_whole() {
         whole.fits(GRID, FromToken::Mean, &LayerClasses::default())
             && !whole.fits(HeadGrid { layers: 4, heads: 1 }, FromToken::Mean, &LayerClasses::default())
     );
-    let restored = AnyStudy::passes(&HeadSimilarity)[0].restore(&observer_of(whole).to_bytes().unwrap()).unwrap();
-    assert_eq!(crate::passes::observer::sums::<SimilaritySums>(&*restored).blocks, right.blocks);
+    let restored = AnyStudy::passes(&HeadSimilarity)[0].restore(&new_observer(whole).to_bytes().unwrap()).unwrap();
+    assert_eq!(crate::passes::observer::expect_sums::<SimilaritySums>(&*restored).blocks, right.blocks);
 }
 
 /// A sentence that is there again is no other one: what is written there is in no batch.
@@ -276,7 +276,11 @@ fn a_repeated_sentence_is_in_no_batch() {
 fn without_sentences_there_is_nothing_to_say() {
     let section = Similarity::new(&SimilaritySums::new(GRID, &LayerClasses::default()), &context(GRID));
     assert!(
-        section.view(Known::new(&default_policy())).summary.to_string().starts_with("No sentence had a token of text")
+        section
+            .view(ViewContext::new(&default_policy()))
+            .summary
+            .to_string()
+            .starts_with("No sentence had a token of text")
     );
     assert_eq!(section.defect(GRID), None);
 }

@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::linalg::spectra::{count_for_share, dense};
+use crate::linalg::spectra::{count_for_share, to_dmatrix};
 use crate::model::forward::{Encoder, HeadWeights};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::system::parallel::{all_cores, in_parallel};
+use crate::system::parallel::{core_count, parallel_map};
 
 /// Share of the summed squared singular values that the counted dimensions cover (Cordonnier et al. 2020, figure 1).
 const SHARE: f64 = 0.9;
@@ -92,7 +92,7 @@ impl Weighed {
     pub fn new(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Self> {
         let layers: Vec<Bilinear<'_>> =
             (0..grid.layers).map(|layer| Bilinear::of(encoder.head_weights(layer)?)).collect::<Option<_>>()?;
-        let spectra = in_parallel(all_cores(), layers.iter().enumerate(), |(layer, weights)| {
+        let spectra = parallel_map(core_count(), layers.iter().enumerate(), |(layer, weights)| {
             Spectrum::new(layer, weights, grid.heads)
         });
         Some(Self { spectra, composition: Composition::new(&layers, grid) })
@@ -103,7 +103,7 @@ impl Weighed {
         let named = [queries, keys, values].into_iter().flat_map(|scores| &scores.strongest);
         self.spectra.len() == grid.layers
             && self.spectra.iter().enumerate().all(|(layer, own)| own.layer == layer && own.heads.len() == grid.heads)
-            && grid.stray(named.flat_map(|edge| [edge.source, edge.target])).is_none()
+            && grid.first_outside(named.flat_map(|edge| [edge.source, edge.target])).is_none()
     }
 }
 
@@ -111,10 +111,10 @@ impl Spectrum {
     fn new(layer: usize, Bilinear { query, key, .. }: &Bilinear<'_>, heads: usize) -> Self {
         let head_dim = query.columns() / heads;
         let of_head = |head: usize| {
-            let part = |weights: &Matrix<'_>| dense(weights.columns_from(head * head_dim, head_dim));
+            let part = |weights: &Matrix<'_>| to_dmatrix(weights.columns_from(head * head_dim, head_dim));
             count_for_share(SHARE, squared_singular_values(&part(query), &part(key)))
         };
-        let (query_all, key_all) = (dense(*query), dense(*key));
+        let (query_all, key_all) = (to_dmatrix(*query), to_dmatrix(*key));
         let concatenated = count_for_share(SHARE, squared_singular_values(&query_all, &key_all));
         Self { layer, heads: (0..heads).map(of_head).collect(), concatenated }
     }
@@ -168,9 +168,9 @@ impl Composition {
     fn new(layers: &[Bilinear<'_>], grid: HeadGrid) -> Self {
         let Some(first) = layers.first() else { return Self::default() };
         let random = 1.0 / (first.query.rows() as f64).sqrt();
-        let grams = in_parallel(all_cores(), layers, |weights| Grams::new(weights, grid.heads));
+        let grams = parallel_map(core_count(), layers, |weights| Grams::new(weights, grid.heads));
         let pairs = (0..grid.layers).flat_map(|source| (source + 1..grid.layers).map(move |target| (source, target)));
-        let found = in_parallel(all_cores(), pairs.collect::<Vec<_>>(), |(source, target)| {
+        let found = parallel_map(core_count(), pairs.collect::<Vec<_>>(), |(source, target)| {
             let (own, other, weights) = (&grams[source], &grams[target], &layers[target]);
             let output = layers[source].output;
             let size = |a: &[f32], b: &[f32]| squared_norms(a, b, grid.heads);

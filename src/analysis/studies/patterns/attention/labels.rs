@@ -31,7 +31,7 @@ const OFFSET_SOURCE: &str = "0.9 of the argmax: Voita et al. 2019, section 5.1. 
 pub(super) const PREVIOUS_TOKEN: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token before"),
-    shown: LabelStyle::of(Some("prev"), AnsiColor::Blue),
+    style: LabelStyle::new(Some("prev"), AnsiColor::Blue),
     assess: |evidence, policy| assess_offset("previous-token", -1, evidence, policy).into_iter().collect(),
     ..Detector::role(Explanation {
         name: "previous-token",
@@ -47,7 +47,7 @@ pub(super) const PREVIOUS_TOKEN: Detector = Detector {
 pub(super) const NEXT_TOKEN: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     phrase: Phrase::Fixed("attends to the token after"),
-    shown: LabelStyle::of(Some("next"), AnsiColor::Cyan),
+    style: LabelStyle::new(Some("next"), AnsiColor::Cyan),
     assess: |evidence, policy| assess_offset("next-token", 1, evidence, policy).into_iter().collect(),
     ..Detector::role(Explanation {
         name: "next-token",
@@ -69,7 +69,7 @@ pub(super) const OFFSET: Detector = Detector {
     thresholds: POSITIONAL_THRESHOLDS,
     parameter: Parameter::OneOf("offset", || far_offsets().map(|k| k.to_string()).collect()),
     phrase: Phrase::Fixed("attends to the token at offset {}"),
-    shown: LabelStyle::of(None, AnsiColor::Blue),
+    style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| {
         far_offsets().filter_map(|k| assess_offset(&format!("offset:{k}"), k, evidence, policy)).collect()
     },
@@ -83,11 +83,11 @@ pub(super) const OFFSET: Detector = Detector {
     })
 };
 
-pub(super) const SELF: Detector = Detector {
+pub(super) const SELF_TOKEN: Detector = Detector {
     thresholds: &[&SELF_MASS],
     phrase: Phrase::Fixed("attends to the token itself"),
-    shown: LabelStyle::of(None, AnsiColor::Blue),
-    assess: |evidence, policy| evidence.above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
+    style: LabelStyle::new(None, AnsiColor::Blue),
+    assess: |evidence, policy| evidence.assess_above("self", "offset_mass", Some("0"), policy.rule(&SELF_MASS)),
     ..Detector::role(Explanation {
         name: "self",
         measures: "The head attends to the token itself.",
@@ -101,13 +101,13 @@ pub(super) const SELF: Detector = Detector {
 pub(super) const LOCAL: Detector = Detector {
     thresholds: &[&WINDOW_MASS],
     phrase: Phrase::Fixed("attends to the two tokens on either side"),
-    shown: LabelStyle::of(None, AnsiColor::Blue),
+    style: LabelStyle::new(None, AnsiColor::Blue),
     assess: |evidence, policy| {
-        let local = evidence.above("local", "window_mass", None, policy.rule(&WINDOW_MASS));
+        let local = evidence.assess_above("local", "window_mass", None, policy.rule(&WINDOW_MASS));
         let detectors = [PREVIOUS_TOKEN, NEXT_TOKEN, OFFSET];
         let positional: Vec<Assessment> =
             detectors.iter().flat_map(|detector| (detector.assess)(evidence, policy)).collect();
-        local.into_iter().map(|local| local.where_none_of(&positional)).collect()
+        local.into_iter().map(|local| local.excluding(&positional)).collect()
     },
     ..Detector::role(Explanation {
         name: "local",
@@ -155,7 +155,7 @@ const ENTROPY_RATIO: Threshold = Threshold::rule(
 );
 
 /// Labels of attention to special or first tokens, which may be no-ops.
-pub(super) const TO_SPECIAL: [&str; 3] =
+pub(super) const NO_OP_CANDIDATES: [&str; 3] =
     [SEPARATOR.explanation.name, FIRST_SPECIAL.explanation.name, FIRST_TOKEN.explanation.name];
 
 const SPECIAL_SOURCE: &str = "0.6: the released notebook of Clark et al. 2019.";
@@ -165,8 +165,8 @@ const NO_OP: &str = "Much attention to special tokens may be a way of doing noth
 pub(super) const SEPARATOR: Detector = Detector {
     thresholds: &[&SEPARATOR_MASS],
     phrase: Phrase::Fixed("attends to separators"),
-    shown: LabelStyle::of(Some("sep"), AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
+    style: LabelStyle::new(Some("sep"), AnsiColor::Yellow),
+    assess: |evidence, policy| evidence.assess_above("separator", "separator_mass", None, policy.rule(&SEPARATOR_MASS)),
     ..Detector::role(Explanation {
         name: "separator",
         measures: "The head attends to the separators ([SEP], </s>).",
@@ -180,9 +180,9 @@ pub(super) const SEPARATOR: Detector = Detector {
 pub(super) const FIRST_SPECIAL: Detector = Detector {
     thresholds: &[&FIRST_SPECIAL_MASS],
     phrase: Phrase::Fixed("attends to the first special token"),
-    shown: LabelStyle::of(Some("first"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("first"), AnsiColor::Yellow),
     assess: |evidence, policy| {
-        evidence.above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
+        evidence.assess_above("first-special", "first_special_mass", None, policy.rule(&FIRST_SPECIAL_MASS))
     },
     ..Detector::role(Explanation {
         name: "first-special",
@@ -197,8 +197,10 @@ pub(super) const FIRST_SPECIAL: Detector = Detector {
 pub(super) const FIRST_TOKEN: Detector = Detector {
     thresholds: &[&FIRST_TOKEN_MASS],
     phrase: Phrase::Fixed("attends to the first token"),
-    shown: LabelStyle::of(Some("bos"), AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS)),
+    style: LabelStyle::new(Some("bos"), AnsiColor::Yellow),
+    assess: |evidence, policy| {
+        evidence.assess_above("first-token", "first_token_mass", None, policy.rule(&FIRST_TOKEN_MASS))
+    },
     ..Detector::role(Explanation {
         name: "first-token",
         measures: "The head of a decoder attends to the first token, special or not.",
@@ -214,8 +216,10 @@ pub(super) const FIRST_TOKEN: Detector = Detector {
 pub(super) const PUNCTUATION: Detector = Detector {
     thresholds: &[&PUNCTUATION_MASS],
     phrase: Phrase::Fixed("attends to punctuation"),
-    shown: LabelStyle::of(None, AnsiColor::Yellow),
-    assess: |evidence, policy| evidence.above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS)),
+    style: LabelStyle::new(None, AnsiColor::Yellow),
+    assess: |evidence, policy| {
+        evidence.assess_above("punctuation", "punctuation_mass", None, policy.rule(&PUNCTUATION_MASS))
+    },
     ..Detector::role(Explanation {
         name: "punctuation",
         measures: "The head attends to punctuation.",
@@ -230,8 +234,8 @@ pub(super) const BROAD: Detector = Detector {
     thresholds: &[&ENTROPY_RATIO],
     is_role: false,
     phrase: Phrase::Fixed("spreads its attention over the whole sequence"),
-    shown: LabelStyle::of(None, AnsiColor::Magenta),
-    assess: |evidence, policy| evidence.above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
+    style: LabelStyle::new(None, AnsiColor::Magenta),
+    assess: |evidence, policy| evidence.assess_above("broad", "entropy_ratio", None, policy.rule(&ENTROPY_RATIO)),
     ..Detector::role(Explanation {
         name: "broad",
         measures: "The head spreads its attention over the whole sequence.",

@@ -23,7 +23,7 @@ fn offset_mean(exposure: &TokenExposure, slot: usize, sum: ExactSum) -> Fraction
 }
 
 fn ratio(numerator: ExactSum, denominator: ExactSum, eligible: Eligible) -> Fraction {
-    Fraction::new(numerator.value(), denominator.value()).over(eligible.count, eligible.sentences)
+    Fraction::new(numerator.value(), denominator.value()).with_evidence(eligible.count, eligible.sentences)
 }
 
 pub const METRICS: &[AttentionMetric] = &[

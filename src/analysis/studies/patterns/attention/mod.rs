@@ -26,14 +26,14 @@ impl Study for Attention {
         allows_absent_heads: true,
         question: "Where does each head attend: to an offset, to special tokens or punctuation, or broadly?",
         needs: "any corpus",
-        by_default: true,
+        is_default: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         labels: &[
             labels::PREVIOUS_TOKEN,
             labels::NEXT_TOKEN,
             labels::OFFSET,
-            labels::SELF,
+            labels::SELF_TOKEN,
             labels::LOCAL,
             labels::SEPARATOR,
             labels::FIRST_SPECIAL,
@@ -50,9 +50,9 @@ impl Study for Attention {
             "entropy" => Unit::Nats,
             _ => Unit::Shares,
         },
-        drawn: &[("offset_mass", "Attention by offset, in tokens")],
+        drawn_metrics: &[("offset_mass", "Attention by offset, in tokens")],
         aim: |label| aim_of(&label.label).map(|(aim, metric)| (aim, Some(metric))),
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -63,11 +63,11 @@ impl Study for Attention {
         let sums: &ByClass<AttentionSums> = observed.sums();
         let blocks = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
-            let sums = blocks.of_layer(context.grid.at(place).0).at(block);
+            let sums = blocks.for_layer(context.grid.layer_and_head(place).0).sums(block);
             values(&sums.exposure, &sums.heads[place])
         };
         let of_chance = |block: Option<usize>, class: usize| {
-            let sums = blocks.each()[class].at(block);
+            let sums = blocks.values()[class].sums(block);
             chance_levels(&sums.exposure, &sums.uniform)
         };
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), NoSection)
@@ -77,8 +77,8 @@ impl Study for Attention {
 const CAVEATS: &[Caveat] = &[Caveat {
     id: "no-op",
     text: "Attention to special tokens may be a way of doing nothing (Clark et al. 2019; Kobayashi et al. 2020).",
-    about: CaveatSubject::Meaning,
-    applies: |labelling| labelling.has_label(|label| labels::TO_SPECIAL.contains(&label)),
+    subject: CaveatSubject::Meaning,
+    applies: |labelling| labelling.has_label(|label| labels::NO_OP_CANDIDATES.contains(&label)),
 }];
 
 fn aim_of(label: &str) -> Option<(Aim, String)> {

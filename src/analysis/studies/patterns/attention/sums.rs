@@ -6,7 +6,7 @@ use super::tokens::{self, RowBuffers, TokenExposure, TokenSums};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::even::{Even, EvenRows};
+use crate::sequences::fold::even::{UniformAttention, UniformRows};
 use crate::sequences::fold::roles::TokenRoles;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -32,14 +32,14 @@ pub struct AttentionSums {
     #[serde(skip)]
     row: RowBuffers,
     #[serde(skip)]
-    even: EvenRows,
+    even: UniformRows,
 }
 
 impl AttentionSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let heads = vec![TokenSums::default(); grid.count()];
         let blocks = Blocks::new(AttentionBlock { heads, ..AttentionBlock::default() });
-        Self { grid, visibility, blocks, row: RowBuffers::default(), even: EvenRows::default() }
+        Self { grid, visibility, blocks, row: RowBuffers::default(), even: UniformRows::default() }
     }
 }
 
@@ -58,8 +58,8 @@ impl Sums for AttentionSums {
         let (block, roles) = (block_of(sequence.family.number), TokenRoles::new(sequence));
         let sums = &mut self.blocks[block];
         sums.exposure.add(&roles, self.visibility);
-        let even = self.even.view(Even::new(self.visibility, sequence.ids.len()));
-        sums.uniform.add(&tokens::observe(&roles, even, &mut self.row));
+        let even = self.even.view(UniformAttention::new(self.visibility, sequence.ids.len()));
+        sums.uniform.add(&tokens::token_sums(&roles, even, &mut self.row));
         Some(AttentionState { block, roles })
     }
 
@@ -67,12 +67,12 @@ impl Sums for AttentionSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[state.block].heads[head].add(&tokens::observe(&state.roles, view, &mut self.row));
+        self.blocks[state.block].heads[head].add(&tokens::token_sums(&state.roles, view, &mut self.row));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
-            && classes.kinds() == [self.visibility]
-            && self.blocks.fit(|block| block.heads.len() == grid.count())
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
     }
 }

@@ -7,10 +7,10 @@ use std::num::NonZeroUsize;
 use super::moments::{InputMoments, LayerMoments, QuarterMoments, SpecialSums, Widths};
 use crate::linalg::cholesky::Cholesky;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Fewest text tokens per embedding dimension in a fold; with fewer, the regression overfits.
-pub const TOKENS_A_DIMENSION: u64 = 10;
+pub const MIN_TOKENS_PER_DIMENSION: u64 = 10;
 
 /// Candidate ridges, as shares of the mean square of an embedding dimension.
 pub const RIDGES: [f64; 4] = [0.001, 0.01, 0.1, 1.0];
@@ -26,7 +26,7 @@ pub struct LayerFit {
     /// Regression weights of the embedding, `[embedding, hidden]`.
     pub weights: Vec<f32>,
     /// Mean of special first tokens, `[hidden]`; the mean of text if there are none.
-    pub first: Vec<f32>,
+    pub first_token: Vec<f32>,
     /// Mean input of each other special token, by id.
     pub specials: BTreeMap<u32, Vec<f32>>,
     /// Index in [`RIDGES`] of the selected ridge.
@@ -36,19 +36,19 @@ pub struct LayerFit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldFit {
     /// Mean embedding of text tokens, `[embedding]`.
-    pub embedding: Vec<f32>,
+    pub mean_embedding: Vec<f32>,
     pub layers: Vec<LayerFit>,
 }
 
 impl FoldFit {
     /// Fits both folds. `None` if a fold has too few text tokens.
-    pub fn both(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
+    pub fn fit_folds(moments: &InputMoments, threads: NonZeroUsize) -> Option<[Self; 2]> {
         let widths = moments.widths?;
-        if text_tokens(moments).into_iter().any(|tokens| tokens < tokens_needed(widths)) {
+        if text_tokens_per_fold(moments).into_iter().any(|tokens| tokens < min_text_tokens(widths)) {
             return None;
         }
         let quarters = moments.quarters.each_ref().map(|quarter| EmbeddingSums::new(&[quarter], widths.embedding));
-        let quarter_inverses = in_parallel(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
+        let quarter_inverses = parallel_map(threads, &quarters, |quarter| quarter.inverses(&RIDGES));
         let layers = moments.quarters[0].layers.len();
         Some([0, 1].map(|fold| {
             let pair = [fold, fold + 2];
@@ -59,25 +59,25 @@ impl FoldFit {
                 select_ridge(halves, &rows)
             };
             let fold_sums = EmbeddingSums::new(&fold_moments, widths.embedding);
-            let ridges = in_parallel(threads, 0..layers, select);
-            let inverses = in_parallel(threads, RIDGES, |ridge| fold_sums.inverses(&[ridge]).pop().flatten());
+            let ridges = parallel_map(threads, 0..layers, select);
+            let inverses = parallel_map(threads, RIDGES, |ridge| fold_sums.inverses(&[ridge]).pop().flatten());
             let fit = |layer: usize| {
                 let place = ridges[layer];
                 let rows = RowSums::new(&fold_moments.map(|quarter| &quarter.layers[layer]), widths);
                 layer_fit(&fold_sums, &rows, inverses[place].as_deref(), place)
             };
-            let layers = in_parallel(threads, 0..layers, fit);
-            Self { embedding: to_f32(&fold_sums.mean()), layers }
+            let layers = parallel_map(threads, 0..layers, fit);
+            Self { mean_embedding: to_f32(&fold_sums.mean()), layers }
         }))
     }
 }
 
-pub fn text_tokens(moments: &InputMoments) -> [u64; 2] {
-    [0, 1].map(|fold| moments.quarters[fold].count() + moments.quarters[fold + 2].count())
+pub fn text_tokens_per_fold(moments: &InputMoments) -> [u64; 2] {
+    [0, 1].map(|fold| moments.quarters[fold].text_tokens() + moments.quarters[fold + 2].text_tokens())
 }
 
-pub fn tokens_needed(widths: Widths) -> u64 {
-    TOKENS_A_DIMENSION * widths.embedding as u64
+pub fn min_text_tokens(widths: Widths) -> u64 {
+    MIN_TOKENS_PER_DIMENSION * widths.embedding as u64
 }
 
 /// Sums over the embeddings of text tokens.
@@ -259,7 +259,7 @@ fn layer_fit(sums: &EmbeddingSums, rows: &RowSums, inverse: Option<&[f64]>, ridg
     LayerFit {
         positions: to_f32(&positions),
         weights: to_f32(&weights),
-        first: special_mean(&rows.first),
+        first_token: special_mean(&rows.first),
         specials: rows.specials.iter().map(|(id, sums)| (*id, special_mean(sums))).collect(),
         mean: to_f32(&mean),
         ridge: u8::try_from(ridge).expect("a place in RIDGES"),

@@ -12,7 +12,7 @@ use super::rebuilt::{POSITION, SPECIAL, TOKEN, VARIANTS};
 use super::section::{ABOVE_SPECIAL, Choice, REBUILT};
 use crate::study::labels::evidence::{LABEL_Q, MarginTest};
 use crate::study::labels::{
-    Assessment, Bound, Detector, Evidence, Label, LabelStyle, Measured, Phrase, Policy, assess,
+    Assessment, Bound, Detector, Evidence, Label, LabelStyle, MeasuredScore, Phrase, Policy, assess,
 };
 use crate::study::metrics::explanation::{Explanation, OURS};
 
@@ -21,7 +21,7 @@ const CAVEATS: &str = "It says by what queries and keys meet, not to what a head
 const CHANCE: &str = "0: even attention has rebuilt 0";
 
 /// Share of a head's distance from uniform attention that a variant restores.
-fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> Measured {
+fn rebuilt(evidence: &Evidence<'_>, variant: usize) -> MeasuredScore {
     evidence.metric("rebuilt", Some(VARIANTS[variant]))
 }
 
@@ -57,7 +57,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by which tokens are special"),
-        shown: LabelStyle::of(Some("special"), AnsiColor::Yellow),
+        style: LabelStyle::new(Some("special"), AnsiColor::Yellow),
         assess: |evidence, policy| {
             let score = rebuilt(evidence, SPECIAL);
             let assessment = assess("chooses:special", "rebuilt.special", score, Bound::AtLeast, policy.rule(&REBUILT));
@@ -80,7 +80,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by where tokens stand"),
-        shown: LabelStyle::of(Some("position"), AnsiColor::Cyan),
+        style: LabelStyle::new(Some("position"), AnsiColor::Cyan),
         assess: |evidence, policy| by_one_part("chooses:position", POSITION, evidence, policy).into_iter().collect(),
         ..Detector::role(Explanation {
             name: "chooses:position",
@@ -96,7 +96,7 @@ pub const LABELS: &[Detector] = &[
         thresholds: &[&REBUILT, &ABOVE_SPECIAL, &LABEL_Q],
         is_role: false,
         phrase: Phrase::Fixed("goes by which tokens there are"),
-        shown: LabelStyle::of(Some("token"), AnsiColor::Magenta),
+        style: LabelStyle::new(Some("token"), AnsiColor::Magenta),
         assess: |evidence, policy| by_one_part("chooses:token", TOKEN, evidence, policy).into_iter().collect(),
         ..Detector::role(Explanation {
             name: "chooses:token",

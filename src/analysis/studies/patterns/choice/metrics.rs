@@ -20,7 +20,7 @@ pub struct ChoiceInputs<'a> {
     pub is_even: bool,
 }
 
-pub fn is_even(total: &RebuiltBlock, head: usize) -> bool {
+pub fn attends_uniformly(total: &RebuiltBlock, head: usize) -> bool {
     total.heads[head].even.value() < LEAST_DISTANCE * total.rows as f64
 }
 
@@ -30,7 +30,7 @@ impl ChoiceInputs<'_> {
     }
 
     fn over(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.block.rows, self.block.sentences)
+        fraction.with_evidence(self.block.rows, self.block.sentences)
     }
 
     /// Sum of distances, as a share of the distances from uniform attention.
@@ -45,14 +45,14 @@ impl ChoiceInputs<'_> {
 }
 
 /// Values of every cell for a head whose attention from replaced inputs is uniform. Their denominators hold for all heads.
-pub fn of_chance(block: &RebuiltBlock) -> Vec<Fraction> {
+pub fn chance_values(block: &RebuiltBlock) -> Vec<Fraction> {
     let rows = block.rows as f64;
-    let cell = |chance: f64| Fraction::new(chance * rows, rows).over(block.rows, block.sentences);
+    let cell = |chance: f64| Fraction::new(chance * rows, rows).with_evidence(block.rows, block.sentences);
     let chances = VARIANTS.map(|_| 0.0).into_iter().chain(ONE_PART.map(|_| 0.0)).chain([1.0, 0.0]);
     chances.map(cell).collect()
 }
 
-const BY_VARIANT: Keys = Keys::Each(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
+const BY_VARIANT: Keys = Keys::Several(VARIANTS.len(), |variant| VARIANTS[variant].to_owned());
 
 type ChoiceMetric = Metric<for<'a> fn(&ChoiceInputs<'a>, usize) -> Fraction>;
 
@@ -74,7 +74,7 @@ pub const METRICS: &[ChoiceMetric] = &[
                 belongs to a token at a place, counts as context.",
         },
     ),
-    ChoiceMetric::keyed(Keys::Each(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()), |inputs, place| {
+    ChoiceMetric::keyed(Keys::Several(ONE_PART.len(), |place| VARIANTS[ONE_PART[place]].to_owned()), |inputs, place| {
         inputs.share_of_even(|_, variants| variants[SPECIAL] - variants[ONE_PART[place]])
     })
     .explained(Explanation {

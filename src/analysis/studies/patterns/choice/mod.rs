@@ -20,15 +20,15 @@ use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, columns,
 };
 use fit::FoldFit;
-use metrics::{ChoiceInputs, METRICS, is_even};
+use metrics::{ChoiceInputs, METRICS, attends_uniformly};
 use moments::InputMoments;
 use rebuilt::RebuiltSums;
 use section::Choice;
 
 /// Study `choice`: whether queries match keys by position, token, both, or context.
-pub struct HeadChoices;
+pub struct ChoiceStudy;
 
-impl Study for HeadChoices {
+impl Study for ChoiceStudy {
     type Section = Choice;
 
     const CARD: Card = Card {
@@ -36,9 +36,9 @@ impl Study for HeadChoices {
         question: "Does each head attend where it does because of where tokens stand, of which tokens they are, or of what the layers \
             below have made of them?",
         needs: "any corpus in files, read twice: in the second pass every head attends seven times",
-        in_first_run: true,
+        is_default_on_builtin_corpus: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         range: |metric| match metric {
             "rebuilt" => f64::NEG_INFINITY..=1.0,
             metrics::OVER_SPECIAL => f64::NEG_INFINITY..=f64::INFINITY,
@@ -49,19 +49,19 @@ impl Study for HeadChoices {
         choices: labels::LABELS,
         caveats: CAVEATS,
         figures: &["choice"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         let rebuilt = |subject: &Subject<'_>| {
-            let moments = subject.own.each::<InputMoments>().next();
-            let folds = moments.and_then(|moments| FoldFit::both(moments, subject.threads));
+            let moments = subject.first_stage_sums.all_sums::<InputMoments>().next();
+            let folds = moments.and_then(|moments| FoldFit::fit_folds(moments, subject.threads));
             RebuiltSums::new(subject.grid, subject.classes, folds)
         };
         vec![
             PassSpec::new(Pass::PLAIN, |subject| InputMoments::new(subject.grid)),
             PassSpec::new(Pass::PLAIN, rebuilt)
-                .following_kept(Needs { attention_inputs: true, ..Needs::default() }, |_| true),
+                .in_second_stage_from_kept(Needs { attention_inputs: true, ..Needs::default() }, |_| true),
         ]
     }
 
@@ -69,10 +69,10 @@ impl Study for HeadChoices {
         let (moments, sums): (&InputMoments, &RebuiltSums) = (observed.sums(), observed.sums());
         let blocks = sums.blocks.with_total();
         let of_head = |number: Option<usize>, head: usize| {
-            let is_even = is_even(blocks.total(), head);
-            ChoiceInputs { block: blocks.at(number), head, is_even }.values()
+            let is_even = attends_uniformly(blocks.total(), head);
+            ChoiceInputs { block: blocks.sums(number), head, is_even }.values()
         };
-        let of_chance = |number: Option<usize>| metrics::of_chance(blocks.at(number));
+        let of_chance = |number: Option<usize>| metrics::chance_values(blocks.sums(number));
         (Estimates::new(&columns(self), context, of_head, of_chance), Choice::new(moments, sums, context.grid))
     }
 }
@@ -83,14 +83,14 @@ const CAVEATS: &[Caveat] = &[
         text: "What is called context in how a head chooses is what is left: a part that is not linear in the embedding, or belongs to \
             a token at a place, counts as context, and it falls with the size of the corpus. That the model's output depends on how a \
             head chooses is not shown.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| !section::<Choice>(labelling.section).layers.is_empty(),
     },
     Caveat {
         id: "too-few-tokens-to-choose",
         text: "A half of the corpus has fewer than 10 tokens of text for each dimension of the embeddings: how heads choose was not \
             measured.",
-        about: CaveatSubject::Certainty,
+        subject: CaveatSubject::Certainty,
         applies: |labelling| section::<Choice>(labelling.section).layers.is_empty(),
     },
 ];

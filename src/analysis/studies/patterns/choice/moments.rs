@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use super::pack::{PackedToken, TokenPack, TokenPart};
-use crate::linalg::lanes::{LANES, across};
+use super::pack::{BaseInput, PackedToken, TokenPack};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 use crate::model::forward::visitor::Needs;
@@ -18,7 +18,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
 use crate::stats::exact::ExactSum;
-use crate::study::instruments::vector_sums::{VectorSums, half, upper_products};
+use crate::study::instruments::vector_sums::{VectorSums, upper_half_len, upper_products};
 
 /// Number of parts in which the corpus is summed. Each fold has two, since the ridge is selected within folds.
 pub const QUARTERS: usize = 4;
@@ -69,7 +69,7 @@ pub struct QuarterMoments {
 merge_fields!(QuarterMoments { tokens, embeddings, squares, layers });
 
 impl QuarterMoments {
-    pub fn count(&self) -> u64 {
+    pub fn text_tokens(&self) -> u64 {
         self.tokens.iter().sum()
     }
 
@@ -78,18 +78,18 @@ impl QuarterMoments {
             return *self == Self { layers: vec![LayerMoments::default(); layers], ..Self::default() };
         };
         // Sums without a token are empty.
-        let has_len = |sums: &VectorSums, tokens: u64, len: usize| sums.has(if tokens > 0 { len } else { 0 });
+        let has_len = |sums: &VectorSums, tokens: u64, len: usize| sums.has_len(if tokens > 0 { len } else { 0 });
         let at_positions = |sums: &[VectorSums], len: usize| {
             sums.len() == self.tokens.len()
                 && sums.iter().zip(&self.tokens).all(|(sums, &tokens)| has_len(sums, tokens, len))
         };
         let layer_fits = |layer: &LayerMoments| {
             at_positions(&layer.rows, hidden)
-                && has_len(&layer.crosses, self.count(), embedding * hidden)
+                && has_len(&layer.crosses, self.text_tokens(), embedding * hidden)
                 && layer.specials.values().chain([&layer.first]).all(|sums| has_len(&sums.rows, sums.tokens, hidden))
         };
         at_positions(&self.embeddings, embedding)
-            && has_len(&self.squares, self.count(), half(embedding))
+            && has_len(&self.squares, self.text_tokens(), upper_half_len(embedding))
             && self.layers.len() == layers
             && self.layers.iter().all(layer_fits)
     }
@@ -125,12 +125,12 @@ impl InputMoments {
         for (number, quarter) in quarters.iter_mut().enumerate() {
             let of_quarter = pack.tokens.iter().filter(|token| token.block % QUARTERS == number);
             let (text, special): (Vec<&PackedToken>, Vec<_>) =
-                of_quarter.partition(|token| token.part == TokenPart::Text);
+                of_quarter.partition(|token| token.base == BaseInput::Text);
             let row = |token: &PackedToken| pack.input(token).iter().copied().map(f64::from).collect::<Vec<_>>();
             for token in special {
                 let moments = &mut quarter.layers[layer];
-                let sums = match token.part {
-                    TokenPart::First => &mut moments.first,
+                let sums = match token.base {
+                    BaseInput::First => &mut moments.first,
                     _ => moments.specials.entry(token.id).or_default(),
                 };
                 sums.tokens += 1;
@@ -163,7 +163,7 @@ impl DistinctTokens {
         for token in text {
             let next = index_of_id.len();
             indices.push(*index_of_id.entry(token.id).or_insert_with(|| {
-                rows.extend(embeddings.of(token.id).iter().copied().map(f64::from));
+                rows.extend(embeddings.get(token.id).iter().copied().map(f64::from));
                 next
             }));
         }
@@ -227,7 +227,7 @@ fn squared_norm(row: &[f64]) -> f64 {
     let (chunks, rest) = row.as_chunks::<LANES>();
     chunks.iter().for_each(|chunk| partial.iter_mut().zip(chunk).for_each(|(sum, value)| *sum += value * value));
     partial.iter_mut().zip(rest).for_each(|(sum, value)| *sum += value * value);
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 merge_fields!(InputMoments[grid] { widths, quarters });
@@ -236,7 +236,7 @@ impl Sums for InputMoments {
     type SequenceState = usize;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { attention_inputs: true, ..Needs::default() })
+        Demands::from_needs(Needs { attention_inputs: true, ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -244,15 +244,15 @@ impl Sums for InputMoments {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
-        Some(self.pack.begin(sequence))
+        Some(self.pack.push_sequence(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
         match event {
-            Event::AttentionInputs { layer, inputs, .. } if self.pack.observe(*number, *inputs) => {
+            Event::AttentionInputs { layer, inputs, .. } if self.pack.push_inputs(*number, *inputs) => {
                 self.add_layer(*layer);
             }
-            Event::PackOver => self.pack = TokenPack::default(),
+            Event::PackEnd => self.pack = TokenPack::default(),
             _ => {}
         }
     }

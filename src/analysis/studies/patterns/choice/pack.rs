@@ -6,7 +6,7 @@ use crate::stats::blocks::block_of;
 
 /// Mean input that stands for a token when its context is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TokenPart {
+pub enum BaseInput {
     /// Mean input of text tokens, to which parts for position and embedding are added.
     Text,
     /// Mean input of all first tokens, for a special token at the start of the sequence or a decoder's first token.
@@ -21,7 +21,7 @@ pub struct PackedToken {
     /// Position of the token in its sequence.
     pub position: usize,
     pub id: u32,
-    pub part: TokenPart,
+    pub base: BaseInput,
     pub block: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct PackedToken {
 pub struct PackedSequence {
     /// Row of the sequence's first token in the pack.
     pub start: usize,
-    pub tokens: usize,
+    pub token_count: usize,
     pub block: usize,
     pub is_first: bool,
 }
@@ -45,24 +45,24 @@ pub struct TokenPack {
 
 impl TokenPack {
     /// Adds a sequence and returns its number in the pack.
-    pub fn begin(&mut self, sequence: &Sequence) -> usize {
+    pub fn push_sequence(&mut self, sequence: &Sequence) -> usize {
         let (start, block) = (self.tokens.len(), block_of(sequence.family.number));
         let token = |(position, (&id, kind)): (usize, (&u32, &TokenKind))| {
             let part = match (kind.is_special(), position) {
-                (false, _) => TokenPart::Text,
-                (true, 0) => TokenPart::First,
-                (true, _) => TokenPart::Special,
+                (false, _) => BaseInput::Text,
+                (true, 0) => BaseInput::First,
+                (true, _) => BaseInput::Special,
             };
-            PackedToken { row: start + position, position, id, part, block }
+            PackedToken { row: start + position, position, id, base: part, block }
         };
         self.tokens.extend(sequence.ids.iter().zip(&sequence.kinds).enumerate().map(token));
         let is_first = sequence.family.is_first;
-        self.sequences.push(PackedSequence { start, tokens: self.tokens.len() - start, block, is_first });
+        self.sequences.push(PackedSequence { start, token_count: self.tokens.len() - start, block, is_first });
         self.sequences.len() - 1
     }
 
     /// Keeps the inputs of a sequence. Returns whether the pack is complete.
-    pub fn observe(&mut self, number: usize, rows: Rows<'_>) -> bool {
+    pub fn push_inputs(&mut self, number: usize, rows: Rows<'_>) -> bool {
         if number == 0 {
             self.inputs.clear();
         }

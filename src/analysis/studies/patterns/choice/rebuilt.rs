@@ -6,9 +6,9 @@ use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
 use super::fit::FoldFit;
-use super::pack::{TokenPack, TokenPart};
+use super::pack::{BaseInput, TokenPack};
 use super::replaced::{EMBEDDING_PART, POSITION_PART, ReplacedInputs};
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::visitor::Needs;
 use crate::model::forward::{AttentionScratch, Encoder, LayerAttention, Positions, QueriesKeys, WordEmbeddings};
@@ -19,8 +19,8 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, merge_fields};
-use crate::stats::exact::{ExactSum, add_each};
-use crate::study::instruments::roots::{Roots, from_even};
+use crate::stats::exact::{ExactSum, add_elementwise};
+use crate::study::instruments::roots::{AttentionRoots, distance_from_uniform};
 
 /// Replaced inputs of queries and keys: special tokens, position, token, or both; the last two put both in keys or queries alone.
 pub const VARIANTS: [&str; 6] = ["special", "position", "token", "position_token", "keys", "queries"];
@@ -80,10 +80,10 @@ pub struct RebuiltSums {
 
 /// Replaced inputs of the first four [`VARIANTS`]: whether queries and keys see positions, and the parts added to the mean.
 const REPLACEMENTS: [(Positions, &[usize]); 4] = [
-    (Positions::Unseen, &[]),
-    (Positions::Seen, &[POSITION_PART]),
-    (Positions::Unseen, &[EMBEDDING_PART]),
-    (Positions::Seen, BOTH_PARTS),
+    (Positions::Ignored, &[]),
+    (Positions::Used, &[POSITION_PART]),
+    (Positions::Ignored, &[EMBEDDING_PART]),
+    (Positions::Used, BOTH_PARTS),
 ];
 
 const BOTH_PARTS: &[usize] = &[POSITION_PART, EMBEDDING_PART];
@@ -125,24 +125,24 @@ impl RebuiltSums {
         let RebuildBuffers { folds, embeddings, pack, replaced, actual, replacements, products, inputs, scratch } =
             buffers;
         let (Some(folds), Some(embeddings)) = (&**folds, embeddings) else { return };
-        let layers = [Positions::Seen, Positions::Unseen].map(|positions| encoder.layer_attention(layer, positions));
+        let layers = [Positions::Used, Positions::Ignored].map(|positions| encoder.layer_attention(layer, positions));
         let [Some(seen), Some(unseen)] = &layers else { return };
         let attention_with = |positions: &Positions| -> &dyn LayerAttention {
-            if matches!(positions, Positions::Seen) { &**seen } else { &**unseen }
+            if matches!(positions, Positions::Used) { &**seen } else { &**unseen }
         };
         replaced.fill(layer, pack, folds, embeddings);
-        let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.tokens).collect();
+        let lengths: Vec<usize> = pack.sequences.iter().map(|sequence| sequence.token_count).collect();
         seen.project(&pack.inputs, &lengths, actual);
-        seen.products(&replaced.parts, products);
+        seen.project_unbiased(&replaced.parts, products);
         let outputs = actual.rows.len() / pack.tokens.len();
         for ((positions, added), projected) in REPLACEMENTS.iter().zip(&mut *replacements) {
             replaced.write_rows(added, products, outputs, &mut projected.rows);
-            attention_with(positions).prepare(&lengths, projected);
+            attention_with(positions).normalise_and_rotate(&lengths, projected);
         }
         replaced.write_rows(BOTH_PARTS, &replaced.parts, pack.width(), inputs);
         let [special, position, token, position_token] = &*replacements;
         let actual = &*actual;
-        let (seen, unseen) = (attention_with(&Positions::Seen), attention_with(&Positions::Unseen));
+        let (seen, unseen) = (attention_with(&Positions::Used), attention_with(&Positions::Ignored));
         let variants = [
             (unseen, [special; 2]),
             (seen, [position; 2]),
@@ -153,9 +153,9 @@ impl RebuiltSums {
         ];
         let width = pack.width();
         for sequence in &pack.sequences {
-            let span = sequence.start..sequence.start + sequence.tokens;
+            let span = sequence.start..sequence.start + sequence.token_count;
             let tokens = &pack.tokens[span.clone()];
-            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].part == TokenPart::Text).collect();
+            let rows: Vec<usize> = (0..tokens.len()).filter(|&at| tokens[at].base == BaseInput::Text).collect();
             let block = &mut blocks[sequence.block];
             if layer == 0 && !rows.is_empty() {
                 block.rows += rows.len() as u64;
@@ -167,9 +167,9 @@ impl RebuiltSums {
                 share.all += squared_distance(input, replaced.base(span.start + at, width));
                 share.left += squared_distance(input, &inputs[(span.start + at) * width..][..width]);
             }
-            let visibility = classes.of_layer(layer);
+            let visibility = classes.in_layer(layer);
             for head in 0..grid.heads {
-                let mut roots = Roots::of(rows.clone());
+                let mut roots = AttentionRoots::new(rows.clone());
                 roots.push(seen.attention(head, &span, [actual; 2], scratch), 1);
                 let roots = roots.of_head(0, span.len());
                 let distance_to = |view: AttentionView<'_>| -> f64 {
@@ -179,8 +179,8 @@ impl RebuiltSums {
                 let distances =
                     variants.map(|(layer, sides)| distance_to(layer.attention(head, &span, sides, scratch)));
                 let sums = &mut block.heads[grid.index(layer, head)];
-                sums.even += from_even(roots, &rows, (visibility, span.len()));
-                add_each(&mut sums.variants, &distances);
+                sums.even += distance_from_uniform(roots, &rows, (visibility, span.len()));
+                add_elementwise(&mut sums.variants, &distances);
             }
         }
     }
@@ -202,7 +202,7 @@ fn hellinger_squared(roots: &[f32], weights: &[f32]) -> f64 {
         let difference = own - other.sqrt();
         *partial += difference * difference;
     }
-    across(partial.map(f64::from), |a, b| a + b) / 2.0
+    reduce_lanes(partial.map(f64::from), |a, b| a + b) / 2.0
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
@@ -216,7 +216,7 @@ fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
         }
     }
     partial.iter_mut().zip(a_rest.iter().zip(b_rest)).for_each(|(partial, pair)| *partial += square(pair));
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 merge_fields!(RebuiltSums[grid, classes, ridges] { blocks });
@@ -225,7 +225,7 @@ impl Sums for RebuiltSums {
     type SequenceState = usize;
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { attention_inputs: self.buffers.folds.is_some(), ..Needs::default() })
+        Demands::from_needs(Needs { attention_inputs: self.buffers.folds.is_some(), ..Needs::default() })
     }
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
@@ -233,15 +233,15 @@ impl Sums for RebuiltSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<usize> {
-        Some(self.buffers.pack.begin(sequence))
+        Some(self.buffers.pack.push_sequence(sequence))
     }
 
     fn observe(&mut self, number: &mut usize, event: &mut Event<'_>) {
         match event {
-            Event::AttentionInputs { layer, inputs, encoder } if self.buffers.pack.observe(*number, *inputs) => {
+            Event::AttentionInputs { layer, inputs, encoder } if self.buffers.pack.push_inputs(*number, *inputs) => {
                 self.add_layer(*layer, *encoder);
             }
-            Event::PackOver => self.buffers.pack = TokenPack::default(),
+            Event::PackEnd => self.buffers.pack = TokenPack::default(),
             _ => {}
         }
     }
@@ -250,6 +250,6 @@ impl Sums for RebuiltSums {
         (self.grid, &self.classes) == (grid, classes)
             && [0, grid.layers].contains(&self.ridges.len())
             && self.ridges.iter().flatten().all(|&ridge| usize::from(ridge) < super::fit::RIDGES.len())
-            && self.blocks.fit(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count()))
+            && self.blocks.is_valid(|block| (block.layers.len(), block.heads.len()) == (grid.layers, grid.count()))
     }
 }

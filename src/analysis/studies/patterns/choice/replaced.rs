@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::fit::{FoldFit, LayerFit};
-use super::pack::{PackedToken, TokenPack, TokenPart};
+use super::pack::{BaseInput, PackedToken, TokenPack};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::WordEmbeddings;
 
@@ -40,7 +40,7 @@ impl ReplacedInputs {
         let hidden = folds[0].layers[layer].mean.len();
         parts.clear();
         tokens.clear();
-        let (mut bases, mut positions): (Places<(TokenPart, u32)>, Places<usize>) = Default::default();
+        let (mut bases, mut positions): (Places<(BaseInput, u32)>, Places<usize>) = Default::default();
         let (mut kinds, mut centred): ([BTreeMap<u32, usize>; 2], [Vec<f32>; 2]) = Default::default();
         let mut push_part = |row: &[f32]| {
             parts.extend_from_slice(row);
@@ -50,13 +50,13 @@ impl ReplacedInputs {
             let fold = token.block % 2;
             let fit = fit_of(fold);
             // All text tokens share a mean, and so do all first tokens.
-            let mean_key = (token.part, if token.part == TokenPart::Special { token.id } else { 0 });
+            let mean_key = (token.base, if token.base == BaseInput::Special { token.id } else { 0 });
             let base = *bases.entry((fold, mean_key)).or_insert_with(|| push_part(base(fit, token)));
-            let text_parts = (token.part == TokenPart::Text).then(|| {
+            let text_parts = (token.base == BaseInput::Text).then(|| {
                 let position = at_position(fit, token.position);
                 let next = kinds[fold].len();
                 let kind = *kinds[fold].entry(token.id).or_insert_with(|| {
-                    let (embedding, mean) = (embeddings.of(token.id), &folds[1 - fold].embedding);
+                    let (embedding, mean) = (embeddings.get(token.id), &folds[1 - fold].mean_embedding);
                     centred[fold].extend(embedding.iter().zip(mean).map(|(value, mean)| value - mean));
                     next
                 });
@@ -101,11 +101,11 @@ impl ReplacedInputs {
 
 /// Mean input that stands for a token, by its kind: text, first token or other special token.
 fn base<'a>(fit: &'a LayerFit, token: &PackedToken) -> &'a [f32] {
-    match token.part {
-        TokenPart::Text => &fit.mean,
-        TokenPart::First => &fit.first,
+    match token.base {
+        BaseInput::Text => &fit.mean,
+        BaseInput::First => &fit.first_token,
         // A special token that the other fold lacks gets the mean of text.
-        TokenPart::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
+        BaseInput::Special => fit.specials.get(&token.id).unwrap_or(&fit.mean),
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::fit::{RIDGES, text_tokens, tokens_needed};
-use super::metrics::is_even;
+use super::fit::{RIDGES, min_text_tokens, text_tokens_per_fold};
+use super::metrics::attends_uniformly;
 use super::moments::InputMoments;
 use super::rebuilt::{POSITION, POSITION_TOKEN, RebuiltBlock, RebuiltSums, SPECIAL, TOKEN, VARIANTS};
 use crate::model::grid::{HeadGrid, HeadPlace};
@@ -14,7 +14,7 @@ use crate::passes::control::ControlKind;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
 use crate::study::show::figure::{Chart, Figure, Stack, Stacks};
 use crate::study::show::wording::{aligned_table, decimal, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary};
@@ -123,7 +123,7 @@ fn ratio(
     numerator: impl Fn(&RebuiltBlock) -> f64,
     denominator: impl Fn(&RebuiltBlock) -> f64,
 ) -> Jackknife {
-    Jackknife::new(&sums.blocks.each(numerator), &sums.blocks.each(denominator)).on(Scale::Real)
+    Jackknife::new(&sums.blocks.map_blocks(numerator), &sums.blocks.map_blocks(denominator)).with_scale(Scale::Real)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -143,14 +143,14 @@ impl Choice {
     }
 
     pub fn new(moments: &InputMoments, sums: &RebuiltSums, grid: HeadGrid) -> Self {
-        let (fitted_on, needed) = (text_tokens(moments), moments.widths.map_or(0, tokens_needed));
+        let (fitted_on, needed) = (text_tokens_per_fold(moments), moments.widths.map_or(0, min_text_tokens));
         let total = sums.blocks.total();
         if total.rows == 0 || sums.ridges.is_empty() {
             return Self { fitted_on, needed, layers: Vec::new(), heads: Vec::new() };
         }
         let head = |place: usize| {
             let distances = &total.heads[place];
-            let is_even = is_even(&total, place);
+            let is_even = attends_uniformly(&total, place);
             let share =
                 |variant: usize| (!is_even).then(|| 1.0 - distances.variants[variant].value() / distances.even.value());
             let even = |block: &RebuiltBlock| block.heads[place].even.value();
@@ -172,7 +172,7 @@ impl Choice {
             let share = ratio(sums, |block| block.layers[layer].left.value(), |block| block.layers[layer].all.value());
             LayerChoice {
                 layer,
-                own_share: varies.then(|| share.all()),
+                own_share: varies.then(|| share.value()),
                 ci95: if varies { share.interval() } else { None },
                 ridge: ridge.map(|place| RIDGES[usize::from(place)]),
                 rebuilt: Rebuilt::new(mean),
@@ -250,16 +250,16 @@ impl Section for Choice {
         }
     }
 
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(),
-            summary: Summary::written(|out| self.write_summary(out)),
+            summary: Summary::from_writer(|out| self.write_summary(out)),
             figures: figures(self),
             ..View::default()
         }
     }
 
-    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, ViewContext { policy, .. }: ViewContext<'_>) -> HeadCard {
         let Some(head) = self.heads.iter().find(|head| head.place == place) else { return HeadCard::default() };
         if head.is_even {
             return HeadCard::from_iter(["its attention is even: there is nothing to rebuild".to_owned()]);
@@ -278,13 +278,13 @@ impl Section for Choice {
             let (part, phrase) = if share < 0.5 { (1.0 - share, "left to context") } else { (share, BOTH) };
             format!("has {} of its distance from even attention {phrase}", decimal(part, 2))
         });
-        HeadCard::from_iter([line]).saying(clause)
+        HeadCard::from_iter([line]).with_clauses(clause)
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let Choice { layers, heads, .. } = self;
-        let is_whole =
-            grid.is(heads.iter().map(|head| head.place)) && layers.iter().map(|one| one.layer).eq(0..grid.layers);
+        let is_whole = grid.equals_all_heads(heads.iter().map(|head| head.place))
+            && layers.iter().map(|one| one.layer).eq(0..grid.layers);
         let is_empty = layers.is_empty() && heads.is_empty();
         (!is_whole && !is_empty).then(|| "`choice` does not have each layer and each head of the model once".to_owned())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::HeadChoices;
+use super::ChoiceStudy;
 use super::section::Choice;
 use crate::corpus::SentenceFamily;
 use crate::evaluation::results::Results;
@@ -18,7 +18,7 @@ use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::model::parameters::{Embeddings, Layer, Linear, Norm, Parameters};
 use crate::passes::observer::Observer;
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::run::show::{WorkerBuffers, show};
+use crate::passes::run::show::{WorkerBuffers, show_pack};
 use crate::passes::run::variants::Variants;
 use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
@@ -26,7 +26,7 @@ use crate::sequences::pack::Pack;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::studies::registry::default_policy;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Known, section};
+use crate::study::section::{ViewContext, section};
 use crate::study::{AnyStudy, Observed, ObservedPass, Subject};
 
 const GRID: HeadGrid = HeadGrid { layers: 2, heads: 3 };
@@ -199,10 +199,10 @@ fn shown(observer: Box<dyn Observer>, encoder: &PackedEncoder, sentences: &[Sequ
     panel.begin_pass(&PassSetup { encoder: Some(encoder), embeddings, ..PassSetup::default() });
     let mut buffers = WorkerBuffers::default();
     for sentences in sentences.chunks(8) {
-        panel.begin(sentences.iter());
-        if panel.is_relevant() {
-            let pack = Pack { sentences: sentences.to_vec() };
-            show(&mut panel, &pack, &Variants::default(), encoder, &mut buffers, None).unwrap();
+        panel.begin_pack(sentences.iter());
+        if panel.can_gain() {
+            let pack = Pack { sequences: sentences.to_vec() };
+            show_pack(&mut panel, &pack, &Variants::default(), encoder, &mut buffers, None).unwrap();
         }
         panel.end_pack();
     }
@@ -215,17 +215,18 @@ fn subject() -> Subject<'static> {
 
 /// The sums of both stages.
 fn run(encoder: &PackedEncoder, sentences: &[Sequence]) -> [Box<dyn Observer>; 2] {
-    let passes = AnyStudy::passes(&HeadChoices);
+    let passes = AnyStudy::passes(&ChoiceStudy);
     let moments = shown(passes[0].observer(&subject()), encoder, sentences);
     let own = [ObservedPass { sums: &*moments, left_out: 0 }];
-    let rebuilt = shown(passes[1].observer(&Subject { own: Observed(&own), ..subject() }), encoder, sentences);
+    let rebuilt =
+        shown(passes[1].observer(&Subject { first_stage_sums: Observed(&own), ..subject() }), encoder, sentences);
     [moments, rebuilt]
 }
 
 fn results(both: &[Box<dyn Observer>; 2]) -> Results {
     let observed = both.each_ref().map(|sums| ObservedPass { sums: &**sums, left_out: 0 });
     let context = EstimationContext::new(GRID, NonZeroUsize::MIN);
-    let study: &'static dyn AnyStudy = &HeadChoices;
+    let study: &'static dyn AnyStudy = &ChoiceStudy;
     Results::new(&[(study, observed.to_vec())], &context, &default_policy())
 }
 
@@ -236,7 +237,7 @@ fn planted_heads_choose_as_they_are_made() {
     sentences.sort_by_key(|sentence| sentence.index % 2);
     let found = results(&run(&PackedEncoder::new(planted()), &sentences));
     let labels: Vec<Option<(String, bool)>> = found
-        .choices(&default_policy())
+        .choice_labels(&default_policy())
         .into_iter()
         .map(|label| label.map(|one| (one.label, one.borderline)))
         .collect();
@@ -244,7 +245,7 @@ fn planted_heads_choose_as_they_are_made() {
     // Layer 0 reads nothing but tokens and positions; of the induction head, which goes by context, its numbers speak.
     assert_eq!(labels, [None, None, None, None, firm("position"), firm("token")]);
     let card = |layer: usize, head: usize| {
-        found.sections[0].1.of_head(HeadPlace { layer, head }, Known::new(&default_policy()))
+        found.sections[0].1.head_card(HeadPlace { layer, head }, ViewContext::new(&default_policy()))
     };
     assert!(card(0, 0).lines.concat().contains("(layer 0 reads nothing else)"));
     assert!(card(0, 0).clauses.is_empty() && card(1, 1).clauses.is_empty());
@@ -278,7 +279,7 @@ fn planted_heads_choose_as_they_are_made() {
 fn untrained_heads_have_nothing_to_rebuild() {
     for seed in 0..10 {
         let found = results(&run(&PackedEncoder::new(untrained(seed)), &sentences(160)));
-        assert!(found.choices(&default_policy()).iter().all(Option::is_none));
+        assert!(found.choice_labels(&default_policy()).iter().all(Option::is_none));
         for head in &found.estimates.heads {
             let values: Vec<_> = head.cells().collect();
             let null =
@@ -286,7 +287,7 @@ fn untrained_heads_have_nothing_to_rebuild() {
             assert!(null("rebuilt") && null("context"), "{values:?}");
             assert!(head.get("distance_from_even", None).unwrap().is_some_and(|distance| distance < 0.01));
         }
-        let summary = found.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
+        let summary = found.sections[0].1.view(ViewContext::new(&default_policy())).summary.to_string();
         assert!(summary.contains("6 of 6 heads: attention is even"), "{summary}");
     }
 }
@@ -296,8 +297,8 @@ fn too_few_tokens_are_not_fitted() {
     // 570 tokens a half, where 58 dimensions need 580.
     let found = results(&run(&PackedEncoder::new(planted()), &sentences(114)));
     assert!(found.estimates.heads[0].cells().all(|(_, value)| value.is_none()));
-    assert!(found.sections[0].1.view(Known::new(&default_policy())).figures.is_empty());
-    let summary = found.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
+    assert!(found.sections[0].1.view(ViewContext::new(&default_policy())).figures.is_empty());
+    let summary = found.sections[0].1.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("570 and 570 tokens of text, fewer than the 580"), "{summary}");
 }
 
@@ -306,9 +307,9 @@ fn sums_of_parts_are_those_of_the_whole() {
     let (encoder, sentences) = (PackedEncoder::new(planted()), sentences(128));
     let whole = run(&encoder, &sentences);
     let own = [ObservedPass { sums: &*whole[0], left_out: 0 }];
-    let subject = Subject { own: Observed(&own), ..subject() };
+    let subject = Subject { first_stage_sums: Observed(&own), ..subject() };
     for (place, whole) in whole.iter().enumerate() {
-        let spec = &AnyStudy::passes(&HeadChoices)[place];
+        let spec = &AnyStudy::passes(&ChoiceStudy)[place];
         let mut parts = shown(spec.observer(&subject), &encoder, &sentences[64..]);
         parts.merge(&*shown(spec.observer(&subject), &encoder, &sentences[..64]));
         assert!(parts.to_bytes().unwrap() == whole.to_bytes().unwrap(), "{place}");

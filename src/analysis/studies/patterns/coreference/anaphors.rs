@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::corpus::{Annotation, Mentions, TreeHead, Upos};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::merge_fields;
@@ -50,7 +50,7 @@ pub struct Window {
     entities: Vec<Vec<usize>>,
     /// Scored anaphors, which have right and wrong candidates, sorted by head word.
     pub anaphors: Vec<Anaphor>,
-    pub met: MentionCounts,
+    pub counts: MentionCounts,
     /// For each entry of [`Window::heads`], the index of its first candidate antecedent.
     first_candidates: Vec<usize>,
 }
@@ -63,7 +63,7 @@ pub struct Anaphor {
     pub candidates: Range<usize>,
     entity: usize,
     /// Number of right candidates, which head a mention of the anaphor's entity.
-    pub right: usize,
+    pub right_candidates: usize,
     /// Whether the anaphor belongs to each of the [`KINDS`].
     pub kinds: [bool; KINDS.len()],
     /// Candidate that each of the [`BASELINES`] chooses, as an index into [`Window::heads`].
@@ -72,10 +72,10 @@ pub struct Anaphor {
 
 impl Window {
     /// Reads mentions and anaphors from a window's `Entity=` annotation; `visibility` limits the candidates.
-    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
+    pub fn new(sequence: &Sequence, visibility: Visibility, from: FromToken) -> Self {
         let words = &sequence.annotations;
         let values = words.iter().map(|word| word.entity.as_deref());
-        let Mentions { mentions, unmatched } = Mentions::of(values, sequence.entity_fields.as_deref());
+        let Mentions { mentions, unmatched } = Mentions::parse(values, sequence.entity_fields.as_deref());
         let tree_head = |word: usize| sequence.tree.as_ref().map_or(TreeHead::Unknown, |tree| tree[word].head);
         let mut headed: Vec<(&str, usize)> =
             mentions.iter().filter_map(|mention| Some((mention.entity, mention.head(tree_head)?))).collect();
@@ -89,14 +89,14 @@ impl Window {
         heads.retain(|head| counted.contains(head));
         let (mentions, headless) = (headed.len() as u64, (mentions.len() - headed.len()) as u64);
         let met = MentionCounts { windows: 1, mentions, headless, unmatched, ..MentionCounts::default() };
-        let mut window = Self { heads, met, ..Self::default() };
-        let even = Even::new(visibility, sequence.ids.len());
+        let mut window = Self { heads, counts: met, ..Self::default() };
+        let even = UniformAttention::new(visibility, sequence.ids.len());
         let span = |place: usize| &sequence.words[window.heads[place]];
         let is_candidate = |place: usize, other: usize| {
             if visibility.is_causal() {
-                even.between_words(span(place), span(other), from) > 0.0
+                even.word_weight(span(place), span(other), from) > 0.0
             } else {
-                even.are_in_sight(span(place), span(other), from)
+                even.see_each_other(span(place), span(other), from)
             }
         };
         let first = |place: usize| (0..place).find(|&other| is_candidate(place, other)).unwrap_or(place);
@@ -124,11 +124,11 @@ impl Window {
         let before = |place: usize| places.partition_point(|&other| other < place);
         let of_entity = &places[before(candidates.start)..before(place)];
         if of_entity.is_empty() {
-            self.met.out_of_sight += 1;
+            self.counts.out_of_sight += 1;
             return;
         }
         if of_entity.len() == candidates.len() {
-            self.met.unscored += 1;
+            self.counts.unscored += 1;
             return;
         }
         let word = |place: usize| &words[self.heads[place]];
@@ -142,7 +142,7 @@ impl Window {
         let kinds = [true, is_pronoun, is_proper, !is_pronoun && !is_proper, other_lemma];
         let chosen = chosen.map(|found| found.unwrap_or(place - 1));
         let right = of_entity.len();
-        self.anaphors.push(Anaphor { candidates, entity, right, kinds, chosen });
+        self.anaphors.push(Anaphor { candidates, entity, right_candidates: right, kinds, chosen });
     }
 
     /// Whether a candidate is the head word of a mention of the anaphor's entity.

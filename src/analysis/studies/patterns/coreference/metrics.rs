@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 
 use super::anaphors::{ALL, BASELINES, KINDS, OTHER_LEMMA};
-use super::sums::{Block, DIRECTIONS, KindSums, directions};
+use super::sums::{DIRECTIONS, KindBlock, KindSums, scored_directions};
 use crate::model::grid::visibility::Visibility;
 use crate::study::Explanation;
 use crate::study::labels::evidence::LABEL_Q;
@@ -12,15 +12,15 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
 /// Input of the metrics of one attention head: its right choices, in one block or the corpus, with baselines and denominators.
 pub struct CoreferenceInputs<'a> {
-    pub block: &'a Block,
+    pub block: &'a KindBlock,
     pub visibility: Visibility,
     /// Index in [`BASELINES`] of the most accurate rule for each kind of anaphors.
-    pub best: [usize; KINDS.len()],
-    pub right: [[f64; DIRECTIONS.len()]; KINDS.len()],
+    pub best_baselines: [usize; KINDS.len()],
+    pub hits: [[f64; DIRECTIONS.len()]; KINDS.len()],
 }
 
 /// Returns the index in [`BASELINES`] of the most accurate rule for each kind of anaphors. Ties go to the first.
-pub fn best_baselines(total: &Block) -> [usize; KINDS.len()] {
+pub fn best_baselines(total: &KindBlock) -> [usize; KINDS.len()] {
     std::array::from_fn(|kind| {
         let hits = &total[kind].baselines;
         (0..BASELINES.len()).rev().max_by_key(|&baseline| hits[baseline]).expect("there are baselines")
@@ -35,11 +35,11 @@ impl CoreferenceInputs<'_> {
     /// Accuracy of the attention head in one cell (kind and direction), less the accuracy given by the right choices `other`.
     fn accuracy_above(&self, cell: usize, other: impl Fn(&KindSums, usize) -> u64) -> Fraction {
         let (kind, direction) = (cell / DIRECTIONS.len(), cell % DIRECTIONS.len());
-        if !directions(self.visibility).contains(&direction) {
+        if !scored_directions(self.visibility).contains(&direction) {
             return Fraction::NONE;
         }
         let sums = &self.block[kind];
-        let right = self.right[kind][direction] - other(sums, self.best[kind]) as f64;
+        let right = self.hits[kind][direction] - other(sums, self.best_baselines[kind]) as f64;
         Fraction::mean(right, sums.anaphors, sums.windows)
     }
 }
@@ -49,7 +49,7 @@ fn key(kind: usize, direction: usize) -> String {
 }
 
 const BY_KIND: Keys =
-    Keys::Each(KINDS.len() * DIRECTIONS.len(), |cell| key(cell / DIRECTIONS.len(), cell % DIRECTIONS.len()));
+    Keys::Several(KINDS.len() * DIRECTIONS.len(), |cell| key(cell / DIRECTIONS.len(), cell % DIRECTIONS.len()));
 
 const SOURCE: &str = "Clark et al. 2019, section 4.3, whose code for it was not released: candidates, kinds and baselines as they stand here.";
 
@@ -94,7 +94,7 @@ pub(super) const COREFERENCE: Detector = Detector {
     thresholds: &[&MARGIN, &LABEL_Q],
     parameter: Parameter::OneOf("coreference", || [ALL, OTHER_LEMMA].map(|kind| KINDS[kind].to_owned()).to_vec()),
     phrase: Phrase::Fixed("finds the earlier mention of an entity"),
-    shown: LabelStyle::of(Some("coref"), AnsiColor::Green),
+    style: LabelStyle::new(Some("coref"), AnsiColor::Green),
     assess: |evidence, policy| {
         let cells = [ALL, OTHER_LEMMA]
             .into_iter()

@@ -20,8 +20,8 @@ use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::FoldScores;
 use crate::study::labels::evidence::MIN_QUERIES;
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, section, stored};
-use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, signed, table_of};
+use crate::study::section::{Section, View, ViewContext, section, stored};
+use crate::study::show::wording::{TableColumn, column_table, percent, plus_minus_percent, signed};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark};
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Policy, Study, Summary, TableRows,
@@ -34,9 +34,9 @@ use metrics::{COREFERENCE, CoreferenceInputs, METRICS, best_baselines};
 use sums::{CoreferenceSums, DIRECTIONS, KindSums};
 
 /// Study `coreference`: the attention heads that find the antecedents of mentions.
-pub struct Antecedents;
+pub struct CoreferenceStudy;
 
-impl Study for Antecedents {
+impl Study for CoreferenceStudy {
     type Section = Coreference;
 
     const CARD: Card = Card {
@@ -44,22 +44,22 @@ impl Study for Antecedents {
         question: "Which heads attend from a mention of an entity to an earlier one, better than nearness, the same lemma or \
             agreement find it?",
         needs: "a corpus with `Entity=` annotation, read twice",
-        in_first_run: true,
+        is_default_on_builtin_corpus: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         labels: &[COREFERENCE],
         caveats: CAVEATS,
         range: |metric| if metric == "coreference_accuracy" { 0.0..=1.0 } else { -1.0..=1.0 },
         is_share: |metric| metric == "coreference_accuracy",
         figures: &["coreference"],
         tables: &["coreference"],
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::by_class(Pass { sequences: Sequences::Windows, ..Pass::PLAIN }, |subject, visibility| {
-            CoreferenceSums::new(subject.grid, visibility, subject.from)
+            CoreferenceSums::new(subject.grid, visibility, subject.from_token)
         })]
     }
 
@@ -71,17 +71,17 @@ impl Study for Antecedents {
             (blocks, best, sums.visibility)
         });
         let of_head = |number: Option<usize>, place: usize| {
-            let (blocks, best, visibility) = classes.of_layer(context.grid.at(place).0);
-            let block = blocks.at(number);
+            let (blocks, best, visibility) = classes.for_layer(context.grid.layer_and_head(place).0);
+            let block = blocks.sums(number);
             let right = std::array::from_fn(|kind| block[kind].heads[place].map(|right| right as f64));
-            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
+            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.values()
         };
         let of_chance = |number: Option<usize>, class: usize| {
-            let (blocks, best, visibility) = &classes.each()[class];
-            let block = blocks.at(number);
+            let (blocks, best, visibility) = &classes.values()[class];
+            let block = blocks.sums(number);
             // A head that chooses every candidate with equal chance.
             let right = std::array::from_fn(|kind| [block[kind].chance.value(); DIRECTIONS.len()]);
-            CoreferenceInputs { block, visibility: *visibility, best: *best, right }.values()
+            CoreferenceInputs { block, visibility: *visibility, best_baselines: *best, hits: right }.values()
         };
         let section = Coreference::new(sums, context);
         (Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance), section)
@@ -92,14 +92,14 @@ const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "no-entities",
         text: "No word of the corpus has an entity annotated: no coreference label could be tested.",
-        about: CaveatSubject::Certainty,
+        subject: CaveatSubject::Certainty,
         applies: |labelling| section::<Coreference>(labelling.section).mentions == 0,
     },
     Caveat {
         id: "given-mentions",
         text: "The mentions that coreference chooses from are those of the annotation: that a head finds them by itself is not \
             shown.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| section::<Coreference>(labelling.section).mentions > 0,
     },
 ];
@@ -187,8 +187,8 @@ pub struct KindIntervals {
 impl Coreference {
     /// Builds the section from the layers whose queries see most antecedents.
     pub fn new(classes: &ByClass<CoreferenceSums>, context: &EstimationContext) -> Self {
-        let out_of_sight = classes.each().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
-        let sums = classes.each().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
+        let out_of_sight = classes.values().iter().map(|sums| sums.met.out_of_sight).max().and_then(NonZeroU64::new);
+        let sums = classes.values().iter().min_by_key(|sums| sums.met.out_of_sight).expect("a class of layers");
         let MentionCounts { windows, mentions, headless, unmatched, unscored, .. } = sums.met;
         let total = sums.blocks.total();
         let best = best_baselines(&total);
@@ -218,7 +218,7 @@ impl Coreference {
             // Kinds too rare for a label are only in the report, except the first.
             let shown: Vec<&KindMetrics> =
                 kinds.iter().filter(|kind| kind.kind == all.kind || kind.count >= min_count).collect();
-            out.table_without(table_of(&COLUMNS, &shown), DROP_ORDER);
+            out.table_with_optional_columns(column_table(&COLUMNS, &shown), DROP_ORDER);
             writeln!(out)?;
             if all.count < min_count {
                 writeln!(out, "A coreference label needs {}, so none was tested.", counted(min_count, "anaphor"))?;
@@ -268,21 +268,21 @@ impl KindMetrics {
         let by_rule = scored.per_block(|sums| sums.baselines[best] as f64);
         let (heldout_accuracy, heldout_interval) =
             scored.held_out(best_head, |sums, &(place, direction)| sums.heads[place][direction]);
-        let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.share(right));
+        let [nearest, same_lemma, agreement] = total.baselines.map(|right| scored.accuracy(right));
         Self {
             kind: KINDS[kind].to_owned(),
             count: total.anaphors,
             windows: total.windows,
             place: context.grid.place(place),
             direction: DIRECTIONS[direction].to_owned(),
-            accuracy: scored.share(total.heads[place][direction]),
+            accuracy: scored.accuracy(total.heads[place][direction]),
             heldout_accuracy,
             baselines: Baselines { nearest, same_lemma, agreement },
             chance: total.chance.value() / total.anaphors as f64,
             ci95: KindIntervals {
                 accuracy: scored.interval(&right),
                 heldout_accuracy: heldout_interval,
-                gain: jackknife(&right).minus(&jackknife(&by_rule)).on(Scale::Difference).interval(),
+                gain: jackknife(&right).minus(&jackknife(&by_rule)).with_scale(Scale::Difference).interval(),
             },
         }
     }
@@ -316,17 +316,17 @@ const _: () = assert!(BASELINES.len() == 3, "the table has a column for each");
 stored!(Coreference as coreference);
 
 impl Section for Coreference {
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: figures(self),
-            tables: vec![TableRows::of("coreference", &self.kinds)],
+            tables: vec![TableRows::new("coreference", &self.kinds)],
             ..View::default()
         }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let broken = self.kinds.iter().find(|kind| grid.stray([kind.place]).is_some());
+        let broken = self.kinds.iter().find(|kind| grid.first_outside([kind.place]).is_some());
         broken.map(|kind| format!("the best head for anaphors of the kind `{}` is none of the model's", kind.kind))
     }
 }
@@ -337,8 +337,8 @@ fn figures(coreference: &Coreference) -> Vec<Figure> {
     }
     let row = |kind: &KindMetrics| {
         let Baselines { nearest, same_lemma, agreement } = kind.baselines;
-        let rules = [nearest, same_lemma, agreement].map(|accuracy| Mark::of(Some(accuracy), None));
-        let head = Mark::of(kind.heldout_accuracy, kind.ci95.heldout_accuracy);
+        let rules = [nearest, same_lemma, agreement].map(|accuracy| Mark::from_value(Some(accuracy), None));
+        let head = Mark::from_value(kind.heldout_accuracy, kind.ci95.heldout_accuracy);
         let marks = [head].into_iter().chain(rules).collect();
         ForestRow { name: format!("{} ({})", kind.kind, kind.count), note: kind.place.to_string(), marks }
     };
@@ -350,7 +350,7 @@ fn figures(coreference: &Coreference) -> Vec<Figure> {
         reading: "For each kind of anaphors the share whose antecedent is found: by the head that is best on one half of the \
             sentences, scored on the other, with its 95 % interval, and by three rules that use no head."
             .to_owned(),
-        chart: Chart::Forest(Forest::in_shares("anaphors whose antecedent is found", marks, rows)),
+        chart: Chart::Forest(Forest::in_percent("anaphors whose antecedent is found", marks, rows)),
     }]
 }
 

@@ -18,7 +18,7 @@ use crate::study::instruments::fold_scores::ScoredSums;
 pub const DIRECTIONS: [&str; 2] = ["anaphor->antecedent", "antecedent->anaphor"];
 
 /// Returns the indices in [`DIRECTIONS`] of the scored directions. In a decoder, an antecedent does not see its anaphor.
-pub fn directions(visibility: Visibility) -> Range<usize> {
+pub fn scored_directions(visibility: Visibility) -> Range<usize> {
     0..if visibility.is_causal() { 1 } else { DIRECTIONS.len() }
 }
 
@@ -37,7 +37,7 @@ pub struct KindSums {
 }
 
 impl ScoredSums for KindSums {
-    fn scored(&self) -> u64 {
+    fn scored_words(&self) -> u64 {
         self.anaphors
     }
 }
@@ -57,7 +57,7 @@ impl KindSums {
 merge_fields!(KindSums { anaphors, windows, baselines, chance, heads });
 
 /// Sums of one block of windows, for each kind of anaphors ([`KINDS`]).
-pub type Block = [KindSums; KINDS.len()];
+pub type KindBlock = [KindSums; KINDS.len()];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoreferenceSums {
@@ -65,7 +65,7 @@ pub struct CoreferenceSums {
     pub visibility: Visibility,
     from: FromToken,
     pub met: MentionCounts,
-    pub blocks: Blocks<Block>,
+    pub blocks: Blocks<KindBlock>,
 }
 
 impl CoreferenceSums {
@@ -82,15 +82,15 @@ impl Sums for CoreferenceSums {
     type SequenceState = (usize, Window);
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let window = Window::of(sequence, self.visibility, self.from);
-        self.met.merge(&window.met);
+        let window = Window::new(sequence, self.visibility, self.from);
+        self.met.merge(&window.counts);
         let block = block_of(sequence.family.number);
         for (kind, sums) in self.blocks[block].iter_mut().enumerate() {
             let of_kind = window.anaphors.iter().filter(|anaphor| anaphor.kinds[kind]);
             let before = sums.anaphors;
             for anaphor in of_kind {
                 sums.anaphors += 1;
-                sums.chance += anaphor.right as f64 / anaphor.candidates.len() as f64;
+                sums.chance += anaphor.right_candidates as f64 / anaphor.candidates.len() as f64;
                 for (right, &chosen) in sums.baselines.iter_mut().zip(&anaphor.chosen) {
                     *right += u64::from(window.is_right(anaphor, chosen));
                 }
@@ -103,14 +103,14 @@ impl Sums for CoreferenceSums {
     fn observe(&mut self, (block, window): &mut Self::SequenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let head = self.grid.index(input.view.layer, input.view.head);
-        let words = input.words(self.from);
+        let words = input.word_attention(self.from);
         // A head word's candidates, and so the choice, do not depend on which of its mentions is the anaphor.
         for of_word in window.anaphors.chunk_by(|a, b| a.candidates.end == b.candidates.end) {
             let chosen = choose(words, &window.heads, of_word[0].candidates.clone());
             for anaphor in of_word {
                 let right = chosen.map(|candidate| u64::from(window.is_right(anaphor, candidate)));
                 for (sums, _) in self.blocks[*block].iter_mut().zip(anaphor.kinds).filter(|(_, is_kind)| *is_kind) {
-                    let directions = directions(self.visibility);
+                    let directions = scored_directions(self.visibility);
                     sums.heads[head][directions].iter_mut().zip(right).for_each(|(sum, right)| *sum += right);
                 }
             }
@@ -119,8 +119,8 @@ impl Sums for CoreferenceSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
-            && classes.kinds() == [self.visibility]
-            && self.blocks.fit(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| block.iter().all(|sums| sums.heads.len() == grid.count() && sums.adds_up()))
     }
 }
 

@@ -13,12 +13,12 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::{BLOCKS, Merge};
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::ObservedPass;
 use crate::study::section::section;
 
@@ -63,7 +63,7 @@ fn add(sums: &mut CoreferenceSums, sequence: &Sequence, head: usize, weights: &[
     let n = sequence.ids.len();
     let mut matrix = vec![0.0; n * n];
     weights.iter().for_each(|&(from, to, weight)| matrix[(from + 1) * n + to + 1] = weight);
-    let (Some(mut state), mut folder) = (sums.begin(sequence), Folder::default()) else { return };
+    let (Some(mut state), mut folder) = (sums.begin(sequence), AttentionFolder::default()) else { return };
     sums.observe(
         &mut state,
         &mut Event::Head(folder.head_input(sequence, AttentionView::new(0, head, n, &matrix).into())),
@@ -76,12 +76,12 @@ fn empty(heads: usize) -> CoreferenceSums {
 
 #[test]
 fn an_example_by_hand() {
-    let found = Window::of(&example(), Visibility::ALL, FromToken::Mean);
-    assert_eq!((&found.heads, found.met.mentions, found.met.unscored), (&vec![0, 2, 4, 7], 4, 0));
+    let found = Window::new(&example(), Visibility::ALL, FromToken::Mean);
+    assert_eq!((&found.heads, found.counts.mentions, found.counts.unscored), (&vec![0, 2, 4, 7], 4, 0));
     let [he, she] = &found.anaphors[..] else { panic!("{:?}", found.anaphors) };
     // Bob is right for "he", and the nearest; "she" is not "he", nor agrees with him.
-    assert_eq!((he.candidates.end, he.right, he.chosen), (2, 1, [1, 1, 1]));
-    assert_eq!((she.candidates.end, she.right, she.chosen), (3, 1, [2, 2, 1]));
+    assert_eq!((he.candidates.end, he.right_candidates, he.chosen), (2, 1, [1, 1, 1]));
+    assert_eq!((she.candidates.end, she.right_candidates, she.chosen), (3, 1, [2, 2, 1]));
     assert_eq!(he.kinds, [true, true, false, false, true]);
     assert!(found.is_right(he, 1) && found.is_right(she, 0) && !found.is_right(she, 1));
 
@@ -104,7 +104,7 @@ fn agreement_is_of_features_that_both_have() {
     let chosen = |first: &str, second: &str| {
         let words =
             [("a", Noun, first, "(e1)"), ("b", Noun, second, "(e2)"), ("c", Pron, "Gender=Fem|Number=Sing", "(e1)")];
-        Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors[0].chosen[2]
+        Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors[0].chosen[2]
     };
     assert_eq!(chosen("", "Number=Sing"), 1);
     assert_eq!(chosen("", "Gender=Fem|Number=Plur"), 0);
@@ -118,13 +118,13 @@ fn anaphors_have_right_candidates_and_wrong_ones() {
     // The only candidate is right, then the only one is wrong.
     let words =
         [("Ann", Propn, "", "(e1)"), ("ANN", Propn, "", "(e1)"), ("x", Noun, "", "(e2)"), ("ann", Propn, "", "(e1)")];
-    let found = Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean);
-    assert_eq!((found.anaphors.len(), found.met.unscored), (1, 1));
+    let found = Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean);
+    assert_eq!((found.anaphors.len(), found.counts.unscored), (1, 1));
     assert_eq!(found.anaphors[0].kinds, [true, false, true, false, false]);
-    assert_eq!((found.anaphors[0].right, found.anaphors[0].chosen), (2, [2, 1, 2]));
+    assert_eq!((found.anaphors[0].right_candidates, found.anaphors[0].chosen), (2, [2, 1, 2]));
     // Two mentions with one head word, neither before the other: "(e1(e1" on one word.
     let words = [("a", Noun, "", "(e1(e1"), ("b", Noun, "", "e1)e1)"), ("c", Noun, "", "(e2)")];
-    assert_eq!(Window::of(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors, []);
+    assert_eq!(Window::new(&window(0, &words), Visibility::ALL, FromToken::Mean).anaphors, []);
 }
 
 /// So many windows of 30 words; every third word is a mention of one of four entities, by the entity's name or another word.
@@ -172,8 +172,8 @@ fn planted(head: usize, found: &Window) -> Vec<(usize, usize, f32)> {
 fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     let mut sums = empty(PLANTED.len());
     for (original, sequence) in planted_in.iter().zip(labelled) {
-        let (n, known) = (sequence.ids.len(), Window::of(original, Visibility::ALL, FromToken::Mean));
-        let (Some(mut state), mut folder) = (sums.begin(sequence), Folder::default()) else { continue };
+        let (n, known) = (sequence.ids.len(), Window::new(original, Visibility::ALL, FromToken::Mean));
+        let (Some(mut state), mut folder) = (sums.begin(sequence), AttentionFolder::default()) else { continue };
         for head in 0..PLANTED.len() {
             let mut matrix = vec![0.01; n * n];
             for (from, to, weight) in planted(head, &known) {
@@ -185,9 +185,9 @@ fn found(planted_in: &[Sequence], labelled: &[Sequence]) -> Results {
     }
     let grid = HeadGrid { layers: 1, heads: PLANTED.len() };
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let sums = observer_of(ByClass::of_whole(sums));
+    let sums = new_observer(ByClass::single_class(sums));
     let observed = vec![ObservedPass { sums: &*sums, left_out: 0 }];
-    Results::new(&[(named("coreference").unwrap(), observed)], &context, &default_policy())
+    Results::new(&[(find_study("coreference").unwrap(), observed)], &context, &default_policy())
 }
 
 fn labels(results: &Results) -> Vec<Vec<String>> {
@@ -254,7 +254,7 @@ fn what_rests_on_too_little_has_no_label() {
 fn a_corpus_without_entities_says_so() {
     let plain = [window(0, &[("a", Upos::Noun, "", ""), ("b", Upos::Noun, "", "")])];
     let results = found(&plain, &plain);
-    let summary = results.sections[0].1.view(Known::new(&default_policy())).summary.to_string();
+    let summary = results.sections[0].1.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("no coreference label was tested"), "{summary}");
     let caveats = results.caveats(&[], &default_policy());
     assert_eq!(caveats.iter().map(|caveat| caveat.id).collect::<Vec<_>>(), ["no-entities"]);
@@ -303,17 +303,17 @@ proptest! {
         let given: Vec<AnnotatedWord<'_>> =
             words.iter().map(|(lemma, upos, features, entity)| (&**lemma, Upos::ALL[*upos], &**features, &**entity)).collect();
         let sequence = window(3, &given);
-        let found = Window::of(&sequence, Visibility::ALL, FromToken::Mean);
+        let found = Window::new(&sequence, Visibility::ALL, FromToken::Mean);
         prop_assert!(found.heads.is_sorted_by(|a, b| a < b));
         for anaphor in &found.anaphors {
-            prop_assert!(0 < anaphor.right && anaphor.right < anaphor.candidates.end);
+            prop_assert!(0 < anaphor.right_candidates && anaphor.right_candidates < anaphor.candidates.end);
             let right = (0..anaphor.candidates.end).filter(|&candidate| found.is_right(anaphor, candidate)).count();
-            prop_assert_eq!(right, anaphor.right);
+            prop_assert_eq!(right, anaphor.right_candidates);
             prop_assert!(anaphor.chosen.iter().all(|&chosen| chosen < anaphor.candidates.end));
             prop_assert!(anaphor.kinds[0] && anaphor.kinds[1..4].iter().filter(|&&kind| kind).count() == 1);
         }
         // Sums of parts are those of the whole.
-        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: SentenceFamily::alone(index), ..sequence.clone() }).collect();
+        let sequences: Vec<Sequence> = (0..12).map(|index| Sequence { index, family: SentenceFamily::new(index), ..sequence.clone() }).collect();
         let sum = |sequences: &[Sequence]| {
             let mut sums = empty(1);
             sequences.iter().for_each(|sequence| add(&mut sums, sequence, 0, &[]));

@@ -5,9 +5,9 @@ use std::iter::zip;
 
 use serde::{Deserialize, Serialize};
 
-use super::tags::{CUES, Cue, Side};
+use super::tags::{CUE_COUNT, Cue, Side};
 use crate::corpus::Annotation;
-use crate::corpus::relation::scored_as;
+use crate::corpus::relation::scored_relations;
 use crate::sequences::sequence::GoldArc;
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::study::instruments::fold_scores::ScoredSums;
@@ -23,10 +23,10 @@ pub fn baseline_offsets() -> impl Iterator<Item = i32> {
 }
 
 /// Number of offset classes of an arc: each offset of the baseline, farther to the left, farther to the right.
-pub const PLACES: usize = BASELINE_OFFSETS + 2;
+pub const OFFSET_CLASSES: usize = BASELINE_OFFSETS + 2;
 
 /// Returns the offset class of a syntactic head: its index in [`baseline_offsets`], or one of the two classes that follow.
-pub fn place_of(dependent: usize, head: usize) -> usize {
+pub fn offset_class(dependent: usize, head: usize) -> usize {
     let (farthest, is_after) = (BASELINE_OFFSETS / 2, head > dependent);
     match head.abs_diff(dependent) {
         distance if distance > farthest => BASELINE_OFFSETS + usize::from(is_after),
@@ -41,8 +41,8 @@ pub struct ScoredArc {
     pub dependent: usize,
     pub head: usize,
     /// Offset class of the syntactic head relative to the dependent, below [`PLACES`].
-    pub place: usize,
-    pub tagged: bool,
+    pub offset_class: usize,
+    pub has_upos: bool,
     /// Rule of the tag baseline that predicts the arc, with the dependent's UPOS; `None` if no rule does.
     pub cue: Option<Cue>,
     /// Indices of the relations for which the arc counts, such as `all`, `nsubj` and `nsubj:pass`.
@@ -66,25 +66,27 @@ pub fn scored_arcs(
         .map(|(dependent, head, relation)| ScoredArc {
             dependent,
             head,
-            place: place_of(dependent, head),
-            tagged: annotations.get(dependent).is_some_and(|annotation| annotation.upos.is_some()),
-            cue: Cue::of(annotations, dependent, head),
-            relations: scored_as(relation).map(|name| index(name, Side::of(head, dependent))).collect(),
+            offset_class: offset_class(dependent, head),
+            has_upos: annotations.get(dependent).is_some_and(|annotation| annotation.upos.is_some()),
+            cue: Cue::from_arc(annotations, dependent, head),
+            relations: scored_relations(relation)
+                .map(|name| index(name, Side::from_positions(head, dependent)))
+                .collect(),
         })
         .collect()
 }
 
 /// Fixed-point unit of sums of shares: they are stored as multiples of `1 / UNIT`, so that addition is exact in any order.
-pub const UNIT: u128 = 1 << 32;
+pub const FIXED_POINT_UNIT: u128 = 1 << 32;
 
 /// Converts a fixed-point sum of [`RelationSums::over_others`] to a number of arcs.
-pub fn in_arcs(sum: i64) -> f64 {
-    sum as f64 / UNIT as f64
+pub fn fixed_point_to_arcs(sum: i64) -> f64 {
+    sum as f64 / FIXED_POINT_UNIT as f64
 }
 
 /// Whether a fixed-point sum can come from the shares of `arcs` arcs. A sum read from a file may fail this.
-pub fn is_within(sum: i64, arcs: u64) -> bool {
-    u128::from(sum.unsigned_abs()) <= u128::from(arcs) * UNIT
+pub fn is_possible_sum(sum: i64, arcs: u64) -> bool {
+    u128::from(sum.unsigned_abs()) <= u128::from(arcs) * FIXED_POINT_UNIT
 }
 
 /// Counts of one relation's arcs, and of the right predictions of each attention head.
@@ -94,7 +96,7 @@ pub struct RelationSums {
     /// Number of sentences with an arc of the relation, one per group of related sentences.
     pub sentences: u64,
     /// Number of arcs in each offset class of the syntactic head.
-    pub places: [u64; PLACES],
+    pub places: [u64; OFFSET_CLASSES],
     pub tagged: u64,
     /// Number of arcs by cue: the dependent's UPOS and the tag rule that predicts the arc. Other arcs are left out.
     pub cues: BTreeMap<Cue, u64>,
@@ -111,23 +113,23 @@ pub struct RelationSums {
 merge_fields!(RelationSums { count, sentences, places, tagged, cues, with_others, over_others, hits, to_special });
 
 impl ScoredSums for RelationSums {
-    fn scored(&self) -> u64 {
+    fn scored_words(&self) -> u64 {
         self.count
     }
 }
 
 impl RelationSums {
-    pub fn of_heads(heads: usize) -> Self {
+    pub fn for_heads(heads: usize) -> Self {
         Self { hits: vec![[0; 2]; heads], ..Self::default() }
     }
 
-    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
+    pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
         self.hits.resize(heads, [0; 2]);
         self.to_special.resize(heads, [0; 2]);
         self.over_others.resize(heads, [0; 2]);
         self.count += 1;
-        self.places[arc.place] += 1;
-        self.tagged += u64::from(arc.tagged);
+        self.places[arc.offset_class] += 1;
+        self.tagged += u64::from(arc.has_upos);
         if let Some(cue) = arc.cue {
             *self.cues.entry(cue).or_default() += 1;
         }
@@ -139,7 +141,7 @@ impl RelationSums {
         let of_heads = self.hits.as_flattened().iter().chain(self.to_special.as_flattened());
         parts.iter().chain(of_heads).all(|&part| part <= self.count)
             && self.cues.values().sum::<u64>() <= self.tagged
-            && self.over_others.as_flattened().iter().all(|&sum| is_within(sum, self.with_others))
+            && self.over_others.as_flattened().iter().all(|&sum| is_possible_sum(sum, self.with_others))
     }
 }
 
@@ -148,40 +150,40 @@ impl RelationSums {
 /// The best offset and the best rules are known only after all sentences, so agreements are counted for every offset and rule. At
 /// most one offset and one rule predict an arc. Only totals are needed, so there are no blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
+pub struct AgreementCounts {
     /// Right predictions by attention head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and
     /// offset class, `[layers * heads]`. Empty until an arc is counted.
-    pub places: Vec<[[u64; PLACES]; 2]>,
+    pub places: Vec<[[u64; OFFSET_CLASSES]; 2]>,
     /// Right predictions by [`Cue::place`], attention head and direction. Cues that do not occur have empty entries: a relation
     /// has 20 cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }
 
-merge_fields!(Agreement { places, cues });
+merge_fields!(AgreementCounts { places, cues });
 
-impl Agreement {
+impl AgreementCounts {
     pub fn resize(&mut self, heads: usize) {
-        self.places.resize(heads, [[0; PLACES]; 2]);
+        self.places.resize(heads, [[0; OFFSET_CLASSES]; 2]);
     }
 
-    pub fn resize_for(&mut self, cue: Cue, heads: usize) {
-        let place = cue.place();
+    pub fn resize_for_cue(&mut self, cue: Cue, heads: usize) {
+        let place = cue.index();
         self.cues.resize(self.cues.len().max(place + 1), Vec::new());
         self.cues[place].resize(heads, [0; 2]);
     }
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`. The lists must have been resized for the arc.
-    pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.place] += right);
+    pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+        zip(&mut self.places[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
         if let Some(cue) = arc.cue {
-            self.cues[cue.place()][head].merge(&right);
+            self.cues[cue.index()][head].merge(&right);
         }
     }
 
     /// Whether no agreement exceeds the right predictions of its attention head or baseline in `total`.
-    pub fn is_within(&self, total: &RelationSums) -> bool {
-        let mut cue_arcs = vec![0; self.cues.len().max(CUES)];
-        total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.place()] = *count);
+    pub fn is_consistent_with(&self, total: &RelationSums) -> bool {
+        let mut cue_arcs = vec![0; self.cues.len().max(CUE_COUNT)];
+        total.cues.iter().for_each(|(cue, count)| cue_arcs[cue.index()] = *count);
         let is_consistent = |head: usize, direction: usize| {
             let right = total.hits.get(head).map_or(0, |hits| hits[direction]);
             let places = self.places[head][direction].iter().zip(&total.places);
@@ -195,8 +197,8 @@ impl Agreement {
     }
 
     /// Returns an attention head's right predictions in one direction, among the arcs of one cue.
-    pub fn of_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
-        self.cues.get(cue.place()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
+    pub fn right_on_cue(&self, cue: Cue, head: usize, direction: usize) -> u64 {
+        self.cues.get(cue.index()).and_then(|heads| heads.get(head)).map_or(0, |both| both[direction])
     }
 }
 
@@ -205,28 +207,28 @@ impl Agreement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DuplicateArcs {
     /// Number of arcs in each offset class of the syntactic head.
-    pub words: [u64; PLACES],
+    pub words: [u64; OFFSET_CLASSES],
     /// Right predictions on these arcs, shaped as [`Agreement::places`], `[layers * heads]`. Empty if there are none.
-    pub right: Vec<[[u64; PLACES]; 2]>,
+    pub right: Vec<[[u64; OFFSET_CLASSES]; 2]>,
 }
 
 merge_fields!(DuplicateArcs { words, right });
 
 impl DuplicateArcs {
-    pub fn count(&mut self, arc: &ScoredArc, heads: usize) {
-        self.right.resize(heads, [[0; PLACES]; 2]);
-        self.words[arc.place] += 1;
+    pub fn count_arc(&mut self, arc: &ScoredArc, heads: usize) {
+        self.right.resize(heads, [[0; OFFSET_CLASSES]; 2]);
+        self.words[arc.offset_class] += 1;
     }
 
     /// Adds `right` (0 or 1 per direction) for the attention head `head`, on an arc that was counted.
-    pub fn add(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
-        zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.place] += right);
+    pub fn add_right(&mut self, arc: &ScoredArc, head: usize, right: [u64; 2]) {
+        zip(&mut self.right[head], right).for_each(|(hits, right)| hits[arc.offset_class] += right);
     }
 
     /// Whether these right and wrong predictions are possible, given all predictions of heads (`all`) and offsets (`total`).
-    pub fn is_within(&self, all: &Agreement, total: &RelationSums) -> bool {
+    pub fn is_consistent_with(&self, all: &AgreementCounts, total: &RelationSums) -> bool {
         if self.right.is_empty() {
-            return self.words == [0; PLACES];
+            return self.words == [0; OFFSET_CLASSES];
         }
         let holds = |place: usize, right: u64, all: u64| {
             let wrong = self.words[place].checked_sub(right);
@@ -234,11 +236,11 @@ impl DuplicateArcs {
             right <= all && wrong.zip(all_wrong).is_some_and(|(wrong, all)| wrong <= all)
         };
         zip(self.right.as_flattened(), all.places.as_flattened())
-            .all(|(right, all)| (0..PLACES).all(|place| holds(place, right[place], all[place])))
+            .all(|(right, all)| (0..OFFSET_CLASSES).all(|place| holds(place, right[place], all[place])))
     }
 
     /// Returns an attention head's right predictions in one direction: `[on all arcs, on arcs in the offset class place]`.
-    pub fn right(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
+    pub fn right_counts(&self, (head, direction): (usize, usize), place: usize) -> [u64; 2] {
         self.right.get(head).map_or([0; 2], |both| [both[direction].iter().sum(), both[direction][place]])
     }
 }
@@ -262,7 +264,8 @@ mod tests {
             |name, _| ["all", "nsubj"].iter().position(|known| *known == name).unwrap(),
         );
         // +1 is the first offset after the ten to the left.
-        let expected = ScoredArc { dependent: 0, head: 1, place: 10, tagged: false, cue: None, relations: vec![0, 1] };
+        let expected =
+            ScoredArc { dependent: 0, head: 1, offset_class: 10, has_upos: false, cue: None, relations: vec![0, 1] };
         assert_eq!(arcs, [expected]);
         assert_eq!(scored_arcs(&[arc(TreeHead::Root, "root")], &[], |_, _| true, |_, _| 0), []);
     }
@@ -275,7 +278,7 @@ mod tests {
         let mut sums = RelationSums::default();
         // 0 -> 2 is +2, 2 -> 1 is -1, 3 -> 14 is +11 and 14 -> 0 is -14: too far.
         let arcs = scored_arcs(&tree, &[], |_, _| true, |_, _| 0);
-        arcs.iter().for_each(|arc| sums.count(arc, 1));
+        arcs.iter().for_each(|arc| sums.count_arc(arc, 1));
         assert_eq!(sums.count, 4);
         let hits: Vec<i32> =
             baseline_offsets().zip(sums.places).filter(|(_, hits)| *hits > 0).map(|(k, _)| k).collect();
@@ -291,16 +294,16 @@ mod tests {
         let tree = [arc(TreeHead::Word(1), "det"), arc(TreeHead::Word(2), "nsubj"), arc(TreeHead::Root, "root")];
         let arcs = scored_arcs(&tree, &words, |_, _| true, |_, _| 0);
         let of = |arc: &ScoredArc, right: [u64; 2]| {
-            let mut agreement = Agreement::default();
+            let mut agreement = AgreementCounts::default();
             agreement.resize(1);
-            agreement.resize_for(arc.cue.unwrap(), 1);
-            agreement.add(arc, 0, right);
+            agreement.resize_for_cue(arc.cue.unwrap(), 1);
+            agreement.add_right(arc, 0, right);
             agreement
         };
         let (first, second) = (of(&arcs[0], [1, 0]), of(&arcs[1], [1, 1]));
         for (mut sum, other) in [(first.clone(), &second), (second.clone(), &first)] {
             sum.merge(other);
-            let counts = |arc: &ScoredArc| [0, 1].map(|direction| sum.of_cue(arc.cue.unwrap(), 0, direction));
+            let counts = |arc: &ScoredArc| [0, 1].map(|direction| sum.right_on_cue(arc.cue.unwrap(), 0, direction));
             assert_eq!((counts(&arcs[0]), counts(&arcs[1])), ([1, 0], [1, 1]));
             // Both heads are the next word.
             assert_eq!(sum.places[0].map(|places| places[10]), [2, 1]);

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use super::relation::{HeadAccuracy, RelationMetrics};
-use crate::corpus::relation::ALL;
+use crate::corpus::relation::POOLED_RELATION;
 use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::{Assessment, Bound, Measured, Policy, Threshold, assess};
+use crate::study::labels::{Assessment, Bound, MeasuredScore, Policy, Threshold, assess};
 
 pub(super) const MARGIN: Threshold = Threshold::share(
     "syntactic_margin",
@@ -44,31 +44,32 @@ pub(super) fn testable_relations<'a>(relations: &'a [RelationMetrics], policy: &
 }
 
 /// Returns the name of an attention head's accuracy on a relation, as used in label rules.
-pub(super) fn accuracy_of(relation: &str, direction: Direction) -> String {
+pub(super) fn accuracy_name(relation: &str, direction: Direction) -> String {
     format!("accuracy({relation}, {})", direction.name())
 }
 
-pub(super) fn label_of(relation: &str) -> String {
+pub(super) fn label_name(relation: &str) -> String {
     format!("syntactic:{relation}")
 }
 
 /// Assesses one attention head on one relation in both directions. Empty if the relation has too few words or sentences.
-pub(super) fn of_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
+pub(super) fn assess_on_relation(relation: &RelationMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     let few_sentences = relation.sentences.is_some_and(|sentences| sentences < policy.count(&MIN_SENTENCES));
     if relation.count < policy.count(&MIN_COUNT) || few_sentences {
         return Vec::new();
     }
-    let label = label_of(&relation.relation);
+    let label = label_name(&relation.relation);
     let baseline = relation.baseline.accuracy;
     let (head, margin) = (&relation.by_head[place], policy.share(&MARGIN));
     let of_direction = |direction| {
         let (accuracy, ci95) = ((*head.accuracy.get(direction))?, *head.ci95.get(direction));
         let comparison = head.versus_offset.get(direction).as_ref()?;
-        let metric = accuracy_of(&relation.relation, direction);
-        let measured = Measured { score: Some(accuracy), ci95, baseline: Some(baseline), ..Measured::default() };
+        let metric = accuracy_name(&relation.relation, direction);
+        let measured =
+            MeasuredScore { score: Some(accuracy), ci95, baseline: Some(baseline), ..MeasuredScore::default() };
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
         // The baseline varies with the words as well, so the test is on the difference.
-        let difference = relation.estimate_of(comparison);
+        let difference = relation.estimate_offset_lead(comparison);
         assessment.p_below_threshold = difference.map(|difference| difference.p_below(margin));
         let label = &mut assessment.label;
         let p = comparison.p.or_else(|| difference.map(|difference| difference.p_above(margin)));
@@ -90,13 +91,15 @@ fn reach(relation: &RelationMetrics, head: &HeadAccuracy, direction: Direction, 
         policy.rule(&LABEL_Q).map_or_else(above, |most| q.is_some_and(|q| q <= most))
     };
     let specific = head.specific.get(direction).as_ref();
-    if relation.relation != ALL && !specific.is_some_and(|found| is_shown(found.q, found.ci95, &SPECIFIC_MARGIN)) {
+    if relation.relation != POOLED_RELATION
+        && !specific.is_some_and(|found| is_shown(found.q, found.ci95, &SPECIFIC_MARGIN))
+    {
         return Reach::Offset;
     }
-    let tags = head.versus_tags.get(direction).as_ref().zip(relation.versus_better(head, direction));
+    let tags = head.versus_tags.get(direction).as_ref().zip(relation.versus_better_baseline(head, direction));
     match tags {
         Some((tags, better)) if is_shown(tags.q, better.ci95, &BEYOND_MARGIN) => Reach::Tags,
-        _ if relation.relation == ALL => Reach::Offset,
+        _ if relation.relation == POOLED_RELATION => Reach::Offset,
         _ => Reach::Relation,
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
     let rare = if rare > 0 { format!(" {rare} rarer relations are left out.") } else { String::new() };
     let best_head_row = |relation: &RelationMetrics| {
         let note = format!("{} {}", relation.place, relation.direction.name());
-        row(relation, note, Mark::of(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
+        row(relation, note, Mark::from_value(relation.heldout_accuracy, relation.ci95.heldout_accuracy), true)
     };
     let rows = shown.into_iter().map(best_head_row).collect();
     vec![Figure {
@@ -40,7 +40,11 @@ pub(super) fn figures(relations: &[RelationMetrics], policy: &Policy) -> Vec<Fig
 fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out: bool) -> ForestRow {
     let RelationMetrics { count, ci95, baseline, tag_baseline, .. } = relation;
     let mark = |accuracy: f64, held_out: Option<f64>, ci95: &BaselineIntervals| {
-        if is_held_out { Mark::of(held_out, ci95.heldout_accuracy) } else { Mark::of(Some(accuracy), ci95.accuracy) }
+        if is_held_out {
+            Mark::from_value(held_out, ci95.heldout_accuracy)
+        } else {
+            Mark::from_value(Some(accuracy), ci95.accuracy)
+        }
     };
     let offset = mark(baseline.accuracy, baseline.heldout_accuracy, &ci95.baseline);
     let tags = tag_baseline.as_ref().zip(ci95.tag_baseline.as_ref());
@@ -49,7 +53,7 @@ fn row(relation: &RelationMetrics, note: String, own: Option<Mark>, is_held_out:
 }
 
 fn forest(scale: &str, head: &str, rows: Vec<ForestRow>) -> Chart {
-    Chart::Forest(Forest::in_shares(scale, [head, "fixed offset", "word classes"], rows))
+    Chart::Forest(Forest::in_percent(scale, [head, "fixed offset", "word classes"], rows))
 }
 
 /// Maximum number of relations in an attention head's figure: as many as fit on a card.
@@ -57,7 +61,7 @@ const MAX_HEAD_RELATIONS: usize = 6;
 
 /// Returns an attention head's figures. The first has relations that it leads by the label margin, or is best on. The second has
 /// its accuracy by distance on the clearest relation that it is best on.
-pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
+pub(super) fn head_figures(relations: &[RelationMetrics], place: HeadPlace, policy: &Policy) -> Vec<Figure> {
     let (least, margin) = (policy.count(&MIN_COUNT), policy.share(&MARGIN));
     let clearest = |relation: &RelationMetrics| -> Option<(f64, Direction)> {
         let head = relation.by_head.iter().find(|head| head.place == place)?;
@@ -70,7 +74,8 @@ pub(super) fn of_head(relations: &[RelationMetrics], place: HeadPlace, policy: &
         tested.filter_map(|relation| clearest(relation).map(|(lead, direction)| (lead, direction, relation))).collect();
     shown.sort_by(|a, b| b.0.total_cmp(&a.0));
     let relation_row = |&(_, direction, relation): &(f64, Direction, &RelationMetrics)| {
-        let accuracy_mark = |head: &HeadAccuracy| Mark::of(*head.accuracy.get(direction), *head.ci95.get(direction));
+        let accuracy_mark =
+            |head: &HeadAccuracy| Mark::from_value(*head.accuracy.get(direction), *head.ci95.get(direction));
         let head = relation.by_head.iter().find(|head| head.place == place);
         row(relation, direction.name().to_owned(), head.and_then(accuracy_mark), false)
     };
@@ -93,7 +98,7 @@ fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
     let bar = |at: &AtDistance| {
         let minus = if at.side == Side::Left { "−" } else { "" };
         let name = format!("{minus}{}", at.distance.replace('-', "–"));
-        Bar { name, mark: Mark::of(at.accuracy, None), level: None }
+        Bar { name, mark: Mark::from_value(at.accuracy, None), level: None }
     };
     let on = |side: Side| relation.by_distance.iter().filter(move |at| at.side == side);
     let left: Vec<&AtDistance> = on(Side::Left).collect();
@@ -106,6 +111,11 @@ fn by_distance(relation: &RelationMetrics) -> Option<Figure> {
             relation.place,
             relation.title()
         ),
-        chart: Chart::Bars(Bars { across: "distance in words".to_owned(), level: String::new(), shares: true, bars }),
+        chart: Chart::Bars(Bars {
+            x_label: "distance in words".to_owned(),
+            level: String::new(),
+            is_in_percent: true,
+            bars,
+        }),
     })
 }

@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 
 use anstyle::AnsiColor;
 
-use crate::corpus::relation::ALL;
+use crate::corpus::relation::POOLED_RELATION;
 use crate::passes::control::ControlKind;
 use crate::passes::pass::Pass;
 use crate::stats::blocks::Merge;
@@ -27,14 +27,14 @@ use crate::study::{
     Card, Estimates, EstimationContext, Explanation, Labelling, Observed, PassSpec, Study, UpstreamResults,
     VerdictRule, columns,
 };
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 use arcs::RelationSums;
-use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, of_relation};
-use relation::{directions, set_shares};
+use assessment::{BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, assess_on_relation};
+use relation::{scored_directions, set_side_shares};
 use section::{Relations, Tests};
 use sums::DependencySums;
 
-pub use measure::SimpleParsers;
+pub use measure::BaselineParsers;
 pub use relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
     TagBaseline,
@@ -45,14 +45,14 @@ pub struct Dependency;
 /// A metric of the relation `all`, from its sums by direction, the attention head's index and the direction's index.
 type DependencyMetric = Metric<fn(&[RelationSums; 2], usize, usize) -> Fraction>;
 
-const BY_DIRECTION: Keys = Keys::Each(2, |direction| Direction::BOTH[direction].name().to_owned());
+const BY_DIRECTION: Keys = Keys::Several(2, |direction| Direction::BOTH[direction].name().to_owned());
 
 const METRICS: &[DependencyMetric] = &[DependencyMetric::keyed(BY_DIRECTION, |sums, head, direction| {
     let sums = &sums[direction];
     let hits = sums.hits.get(head).map_or(0, |hits| hits[direction]);
     Fraction::new(hits as f64, sums.count as f64)
 })
-.with_chance(|sums, _, direction| Fraction::NONE.over(sums[direction].count, sums[direction].sentences).unknown())
+.with_chance(|sums, _, direction| Fraction::NONE.with_evidence(sums[direction].count, sums[direction].sentences).without_numerator())
 .explained(Explanation {
     name: "uas",
     measures: "How often the most attended word is the word's head in the gold tree, in each direction.",
@@ -72,9 +72,9 @@ impl Study for Dependency {
         question: "Which dependency relations does each head's attention follow, and better than a fixed offset or word \
             classes do?",
         needs: "a corpus with dependency trees",
-        by_default: true,
+        is_default: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         labels: &[SYNTACTIC],
         caveats: section::CAVEATS,
         range: |_| 0.0..=1.0,
@@ -86,27 +86,27 @@ impl Study for Dependency {
         },
         figures: &["relations", "relations:HEAD", "distances:HEAD"],
         tables: &["relations", "by_head", "by_distance", "rules", "paper"],
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::new(Pass::PLAIN, |subject| {
-            DependencySums::new(subject.grid, subject.classes.clone(), subject.from)
+            DependencySums::new(subject.grid, subject.classes.clone(), subject.from_token)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &DependencySums = observed.sums();
-        let mut relations = in_parallel(context.threads, &sums.relations, |(key, &place)| {
+        let mut relations = parallel_map(context.threads, &sums.relations, |(key, &place)| {
             let blocks = sums.blocks.iter().map(|block| block.get(place)).collect::<Vec<_>>();
             RelationMetrics::new(key, &blocks, (&sums.agreements[place], &sums.later[place]), context)
         });
-        set_shares(&mut relations);
+        set_side_shares(&mut relations);
 
-        let all = || sums.relations.iter().filter(|(key, _)| key.name == ALL);
+        let all = || sums.relations.iter().filter(|(key, _)| key.name == POOLED_RELATION);
         let of_direction = |block: &Vec<RelationSums>, direction| {
-            let mut places = all().filter(|(key, _)| directions(key.side).contains(&direction));
+            let mut places = all().filter(|(key, _)| scored_directions(key.side).contains(&direction));
             places.find_map(|(_, &place)| block.get(place)).cloned().unwrap_or_default()
         };
         let of_block = |block| Direction::BOTH.map(|direction| of_direction(block, direction));
@@ -130,7 +130,7 @@ impl Study for Dependency {
     }
 
     fn upstream(&self, _: &Observed<'_>, section: &Self::Section, labelling: &Labelling<'_>) -> UpstreamResults {
-        UpstreamResults { claims: section.claims(labelling.verdicts), ..UpstreamResults::default() }
+        UpstreamResults { claims: section.arc_claims(labelling.verdicts), ..UpstreamResults::default() }
     }
 }
 
@@ -151,7 +151,7 @@ const SPECIFIC: VerdictRule = VerdictRule {
     statistic: "accuracy on the relation less that on the other arcs of the same sentences",
     margin: "syntactic_specific_margin {syntactic_specific_margin}",
     family: "all syntactic labels, firm or borderline, with such a difference",
-    least: "{syntactic_min_count} words of the relation; none of `all`",
+    min_evidence: "{syntactic_min_count} words of the relation; none of `all`",
     printed: "the difference with its interval, q",
 };
 
@@ -161,7 +161,7 @@ const BEYOND: VerdictRule = VerdictRule {
     statistic: "accuracy less that of the better of the best offset and the best tags, on the same words",
     margin: "syntactic_beyond_margin {syntactic_beyond_margin}",
     family: "all heads, directions and relations with such a lead",
-    least: "{syntactic_min_count} words with a tag baseline",
+    min_evidence: "{syntactic_min_count} words with a tag baseline",
     printed: "the lead over tags with its interval, q",
 };
 
@@ -172,10 +172,10 @@ const SYNTACTIC: Detector = Detector {
         to_head: "attends from {} words to their heads",
         to_dependent: "attends from heads to their {} words",
     },
-    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    style: LabelStyle { code: None, colour: AnsiColor::Green, is_named_in_controls: true },
     assess: |evidence, policy| {
         let Relations { relations, .. } = evidence.section();
-        relations.iter().flat_map(|relation| of_relation(relation, evidence.place, policy)).collect()
+        relations.iter().flat_map(|relation| assess_on_relation(relation, evidence.place, policy)).collect()
     },
     ..Detector::role(Explanation {
         name: "syntactic:<relation>",

@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::tags::{Side, TagRule};
 use crate::model::grid::HeadPlace;
-use crate::stats::block_test::{Estimate, Jackknife, Scale, error_of_half};
+use crate::stats::block_test::{Estimate, Jackknife, Scale, standard_error_from_half_width};
 use crate::stats::blocks::BLOCKS;
 use crate::stats::interval::Interval;
 use crate::study::instruments::fold_scores::ShareDifference;
 use crate::study::labels::Bound;
 use crate::study::labels::evidence::{self, ByDirection, Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{more_to_special, percent, plus_minus_percent, signed};
+use crate::study::show::wording::{percent, plus_minus_percent, signed, special_token_note};
 use crate::study::tracked::{RelationPart, Tracked, Tracker};
 use crate::system::counted::counted;
 
 /// Returns the directions in which arcs with the syntactic head on `side` are scored; both for `None`. In a decoder, the later
 /// word attends to the earlier.
-pub fn directions(side: Option<Side>) -> &'static [Direction] {
+pub fn scored_directions(side: Option<Side>) -> &'static [Direction] {
     match side {
         None => &Direction::BOTH,
         Some(Side::Left) => &[Direction::DependentToHead],
@@ -92,12 +92,12 @@ impl RelationMetrics {
         self.relation.clone() + &side.unwrap_or_default()
     }
 
-    pub fn of_best_head(&self) -> String {
+    pub fn best_head_line(&self) -> String {
         let Self { relation, count, direction, accuracy, baseline, tag_baseline, .. } = self;
         let tags = percent(tag_baseline.as_ref().map(|tags| tags.accuracy));
         let best = self.best();
         let wrong = percent(*best.where_offset_wrong.get(*direction));
-        let special = more_to_special(*best.to_special.get(*direction));
+        let special = special_token_note(*best.to_special.get(*direction));
         let share = self.share.map(|share| format!(", {} % of all", percent(Some(share)))).unwrap_or_default();
         format!(
             "the best head of {relation} ({}): {}{} % of {}{share} (best offset {:+}: {}, best tags: {tags}); {wrong} % where that offset \
@@ -129,7 +129,7 @@ impl RelationMetrics {
                 q: offset.q,
             })
         };
-        let mut heads: Vec<Tracker> = self.each(tracker).collect();
+        let mut heads: Vec<Tracker> = self.per_head_and_direction(tracker).collect();
         heads.sort_by(|a, b| b.accuracy.total_cmp(&a.accuracy));
         Tracked {
             relation: self.relation.clone(),
@@ -149,7 +149,7 @@ pub(super) fn signed_points(difference: f64, ci95: Option<Interval>) -> String {
 }
 
 /// Sets [`RelationMetrics::share`] for relations that are split by the side of the syntactic head.
-pub(super) fn set_shares(relations: &mut [RelationMetrics]) {
+pub(super) fn set_side_shares(relations: &mut [RelationMetrics]) {
     let mut words: BTreeMap<String, u64> = BTreeMap::new();
     relations.iter().for_each(|relation| *words.entry(relation.relation.clone()).or_default() += relation.count);
     for relation in relations.iter_mut().filter(|relation| relation.side.is_some()) {
@@ -290,7 +290,7 @@ impl RelationMetrics {
                 if let Some(Comparison { difference, ci95, .. }) = versus
                     && *difference < 0.0
                 {
-                    *versus = Some(Comparison::of_difference(*difference, *ci95));
+                    *versus = Some(Comparison::from_difference(*difference, *ci95));
                     *head.versus_tags.get_mut(direction) = None;
                     *head.specific.get_mut(direction) = None;
                     *head.to_special.get_mut(direction) = None;
@@ -301,7 +301,7 @@ impl RelationMetrics {
     }
 
     /// Returns `value(head, direction)` for each attention head and direction, without `None`; directions vary fastest.
-    pub(super) fn each<'a, T>(
+    pub(super) fn per_head_and_direction<'a, T>(
         &'a self,
         value: impl Fn(&'a HeadAccuracy, Direction) -> Option<T>,
     ) -> impl Iterator<Item = T> {
@@ -309,11 +309,11 @@ impl RelationMetrics {
     }
 
     pub fn comparisons(&self) -> impl Iterator<Item = &Comparison> {
-        self.each(|head, direction| head.versus_offset.get(direction).as_ref())
+        self.per_head_and_direction(|head, direction| head.versus_offset.get(direction).as_ref())
     }
 
     /// Compares an attention head with the better baseline, the tag rules if both are equal. `None` without a tag baseline.
-    pub(super) fn versus_better(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
+    pub(super) fn versus_better_baseline(&self, head: &HeadAccuracy, direction: Direction) -> Option<ShareDifference> {
         let (tags, offset) = (head.versus_tags.get(direction).as_ref()?, head.versus_offset.get(direction).as_ref()?);
         Some(if self.tag_baseline.as_ref()?.accuracy >= self.baseline.accuracy {
             ShareDifference { value: tags.difference, ci95: tags.ci95, standard_error: tags.standard_error }
@@ -323,19 +323,22 @@ impl RelationMetrics {
     }
 
     /// Runs block tests of every attention head against the best offset plus `margin`, in the order of [`Self::each`].
-    pub(super) fn tests(&self, margin: f64) -> Vec<MarginExcess> {
+    pub(super) fn offset_tests(&self, margin: f64) -> Vec<MarginExcess> {
         self.comparisons().map(|offset| self.test(over_offset(offset), margin)).collect()
     }
 
     /// Runs block tests of every attention head against the better baseline plus `margin`, in the order of [`Self::each`]. Empty
     /// without a tag baseline.
-    pub(super) fn tests_beyond(&self, margin: f64) -> Vec<MarginExcess> {
-        self.each(|head, direction| Some(self.test(self.versus_better(head, direction)?, margin))).collect()
+    pub(super) fn better_baseline_tests(&self, margin: f64) -> Vec<MarginExcess> {
+        self.per_head_and_direction(|head, direction| {
+            Some(self.test(self.versus_better_baseline(head, direction)?, margin))
+        })
+        .collect()
     }
 
     /// Runs block tests of every attention head against other arcs plus `margin`, in the order of [`Self::each`]. `is_above` also
     /// requires a lead of `margin_over_offset`, as a label does.
-    pub(super) fn tests_specific(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
+    pub(super) fn specificity_tests(&self, margin: f64, margin_over_offset: f64) -> Vec<MarginExcess> {
         let test = |head: &HeadAccuracy, direction: Direction| {
             let &Specificity { difference: value, ci95, standard_error, .. } = head.specific.get(direction).as_ref()?;
             let offset = head.versus_offset.get(direction).as_ref();
@@ -344,27 +347,28 @@ impl RelationMetrics {
             let excess = MarginExcess::new(ShareDifference { value, ci95, standard_error }, estimate, margin);
             Some(MarginExcess { is_above: is_labelled && excess.is_above, ..excess })
         };
-        self.each(test).collect()
+        self.per_head_and_direction(test).collect()
     }
 
     /// Runs the block test of a difference of two accuracies on the relation's words against `margin`.
     fn test(&self, difference: ShareDifference, margin: f64) -> MarginExcess {
-        MarginExcess::new(difference, self.estimate(difference.value, difference.standard_error), margin)
+        MarginExcess::new(difference, self.estimate_difference(difference.value, difference.standard_error), margin)
     }
 
     /// Returns the estimate of a difference of two accuracies. `None` without a standard error, or if blocks are too few to test.
-    pub(super) fn estimate(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
+    pub(super) fn estimate_difference(&self, value: f64, standard_error: Option<f64>) -> Option<Estimate> {
         let &Self { blocks, effective_blocks, .. } = self;
         let scale = Scale::Difference;
         Estimate { value, standard_error: standard_error?, blocks, effective_blocks, scale }.testable()
     }
 
     /// Estimates an attention head's lead over the best offset. In a rounded report, the interval gives the standard error.
-    pub(super) fn estimate_of(&self, comparison: &Comparison) -> Option<Estimate> {
+    pub(super) fn estimate_offset_lead(&self, comparison: &Comparison) -> Option<Estimate> {
         let &Comparison { difference, ci95, standard_error, .. } = comparison;
         // From the upper half: intervals are cut at -1, and dropped differences are below 0.
-        let of_interval = || Some(error_of_half(ci95?.high() - difference, self.effective_blocks - 1.0));
-        self.estimate(difference, standard_error.or_else(of_interval))
+        let of_interval =
+            || Some(standard_error_from_half_width(ci95?.high() - difference, self.effective_blocks - 1.0));
+        self.estimate_difference(difference, standard_error.or_else(of_interval))
     }
 
     fn best(&self) -> &HeadAccuracy {
@@ -377,7 +381,7 @@ impl RelationMetrics {
     }
 
     /// Copies the best attention head's comparisons from the list of all heads to the relation.
-    pub(super) fn compare_best(&mut self) {
+    pub(super) fn copy_best_comparisons(&mut self) {
         let HeadAccuracy { versus_offset, versus_tags, .. } = self.best();
         let (offset, tags) = (versus_offset.get(self.direction).clone(), versus_tags.get(self.direction).clone());
         (self.versus_offset, self.versus_tags) = (offset.expect("the best head was scored"), tags);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::arcs::{ScoredArc, UNIT};
+use super::arcs::{FIXED_POINT_UNIT, ScoredArc};
 use super::tags::Side;
 use crate::stats::blocks::Merge;
 
@@ -21,7 +21,7 @@ struct RelationGroup {
 
 /// Arcs of a sequence grouped by sentence and relation, for comparison with the other arcs of their sentence.
 #[derive(Clone, Debug, Default)]
-pub struct SentenceArcs {
+pub struct ArcsBySentence {
     groups: Vec<RelationGroup>,
     /// For each arc: the index of its sentence's pool, if the relation `all` pools the arc, and the indices of its `groups`.
     places: Vec<(Option<usize>, Vec<usize>)>,
@@ -29,7 +29,7 @@ pub struct SentenceArcs {
     hits: [Vec<[u64; 2]>; 2],
 }
 
-impl SentenceArcs {
+impl ArcsBySentence {
     /// Groups `arcs` by sentence and relation. `sentence` returns the number of an arc's sentence, and `all` has the indices of
     /// the relation `all`. In a decoder there is one per side, and arcs are compared only with arcs on their side.
     pub fn new(arcs: &[ScoredArc], sentence: impl Fn(&ScoredArc) -> usize, is_causal: bool, all: &[usize]) -> Self {
@@ -38,7 +38,7 @@ impl SentenceArcs {
         let mut groups: Vec<RelationGroup> = Vec::new();
         for arc in arcs {
             let number = sentence(arc);
-            let side = is_causal.then_some(Side::of(arc.head, arc.dependent));
+            let side = is_causal.then_some(Side::from_positions(arc.head, arc.dependent));
             let pool = *pool_indices.entry((number, side)).or_insert(pooled_arcs.len());
             pooled_arcs.resize(pool_indices.len(), 0);
             let is_pooled = arc.relations.iter().any(|relation| all.contains(relation));
@@ -61,15 +61,15 @@ impl SentenceArcs {
     }
 
     /// Returns, per sentence and relation index, the number of arcs in a sentence that also has other arcs.
-    pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+    pub fn arc_counts(&self) -> impl Iterator<Item = (usize, u64)> {
         self.groups.iter().filter(|group| group.others > 0).map(|group| (group.relation, group.arcs))
     }
 
-    pub fn begin(&mut self) {
+    pub fn reset_hits(&mut self) {
         self.hits.iter_mut().for_each(|hits| hits.fill([0; 2]));
     }
 
-    pub fn count(&mut self, arc: usize, right: [u64; 2]) {
+    pub fn add_right(&mut self, arc: usize, right: [u64; 2]) {
         let (pool, groups) = &self.places[arc];
         let [pool_hits, group_hits] = &mut self.hits;
         pool.iter().for_each(|&pool| pool_hits[pool].merge(&right));
@@ -84,10 +84,10 @@ impl SentenceArcs {
             let difference = |direction: usize| {
                 let relation_hits = hits[direction];
                 let other_hits = pool_hits[group.pool][direction] - if group.is_pooled { relation_hits } else { 0 };
-                let expected = (u128::from(group.arcs * other_hits) * UNIT + u128::from(group.others / 2))
+                let expected = (u128::from(group.arcs * other_hits) * FIXED_POINT_UNIT + u128::from(group.others / 2))
                     / u128::from(group.others);
                 let signed = |arcs: u128| i64::try_from(arcs).expect("a sentence has fewer than 2^31 arcs");
-                signed(u128::from(relation_hits) * UNIT) - signed(expected)
+                signed(u128::from(relation_hits) * FIXED_POINT_UNIT) - signed(expected)
             };
             (group.relation, [0, 1].map(difference))
         })
@@ -96,11 +96,11 @@ impl SentenceArcs {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arcs::{in_arcs, is_within};
+    use super::super::arcs::{fixed_point_to_arcs, is_possible_sum};
     use super::*;
 
     fn arc(dependent: usize, relations: &[usize]) -> ScoredArc {
-        ScoredArc { dependent, head: 9, place: 0, tagged: false, cue: None, relations: relations.to_vec() }
+        ScoredArc { dependent, head: 9, offset_class: 0, has_upos: false, cue: None, relations: relations.to_vec() }
     }
 
     /// Two objects, a subject and a determiner in one sentence; a lone object in the next; a comma, which `all` does not pool.
@@ -115,17 +115,17 @@ mod tests {
             arc(4, &[punct]),
             arc(5, &[all, obj]),
         ];
-        let mut beside = SentenceArcs::new(&arcs, |arc| usize::from(arc.dependent == 5), false, &[all]);
-        let counts: Vec<_> = beside.counts().collect();
+        let mut beside = ArcsBySentence::new(&arcs, |arc| usize::from(arc.dependent == 5), false, &[all]);
+        let counts: Vec<_> = beside.arc_counts().collect();
         assert_eq!(counts, [(obj, 2), (nsubj, 1), (det, 1), (punct, 1)]);
         // From the dependent both objects and the subject are right; the other way the determiner and the lone object.
         for _ in 0..2 {
-            beside.begin();
+            beside.reset_hits();
             for (place, right) in [[1, 0], [1, 0], [1, 0], [0, 1], [0, 0], [0, 1]].into_iter().enumerate() {
-                beside.count(place, right);
+                beside.add_right(place, right);
             }
         }
-        let found: Vec<_> = beside.differences().map(|(place, sums)| (place, sums.map(in_arcs))).collect();
+        let found: Vec<_> = beside.differences().map(|(place, sums)| (place, sums.map(fixed_point_to_arcs))).collect();
         // Objects: 2 (2/2 - 1/2) and 2 (0 - 1/2); the subject: 1 - 2/3 and 0 - 1/3; and so on. The comma: 0 - 3/4, 0 - 1/4.
         let expected =
             [(obj, [1.0, -1.0]), (nsubj, [1.0 / 3.0, -1.0 / 3.0]), (det, [-1.0, 1.0]), (punct, [-0.75, -0.25])];
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(*place, expected_place);
             assert!(sums.iter().zip(expected).all(|(sum, expected)| (sum - expected).abs() < 1e-9), "{found:?}");
         }
-        assert!(is_within(i64::MIN, 1 << 31) && !is_within(-(1 << 33), 1));
+        assert!(is_possible_sum(i64::MIN, 1 << 31) && !is_possible_sum(-(1 << 33), 1));
     }
 
     /// Names that are permuted within a sentence say nothing: over all permutations the differences are 0 in the mean.
@@ -145,10 +145,11 @@ mod tests {
             for other in (0..4).filter(|&other| other != own) {
                 let name = |place: usize| if place == own || place == other { 1 } else { 2 };
                 let arcs: Vec<ScoredArc> = (0..4).map(|place| arc(place, &[0, name(place)])).collect();
-                let mut beside = SentenceArcs::new(&arcs, |_| 0, false, &[0]);
-                beside.begin();
-                right.into_iter().enumerate().for_each(|(place, right)| beside.count(place, right));
-                let of_name = |(place, sums): (usize, [i64; 2])| if place == 1 { in_arcs(sums[0]) } else { 0.0 };
+                let mut beside = ArcsBySentence::new(&arcs, |_| 0, false, &[0]);
+                beside.reset_hits();
+                right.into_iter().enumerate().for_each(|(place, right)| beside.add_right(place, right));
+                let of_name =
+                    |(place, sums): (usize, [i64; 2])| if place == 1 { fixed_point_to_arcs(sums[0]) } else { 0.0 };
                 sum += beside.differences().map(of_name).sum::<f64>();
             }
         }

@@ -14,7 +14,7 @@ const CLASSES: usize = Upos::ALL.len();
 /// Number of tag rules, each a UPOS and a side. They are ordered by UPOS name, left before right.
 const RULES: usize = CLASSES * Side::BOTH.len();
 
-pub const CUES: usize = CLASSES * RULES;
+pub const CUE_COUNT: usize = CLASSES * RULES;
 
 /// A dependent's UPOS together with the tag rule that predicts its syntactic head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,11 +22,11 @@ pub struct Cue(u16);
 
 impl Cue {
     /// Returns the cue of an arc. `None` if no rule predicts the arc, or a UPOS is missing.
-    pub fn of(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
+    pub fn from_arc(annotations: &[Annotation], dependent: usize, head: usize) -> Option<Self> {
         let upos = |word: usize| annotations.get(word).and_then(|annotation| annotation.upos);
         let (class, tag) = (upos(dependent)?, upos(head)?);
         let nearest = (dependent.min(head) + 1..dependent.max(head)).all(|word| upos(word) != Some(tag));
-        let rule = tag as usize * Side::BOTH.len() + Side::of(head, dependent) as usize;
+        let rule = tag as usize * Side::BOTH.len() + Side::from_positions(head, dependent) as usize;
         nearest.then(|| Self::new(class as usize, rule))
     }
 
@@ -36,16 +36,16 @@ impl Cue {
     }
 
     /// Returns the index in lists of all cues; it is below [`CUES`], unless the cue comes from a file.
-    pub fn place(self) -> usize {
+    pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
 /// Best tag rule for each UPOS of the dependent, in the order of [`Upos::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules([usize; CLASSES]);
+pub struct TagRules([usize; CLASSES]);
 
-impl Rules {
+impl TagRules {
     /// Selects the rule with most hits for each UPOS of the dependent. Ties go to the first tag by name, then to the left side.
     pub fn best(hits: &BTreeMap<Cue, u64>) -> Self {
         let hits_of = |class: usize, rule: usize| hits.get(&Cue::new(class, rule)).copied().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Rules {
     }
 
     /// Returns the rules by the dependent's UPOS tag, for tags where some rule has a hit.
-    pub fn named(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
+    pub fn by_dependent_tag(&self, hits: &BTreeMap<Cue, u64>) -> BTreeMap<String, TagRule> {
         let cues_with_hits = self.cues().enumerate().filter(|(_, cue)| hits.contains_key(cue));
         cues_with_hits
             .map(|(class, _)| (Upos::ALL[class].tag().to_owned(), TagRule::from_index(self.0[class])))
@@ -71,8 +71,8 @@ impl Rules {
 }
 
 /// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`Rules::best`].
-pub fn single(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
-    let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.place() % RULES == rule).map(|(_, hits)| hits).sum();
+pub fn best_single_rule(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
+    let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(hits_of);
     (TagRule::from_index(rule), hits_of(rule))
 }
@@ -115,7 +115,8 @@ mod tests {
         // the old dog saw a cat
         let words = annotated(&["DET", "ADJ", "NOUN", "VERB", "DET", "NOUN"]);
         let found = |dependent, head| {
-            Cue::of(&words, dependent, head).map(|cue| (cue.place() / RULES, TagRule::from_index(cue.place() % RULES)))
+            Cue::from_arc(&words, dependent, head)
+                .map(|cue| (cue.index() / RULES, TagRule::from_index(cue.index() % RULES)))
         };
         let class = |upos: Upos| upos as usize;
         assert_eq!(found(0, 2), Some((class(Upos::Det), rule("NOUN", Side::Right))));
@@ -125,39 +126,42 @@ mod tests {
         // The word itself is none of the words on either side, and neither is the head.
         assert_eq!(found(2, 5), Some((class(Upos::Noun), rule("NOUN", Side::Right))));
         let untagged = annotated(&["_", "NOUN", "_", "VERB"]);
-        assert_eq!([Cue::of(&untagged, 0, 1), Cue::of(&untagged, 1, 0), Cue::of(&[], 0, 1)], [None; 3]);
+        assert_eq!(
+            [Cue::from_arc(&untagged, 0, 1), Cue::from_arc(&untagged, 1, 0), Cue::from_arc(&[], 0, 1)],
+            [None; 3]
+        );
         // A word without a tag does not interfere.
-        assert!(Cue::of(&untagged, 1, 3).is_some());
+        assert!(Cue::from_arc(&untagged, 1, 3).is_some());
     }
 
     #[test]
     fn each_class_has_its_own_rule() {
         let words = annotated(&["NOUN", "VERB", "PRON", "NOUN"]);
-        let cue = |dependent, head| Cue::of(&words, dependent, head).unwrap();
+        let cue = |dependent, head| Cue::from_arc(&words, dependent, head).unwrap();
         // Nouns: three times the verb on their right, twice that on their left; pronouns: once each.
         let hits = BTreeMap::from([(cue(0, 1), 3), (cue(3, 1), 2), (cue(2, 1), 1), (cue(2, 3), 1)]);
-        let best = Rules::best(&hits);
+        let best = TagRules::best(&hits);
         let expected = [("NOUN", rule("VERB", Side::Right)), ("PRON", rule("NOUN", Side::Right))];
-        assert_eq!(best.named(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
+        assert_eq!(best.by_dependent_tag(&hits), expected.map(|(class, rule)| (class.to_owned(), rule)).into());
         assert_eq!(best.hits(&hits), 3 + 1);
         // VERB left has 2 + 1 for all alike, VERB right 3: by tag, then left.
-        assert_eq!(single(&hits), (rule("VERB", Side::Left), 3));
-        assert_eq!(single(&BTreeMap::new()), (rule("ADJ", Side::Left), 0));
+        assert_eq!(best_single_rule(&hits), (rule("VERB", Side::Left), 3));
+        assert_eq!(best_single_rule(&BTreeMap::new()), (rule("ADJ", Side::Left), 0));
     }
 
     proptest! {
         /// The rules of all classes together are at least as good as any single rule, and no rule of a class is better.
         #[test]
         fn rules_by_class_are_no_worse_than_one_for_all(
-            counts in prop::collection::btree_map(0..CUES, 1..100_u64, 0..40),
+            counts in prop::collection::btree_map(0..CUE_COUNT, 1..100_u64, 0..40),
         ) {
             let hits: BTreeMap<Cue, u64> =
                 counts.into_iter().map(|(place, count)| (Cue::new(place / RULES, place % RULES), count)).collect();
-            let best = Rules::best(&hits);
-            prop_assert!(best.hits(&hits) >= single(&hits).1);
+            let best = TagRules::best(&hits);
+            prop_assert!(best.hits(&hits) >= best_single_rule(&hits).1);
             let chosen: Vec<u64> = best.cues().map(|cue| hits.get(&cue).copied().unwrap_or_default()).collect();
             for (cue, &count) in &hits {
-                prop_assert!(count <= chosen[cue.place() / RULES]);
+                prop_assert!(count <= chosen[cue.index() / RULES]);
             }
         }
     }

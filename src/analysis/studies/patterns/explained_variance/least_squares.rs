@@ -4,37 +4,40 @@ use nalgebra::{DMatrix, SymmetricEigen};
 
 /// Symmetric matrix of sums of products, `[size, size]`: its lower half, row by row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gram(pub Vec<f64>);
+pub struct GramMatrix(pub Vec<f64>);
 
 /// Index of cell (`a`, `b`) in the lower half of a symmetric matrix, stored row by row.
-pub const fn pair(a: usize, b: usize) -> usize {
+pub const fn lower_half_index(a: usize, b: usize) -> usize {
     let (row, column) = if a < b { (b, a) } else { (a, b) };
     row * (row + 1) / 2 + column
 }
 
-impl Gram {
-    pub fn at(&self, a: usize, b: usize) -> f64 {
-        self.0[pair(a, b)]
+impl GramMatrix {
+    pub fn cell(&self, a: usize, b: usize) -> f64 {
+        self.0[lower_half_index(a, b)]
     }
 
     /// Matrix of the sums of products of some variables, `[variables, variables]`.
     fn submatrix(&self, variables: &[usize]) -> DMatrix<f64> {
         let size = variables.len();
-        DMatrix::from_fn(size, size, |row, column| self.at(variables[row], variables[column]))
+        DMatrix::from_fn(size, size, |row, column| self.cell(variables[row], variables[column]))
     }
 
     /// Subtracts the sums in `others`.
-    pub fn less(&self, others: &Self) -> Self {
+    pub fn minus(&self, others: &Self) -> Self {
         Self(self.0.iter().zip(&others.0).map(|(sum, other)| sum - other).collect())
     }
 
     /// Whether a variable varies: its sum of squares exceeds the rounding errors of the largest one.
     pub fn varies(&self, variable: usize) -> bool {
-        self.at(variable, variable) > ROUNDING_SHARE * self.largest()
+        self.cell(variable, variable) > ROUNDING_SHARE * self.largest()
     }
 
     fn largest(&self) -> f64 {
-        (0..).map(|row| pair(row, row)).map_while(|place| self.0.get(place)).fold(0.0, |most, &cell| most.max(cell))
+        (0..)
+            .map(|row| lower_half_index(row, row))
+            .map_while(|place| self.0.get(place))
+            .fold(0.0, |most, &cell| most.max(cell))
     }
 }
 
@@ -44,14 +47,14 @@ const ROUNDING_SHARE: f64 = 1e-10;
 /// Least-squares fit on some variables, for any response: the pseudo-inverse of their sums of products. It takes the smallest
 /// coefficients among equally good ones, so predictions do not depend on the order of variables.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fit {
+pub struct LeastSquaresFit {
     variables: Vec<usize>,
     /// Pseudo-inverse, `[variables, variables]`, without eigenvalues below [`ROUNDING_SHARE`] times the largest.
     inverse: DMatrix<f64>,
 }
 
-impl Fit {
-    pub fn new(gram: &Gram, variables: impl IntoIterator<Item = usize>) -> Self {
+impl LeastSquaresFit {
+    pub fn new(gram: &GramMatrix, variables: impl IntoIterator<Item = usize>) -> Self {
         let variables: Vec<usize> = variables.into_iter().collect();
         let SymmetricEigen { eigenvectors, eigenvalues } = gram.submatrix(&variables).symmetric_eigen();
         let least = ROUNDING_SHARE * eigenvalues.iter().copied().fold(0.0, f64::max);
@@ -63,7 +66,12 @@ impl Fit {
     /// Sum of squares of each response explained in test data, `2 β'b - β'G β`; below 0 if worse than no fit. Training data give
     /// `β` through `fitted`, test data `G` (`gram`) and `b` (`products`). `fitted` and `products` are products with each
     /// variable, `[all variables, responses]`.
-    pub fn explained(&self, training_products: &DMatrix<f64>, gram: &Gram, products: &DMatrix<f64>) -> Vec<f64> {
+    pub fn explained_squares(
+        &self,
+        training_products: &DMatrix<f64>,
+        gram: &GramMatrix,
+        products: &DMatrix<f64>,
+    ) -> Vec<f64> {
         let Self { variables, inverse } = self;
         let coefficients = inverse * training_products.select_rows(variables);
         let gradients = products.select_rows(variables) * 2.0 - gram.submatrix(variables) * &coefficients;
@@ -77,9 +85,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn gram(variables: &[Vec<f64>]) -> Gram {
+    fn gram(variables: &[Vec<f64>]) -> GramMatrix {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        Gram(variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect())
+        GramMatrix(
+            variables.iter().enumerate().flat_map(|(row, a)| variables[..=row].iter().map(|b| dot(a, b))).collect(),
+        )
     }
 
     fn products(variables: &[Vec<f64>], target: &[f64]) -> DMatrix<f64> {
@@ -88,8 +98,8 @@ mod tests {
     }
 
     /// The squares that variables explain where they are fitted.
-    fn within(gram: &Gram, variables: impl IntoIterator<Item = usize>, products: &DMatrix<f64>) -> f64 {
-        Fit::new(gram, variables).explained(products, gram, products)[0]
+    fn within(gram: &GramMatrix, variables: impl IntoIterator<Item = usize>, products: &DMatrix<f64>) -> f64 {
+        LeastSquaresFit::new(gram, variables).explained_squares(products, gram, products)[0]
     }
 
     #[test]
@@ -108,7 +118,9 @@ mod tests {
         // 2 x is fitted: of (1, -1) = x that leaves as much as there is, of (3, -3) the square of x.
         let (x, fitted) = ([vec![1.0, -1.0]], [2.0, -2.0]);
         let (gram, fitted) = (gram(&x), products(&x, &fitted));
-        let of = |target: [f64; 2]| Fit::new(&gram, [0]).explained(&fitted, &gram, &products(&x, &target))[0];
+        let of = |target: [f64; 2]| {
+            LeastSquaresFit::new(&gram, [0]).explained_squares(&fitted, &gram, &products(&x, &target))[0]
+        };
         assert_eq!([of([1.0, -1.0]), of([3.0, -3.0])], [0.0, 16.0]);
         // Worse than no fit: of (-1, 1) there is 2, and 18 is left.
         assert_eq!(of([-1.0, 1.0]), -16.0);
@@ -131,9 +143,9 @@ mod tests {
     #[test]
     fn the_smallest_coefficients_are_taken() {
         let fitted_on = [vec![1.0, -1.0], vec![1.0, -1.0]];
-        let (fit, fitted) = (Fit::new(&gram(&fitted_on), [0, 1]), products(&fitted_on, &[2.0, -2.0]));
+        let (fit, fitted) = (LeastSquaresFit::new(&gram(&fitted_on), [0, 1]), products(&fitted_on, &[2.0, -2.0]));
         let scored_on = [vec![1.0, -1.0], vec![0.0, 0.0]];
-        let explained = fit.explained(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]))[0];
+        let explained = fit.explained_squares(&fitted, &gram(&scored_on), &products(&scored_on, &[2.0, -2.0]))[0];
         // x is fitted where 2 x is: 2 of 8 are left.
         assert!((explained - 6.0).abs() < 1e-12);
     }

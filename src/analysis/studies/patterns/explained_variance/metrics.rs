@@ -4,8 +4,8 @@ use anstyle::AnsiColor;
 
 use super::cues::GROUPS;
 use super::places::{PlaceHeadSums, PlaceSums};
-use super::sentence::{ALL_KEYS, FORMS, TEXT};
-use super::shares::{ALL, COUNT, FormShares, MIN_VARIANCE, alone, unique};
+use super::sentence::{ALL_KEYS, FORMS, TEXT_KEYS};
+use super::shares::{ALL_CUES, FormShares, GROUP_COUNT, MIN_VARIANCE, alone_index, unique_index};
 use super::sums::FormSums;
 use crate::stats::blocks::BLOCKS;
 use crate::study::labels::evidence::LABEL_Q;
@@ -39,7 +39,7 @@ impl ExplainedInputs<'_> {
             None if rows > 0 && self.shares[form].has_cues[share] => Fraction::new(0.0, rows as f64),
             None => Fraction::NONE,
         };
-        fraction.over(rows, sentences)
+        fraction.with_evidence(rows, sentences)
     }
 
     /// Sum over pairs of sequences, as a share of the squares of their rows.
@@ -56,12 +56,12 @@ impl ExplainedInputs<'_> {
                 Fraction::new(numerator(&sums), sums.squares.value())
             }
         };
-        fraction.over(block.rows, block.sentences)
+        fraction.with_evidence(block.rows, block.sentences)
     }
 }
 
-const BY_FORM: Keys = Keys::Each(FORMS, |form| ["all-keys", "text"][form].to_owned());
-const BY_GROUP: Keys = Keys::Each(COUNT, |group| GROUPS[group].name.to_owned());
+const BY_FORM: Keys = Keys::Several(FORMS, |form| ["all-keys", "text"][form].to_owned());
+const BY_GROUP: Keys = Keys::Several(GROUP_COUNT, |group| GROUPS[group].name.to_owned());
 
 const CHANCE: &str = "0: in a block the cues are fitted to all others, so that cues which have nothing to do with the attention \
     explain nothing, or a little less";
@@ -80,7 +80,7 @@ const PLACE_CAVEATS: &str = "Null unless half of the sequences behind one of ano
 type ExplainedMetric = Metric<fn(&ExplainedInputs<'_>, usize) -> Fraction>;
 
 pub(super) const METRICS: &[ExplainedMetric] = &[
-    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share(form, ALL)).explained(Explanation {
+    ExplainedMetric::keyed(BY_FORM, |inputs, form| inputs.share(form, ALL_CUES)).explained(Explanation {
             name: "explained_all",
             measures: "How much of what varies within the rows of a head's attention all known cues explain together.",
             formula: "1 - sum_b (Y_b - 2 β' b_b + β' G_b β) / sum_b Y_b, in block b: G_b the sum of x x', b_b of x y, Y_b of y², over \
@@ -90,7 +90,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
             source: OURS,
             caveats: CAVEATS,
         }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, alone(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, alone_index(group))).explained(Explanation {
         name: "explained_alone",
         measures: "How much of a head's attention over all keys each group of cues explains alone.",
         formula: "explained_all[all-keys] by the cues of the group",
@@ -98,7 +98,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, unique(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(ALL_KEYS, unique_index(group))).explained(Explanation {
         name: "explained_unique",
         measures: "How much of a head's attention over all keys each group of cues explains that the others do not.",
         formula: "explained_all[all-keys] less the same by the cues of all other groups",
@@ -106,7 +106,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: UNIQUE_CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, alone(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT_KEYS, alone_index(group))).explained(Explanation {
         name: "explained_text_alone",
         measures: "How much of a head's attention between tokens of text each group of cues explains alone.",
         formula: "explained[text] by the cues of the group",
@@ -114,7 +114,7 @@ pub(super) const METRICS: &[ExplainedMetric] = &[
         source: OURS,
         caveats: CAVEATS,
     }),
-    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT, unique(group))).explained(Explanation {
+    ExplainedMetric::keyed(BY_GROUP, |inputs, group| inputs.share(TEXT_KEYS, unique_index(group))).explained(Explanation {
         name: "explained_text_unique",
         measures: "How much of a head's attention between tokens of text each group of cues explains that the others do not.",
         formula: "explained[text] less the same by the cues of all other groups",
@@ -153,10 +153,10 @@ const OVER_OFFSETS: Threshold = Threshold::rule(
     "smallest `explained_by_place_over_offsets` of `place`: a head that goes by offsets has 0",
 );
 
-pub(super) const FIXED_PLACES: Detector = Detector {
+pub(super) const PLACE_LABEL: Detector = Detector {
     thresholds: &[&MIN_PLACE_SHARE, &OVER_OFFSETS, &LABEL_Q],
     phrase: Phrase::Fixed("attends to fixed places, whatever tokens stand there"),
-    shown: LabelStyle::of(Some("place"), AnsiColor::Cyan),
+    style: LabelStyle::new(Some("place"), AnsiColor::Cyan),
     assess: |evidence, policy| {
         let scores = [(PLACE, &MIN_PLACE_SHARE), (PLACE_OVER_OFFSETS, &OVER_OFFSETS)];
         let scores = scores.map(|(name, least)| (name.to_owned(), evidence.metric(name, None), policy.rule(least)));

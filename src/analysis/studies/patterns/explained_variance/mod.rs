@@ -21,32 +21,32 @@ use crate::passes::pass::Pass;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, stored};
-use crate::study::{Card, Counts, Observed, PassSpec, Study, columns};
-use cues::{GROUPS, name};
-use metrics::{ExplainedInputs, FIXED_PLACES, METRICS};
-use sentence::{ALL_KEYS, FORMS, TEXT};
-use shares::{ALL, FormShares, of_all_layers, shares, unique};
+use crate::study::section::{Section, View, ViewContext, stored};
+use crate::study::{Card, Observed, PassSpec, Study, TokenCountUse, columns};
+use cues::{GROUPS, cue_name};
+use metrics::{ExplainedInputs, METRICS, PLACE_LABEL};
+use sentence::{ALL_KEYS, FORMS, TEXT_KEYS};
+use shares::{ALL_CUES, FormShares, collect_layers, form_shares, unique_index};
 use sums::ExplainedSums;
 
 /// Study `explained-variance`: how much of each head's attention known cues explain.
-pub struct Explained;
+pub struct ExplainedVariance;
 
-impl Study for Explained {
+impl Study for ExplainedVariance {
     type Section = Summed;
 
     const CARD: Card = Card {
         name: "explained-variance",
         allows_absent_heads: true,
-        formerly: Some("explained"),
+        former_name: Some("explained"),
         question: "How much of each head's attention do all known cues explain together, what does each add, and how much is \
             left?",
         needs: "any corpus; parts of speech, trees and counts of tokens are cues where there are any",
-        by_default: true,
-        counts: Counts::Useful,
-        metrics: || metric::listed(METRICS),
-        labels: &[FIXED_PLACES],
-        ..Card::NEW
+        is_default: true,
+        token_counts: TokenCountUse::Useful,
+        metrics: || metric::explanations_with_keys(METRICS),
+        labels: &[PLACE_LABEL],
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -55,18 +55,19 @@ impl Study for Explained {
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<ExplainedSums> = observed.sums();
-        let classes = sums.map(|sums| (shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
+        let classes = sums.map(|sums| (form_shares(sums, context), sums.blocks.with_total(), sums.places.with_total()));
         let inputs = |class: &_, head: Option<usize>, block: Option<usize>| {
             let (shares, blocks, places): &(_, WithTotal<_>, WithTotal<_>) = class;
-            let places = [places.total(), places.at(block)];
-            ExplainedInputs { shares, sums: blocks.at(block), places, head, block }.values()
+            let places = [places.total(), places.sums(block)];
+            ExplainedInputs { shares, sums: blocks.sums(block), places, head, block }.values()
         };
-        let of_head =
-            |block: Option<usize>, place: usize| inputs(classes.of_layer(context.grid.at(place).0), Some(place), block);
-        let of_chance = |block: Option<usize>, class: usize| inputs(&classes.each()[class], None, block);
+        let of_head = |block: Option<usize>, place: usize| {
+            inputs(classes.for_layer(context.grid.layer_and_head(place).0), Some(place), block)
+        };
+        let of_chance = |block: Option<usize>, class: usize| inputs(&classes.values()[class], None, block);
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        let all = of_all_layers(&classes.map(|(shares, ..)| shares), context.grid);
-        (estimates, Summed::new(&all, |place| context.has(place)))
+        let all = collect_layers(&classes.map(|(shares, ..)| shares), context.grid);
+        (estimates, Summed::new(&all, |place| context.has_head(place)))
     }
 }
 
@@ -102,17 +103,16 @@ impl Summed {
     pub fn new(shares: &[FormShares; FORMS], has_head: impl Fn(usize) -> bool) -> Self {
         let form = |form: usize| {
             let shares = &shares[form];
-            let unique = GROUPS
-                .iter()
-                .enumerate()
-                .filter_map(|(place, group)| Some((group.name.to_owned(), mean(shares, &has_head, unique(place))?)));
+            let unique = GROUPS.iter().enumerate().filter_map(|(place, group)| {
+                Some((group.name.to_owned(), mean(shares, &has_head, unique_index(place))?))
+            });
             FormSummed {
-                cues: shares.cues.iter().map(|&cue| name(cue)).collect(),
-                explained: mean(shares, &has_head, ALL),
+                cues: shares.cues.iter().map(|&cue| cue_name(cue)).collect(),
+                explained: mean(shares, &has_head, ALL_CUES),
                 unique: unique.collect(),
             }
         };
-        Self { all_keys: form(ALL_KEYS), text: form(TEXT) }
+        Self { all_keys: form(ALL_KEYS), text: form(TEXT_KEYS) }
     }
 }
 
@@ -130,14 +130,14 @@ impl FormSummed {
 stored!(Summed as explained_variance);
 
 impl Section for Summed {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let Summed { all_keys, text } = self;
         let forms = [all_keys.summary_line("all keys"), text.summary_line("other tokens of text")];
         let forms: String = forms.into_iter().flatten().collect();
         if forms.is_empty() {
             return View::default();
         }
-        View::saying(format!(
+        View::from_summary(format!(
             "Variance of attention explained by known cues, mean of heads (in brackets: what goes where one group alone is left out; the rest is shared \
              between groups):\n{forms}"
         ))

@@ -4,47 +4,49 @@
 
 use multiversion::multiversion;
 
-use super::cues::{COMMONNESS, COSINE, CUES, FAR_LEFT, LIST, LISTED, OFFSET, TAG};
-use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT};
-use crate::linalg::lanes::{dot, total};
+use super::cues::{
+    COMMONNESS, COSINE, CUES, FAR_LEFT, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_TAG_CUE, PAIR_CUE_COUNT,
+};
+use super::sentence::{ALL_KEYS, FORMS, SentenceCues, TEXT_KEYS};
+use crate::linalg::lanes::{dot, sum_any_length};
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::sequences::fold::text::TextAttention;
 
 /// Buffers for column sums of attention in both forms (all keys, text), reused from head to head.
-pub type Columns = [Vec<f64>; FORMS];
+pub type ColumnSums = [Vec<f64>; FORMS];
 
 /// Number of cues that depend on query and key, other than offsets.
-const PAIR_CUES: usize = 1 + LISTED + 1;
+const PAIR_CUES: usize = 1 + PAIR_CUE_COUNT + 1;
 
 /// Returns, in both forms (all keys, text), the products of a head's attention (centred within rows) with each cue of a sentence,
 /// and its squares.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(
+pub fn cue_products<'a>(
     cues: &'a SentenceCues,
     text: &'a TextAttention,
     view: AttentionView<'a>,
-    columns: &'a mut Columns,
+    columns: &'a mut ColumnSums,
 ) -> ([[f64; CUES]; FORMS], [f64; FORMS]) {
-    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSETS]; FORMS];
+    let [mut offsets_all, mut offsets_text] = [[0.0; OFFSET_COUNT]; FORMS];
     let [mut pairs_all, mut pairs_text] = [[0.0; PAIR_CUES]; FORMS];
     let mut squares = [0.0; FORMS];
     let mut uncounted_means = [0.0; CUES];
     let [columns_all, columns_text] = columns;
     for columns in [&mut *columns_all, &mut *columns_text] {
         columns.clear();
-        columns.resize(cues.width, 0.0);
+        columns.resize(cues.row_width, 0.0);
     }
-    for (number, &query) in cues.text.iter().enumerate() {
+    for (number, &query) in cues.text_tokens.iter().enumerate() {
         let (row, weights, mass) = (text.row(query), view.row(query), text.mass(query));
         let own = f64::from(weights[query]);
         // A query without attention to other text tokens has no row in the form TEXT.
         let scale = if mass > 0.0 { 1.0 / mass } else { 0.0 };
-        for ((all, scaled), &weight) in offsets_all.iter_mut().zip(&mut offsets_text).zip(text.window(query)) {
+        for ((all, scaled), &weight) in offsets_all.iter_mut().zip(&mut offsets_text).zip(text.offset_weights(query)) {
             *all += f64::from(weight);
             *scaled = f64::from(weight).mul_add(scale, *scaled);
         }
-        offsets_all[REACH] += own;
+        offsets_all[MAX_OFFSET_TOKENS] += own;
         for ((all, scaled), &weight) in columns_all.iter_mut().zip(&mut *columns_text).zip(row) {
             *all += f64::from(weight);
             *scaled = f64::from(weight).mul_add(scale, *scaled);
@@ -57,25 +59,31 @@ pub fn observe<'a>(
         }
         let square = f64::from(dot(row, row));
         let mut special = own * own;
-        for &(key, _) in &cues.special {
+        for &(key, _) in &cues.special_cues {
             let weight = f64::from(weights[key]);
             columns_all[key] += weight;
             special += weight * weight;
         }
-        squares[ALL_KEYS] += square + special - cues.even(ALL_KEYS, number);
+        squares[ALL_KEYS] += square + special - cues.uniform_weight(ALL_KEYS, number);
         if mass > 0.0 {
-            squares[TEXT] += square * scale * scale - cues.even(TEXT, number);
+            squares[TEXT_KEYS] += square * scale * scale - cues.uniform_weight(TEXT_KEYS, number);
         } else {
-            uncounted_means.iter_mut().zip(&cues.means[TEXT][number]).for_each(|(sum, mean)| *sum += mean);
+            uncounted_means.iter_mut().zip(&cues.cue_means[TEXT_KEYS][number]).for_each(|(sum, mean)| *sum += mean);
         }
     }
-    let mut products = cues.total_means.map(|means| means.map(|mean| -mean));
-    products[TEXT].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
+    let mut products = cues.cue_mean_sums.map(|means| means.map(|mean| -mean));
+    products[TEXT_KEYS].iter_mut().zip(uncounted_means).for_each(|(product, mean)| *product += mean);
     let sums = [(offsets_all, pairs_all, columns_all), (offsets_text, pairs_text, columns_text)];
     for (products, (window, others, columns)) in products.iter_mut().zip(sums) {
-        products[OFFSET..OFFSET + OFFSETS].iter_mut().zip(window).for_each(|(product, value)| *product += value);
+        products[FIRST_OFFSET_CUE..FIRST_OFFSET_CUE + OFFSET_COUNT]
+            .iter_mut()
+            .zip(window)
+            .for_each(|(product, value)| *product += value);
         products[FAR_LEFT] += others[0];
-        products[LIST..LIST + LISTED].iter_mut().zip(&others[1..]).for_each(|(product, value)| *product += value);
+        products[FIRST_PAIR_CUE..FIRST_PAIR_CUE + PAIR_CUE_COUNT]
+            .iter_mut()
+            .zip(&others[1..])
+            .for_each(|(product, value)| *product += value);
         products[COSINE] += others[PAIR_CUES - 1];
         add_key_cues(cues, columns, products);
     }
@@ -85,14 +93,14 @@ pub fn observe<'a>(
 /// Sums a row's weights on the cues of query and key other than offsets: `[far left, listed cues, cosine]`.
 #[inline(always)]
 fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_CUES] {
-    let query = cues.text[number];
+    let query = cues.text_tokens[number];
     let mut pair_sums = [0.0; PAIR_CUES];
-    pair_sums[0] = total(&row[..query.saturating_sub(REACH)]);
-    for (sum, add_key_cues) in pair_sums[1..].iter_mut().zip(&cues.listed[number]) {
+    pair_sums[0] = sum_any_length(&row[..query.saturating_sub(MAX_OFFSET_TOKENS)]);
+    for (sum, add_key_cues) in pair_sums[1..].iter_mut().zip(&cues.keys_by_pair_cue[number]) {
         *sum = add_key_cues.iter().map(|&key| f64::from(row[key])).sum();
     }
     if !cues.cosines.is_empty() {
-        pair_sums[PAIR_CUES - 1] = f64::from(dot(row, &cues.cosines[number * cues.width..][..cues.width]));
+        pair_sums[PAIR_CUES - 1] = f64::from(dot(row, &cues.cosines[number * cues.row_width..][..cues.row_width]));
     }
     pair_sums
 }
@@ -100,15 +108,15 @@ fn pair_cue_sums(cues: &SentenceCues, number: usize, row: &[f32]) -> [f64; PAIR_
 /// Adds the weights on cues that depend on the key alone, from column sums.
 #[inline(always)]
 fn add_key_cues(cues: &SentenceCues, columns: &[f64], products: &mut [f64; CUES]) {
-    for &(key, cue) in &cues.special {
+    for &(key, cue) in &cues.special_cues {
         if let Some(cue) = cue {
             products[cue] += columns[key];
         }
     }
-    for &key in &cues.text {
+    for &key in &cues.text_tokens {
         products[COMMONNESS] += columns[key] * cues.commonness[key];
         if let Some(tag) = cues.tags[key] {
-            products[TAG + tag] += columns[key];
+            products[FIRST_TAG_CUE + tag] += columns[key];
         }
     }
 }

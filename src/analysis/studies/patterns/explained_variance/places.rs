@@ -55,12 +55,12 @@ impl PlaceSums {
 
 /// Attention of a head between the text tokens of a sequence, `[tokens, tokens]`; 0 from a token to itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TextRows {
+pub struct TextAttentionRows {
     tokens: usize,
     weights: Vec<f32>,
 }
 
-impl TextRows {
+impl TextAttentionRows {
     pub fn new(places: &[usize], text: &TextAttention) -> Self {
         let row = |&query: &usize| places.iter().map(move |&key| text.row(query)[key]);
         Self { tokens: places.len(), weights: places.iter().flat_map(row).collect() }
@@ -71,13 +71,13 @@ impl TextRows {
     }
 
     /// Sums over common positions: `[products of rows, their part that offsets explain, mean of both squares]`.
-    pub fn products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
+    pub fn row_products(&self, other: &Self, visibility: Visibility) -> [f64; 3] {
         let common_tokens = self.tokens.min(other.tokens);
         let (mut shared, mut squares) = (0.0, 0.0);
         // Per offset: the number of cells, and both sequences' sums over them.
         let mut by_offset = vec![[0.0; 3]; 2 * common_tokens];
         for query in 0..common_tokens {
-            let keys = || visibility.keys(query, common_tokens).filter(|&key| key != query);
+            let keys = || visibility.visible_keys(query, common_tokens).filter(|&key| key != query);
             let count = keys().count() as f64;
             let [rows, other_rows] = [self.row(query), other.row(query)];
             let [mass, other_mass] = [rows, other_rows].map(|row| keys().map(|key| f64::from(row[key])).sum::<f64>());
@@ -102,13 +102,13 @@ impl TextRows {
 mod tests {
     use super::*;
 
-    fn rows(weights: [[f32; 3]; 3]) -> TextRows {
-        TextRows { tokens: 3, weights: weights.concat() }
+    fn rows(weights: [[f32; 3]; 3]) -> TextAttentionRows {
+        TextAttentionRows { tokens: 3, weights: weights.concat() }
     }
 
     #[test]
     fn products_by_hand() {
-        let products = |a: [[f32; 3]; 3], b| rows(a).products(&rows(b), Visibility::ALL);
+        let products = |a: [[f32; 3]; 3], b| rows(a).row_products(&rows(b), Visibility::ALL);
         let close = |found: [f64; 3], expected: [f64; 3]| {
             assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {expected:?}");
         };
@@ -124,6 +124,6 @@ mod tests {
         close(products(second, even), [0.0, 0.0, 0.5]);
         // In a decoder the second token sees one other, which has all there is.
         let causal = [[0.0; 3], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]];
-        close(rows(causal).products(&rows(causal), Visibility::CAUSAL), [0.5, 0.25 / 2.0 + 0.25, 0.5]);
+        close(rows(causal).row_products(&rows(causal), Visibility::CAUSAL), [0.5, 0.25 / 2.0 + 0.25, 0.5]);
     }
 }

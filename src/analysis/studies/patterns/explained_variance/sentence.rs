@@ -3,33 +3,33 @@
 use std::sync::Arc;
 
 use super::cues::{
-    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_SPECIAL, FIRST_TOKEN, HEAD, LIST, LISTED, OFFSET, SAME_TAG,
-    SAME_TOKEN, SEPARATOR, SIBLING, TAG,
+    COMMONNESS, COSINE, CUES, DEPENDENT, FAR_LEFT, FIRST_OFFSET_CUE, FIRST_PAIR_CUE, FIRST_SPECIAL, FIRST_TAG_CUE,
+    FIRST_TOKEN, PAIR_CUE_COUNT, SAME_TAG, SAME_TOKEN, SEPARATOR, SIBLING, SYNTACTIC_HEAD,
 };
-use super::least_squares::pair;
+use super::least_squares::lower_half_index;
 use crate::corpus::Upos;
 use crate::linalg::lanes::LANES;
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::visibility::Visibility;
 use crate::sequences::counts::TokenCounts;
-use crate::sequences::fold::roles::{REACH, slot};
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, offset_slot};
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::study::instruments::cosines::cosines;
 
 /// Number of forms in which attention is explained: rows over all keys, and rows over other text tokens, normalised to 1.
 pub const FORMS: usize = 2;
 pub const ALL_KEYS: usize = 0;
-pub const TEXT: usize = 1;
+pub const TEXT_KEYS: usize = 1;
 
 /// Fewest text tokens of a sentence in the form [`TEXT`]: with two, each row has a single key with all weight.
 const MIN_TEXT_TOKENS: usize = 3;
 
 /// Number of cells in the lower half of the matrix of products of cues.
-pub const PAIRS: usize = pair(CUES - 1, CUES - 1) + 1;
+pub const CUE_PRODUCTS: usize = lower_half_index(CUES - 1, CUES - 1) + 1;
 
 /// Products of a sentence's cues, centred within rows.
 #[derive(Clone, Debug)]
-pub struct Products {
+pub struct CueProducts {
     /// Lower half of the matrix of products, `[PAIRS]`.
     pub cells: Vec<f64>,
     pub rows: u64,
@@ -40,9 +40,9 @@ pub struct Products {
 #[derive(Clone, Debug)]
 pub struct SentenceCues {
     /// Positions of the text tokens, one row each.
-    pub text: Vec<usize>,
+    pub text_tokens: Vec<usize>,
     /// Positions of all other tokens, each with the index of its cue, if any.
-    pub special: Vec<(usize, Option<usize>)>,
+    pub special_cues: Vec<(usize, Option<usize>)>,
     /// Part of speech of each key, as its index in [`Upos::ALL`].
     pub tags: Vec<Option<usize>>,
     /// Commonness of each key; 0 for special tokens.
@@ -50,19 +50,19 @@ pub struct SentenceCues {
     /// Cosine of each row's token with each key, rows padded to whole SIMD vectors. 0 unless the key is text with another id.
     pub cosines: Vec<f32>,
     /// Width of a row: number of tokens, rounded up to whole SIMD vectors.
-    pub width: usize,
+    pub row_width: usize,
     /// Keys that have each of the [`LISTED`] cues, per row.
-    pub listed: Vec<[Vec<usize>; LISTED]>,
-    keys: [Vec<usize>; FORMS],
+    pub keys_by_pair_cue: Vec<[Vec<usize>; PAIR_CUE_COUNT]>,
+    key_counts: [Vec<usize>; FORMS],
     /// Mean of each cue over the keys, per form and row.
-    pub means: [Vec<[f64; CUES]>; FORMS],
+    pub cue_means: [Vec<[f64; CUES]>; FORMS],
     /// Sums of `means` over rows, per form.
-    pub total_means: [[f64; CUES]; FORMS],
+    pub cue_mean_sums: [[f64; CUES]; FORMS],
 }
 
 /// Embeddings and counts of tokens, if known, from which some cues are computed.
 #[derive(Clone, Debug, Default)]
-pub struct Lexicon {
+pub struct TokenLexicon {
     pub embeddings: Option<WordEmbeddings>,
     /// Count of each token in the whole corpus.
     pub counts: Option<Arc<TokenCounts>>,
@@ -73,63 +73,67 @@ type CueWeights = Vec<(usize, f64)>;
 
 impl SentenceCues {
     /// Computes the cues of a sentence and their products in each form. Products are `None` for a form without rows.
-    pub fn new(sequence: &Sequence, visibility: Visibility, lexicon: &Lexicon) -> (Self, [Option<Products>; FORMS]) {
+    pub fn new(
+        sequence: &Sequence,
+        visibility: Visibility,
+        lexicon: &TokenLexicon,
+    ) -> (Self, [Option<CueProducts>; FORMS]) {
         let mut cues = Self::with_key_cues(sequence, lexicon);
         let words = SentenceWords::new(sequence);
-        let (n, count) = (sequence.ids.len(), cues.text.len());
-        let mut sums_by_form = [vec![0.0; PAIRS], vec![0.0; PAIRS]];
+        let (n, count) = (sequence.ids.len(), cues.text_tokens.len());
+        let mut sums_by_form = [vec![0.0; CUE_PRODUCTS], vec![0.0; CUE_PRODUCTS]];
         let mut key_cues = CueWeights::new();
-        for (row, &query) in cues.text.clone().iter().enumerate() {
+        for (row, &query) in cues.text_tokens.clone().iter().enumerate() {
             let mut row_sums = [[0.0; CUES]; FORMS];
             let mut keys = [0; FORMS];
-            for key in visibility.keys(query, n) {
+            for key in visibility.visible_keys(query, n) {
                 cues.collect_cues(&mut key_cues, &words, sequence, (row, query, key));
-                let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT };
+                let form = if key == query || sequence.kinds[key].is_special() { ALL_KEYS } else { TEXT_KEYS };
                 add_key(&key_cues, &mut sums_by_form[form], &mut row_sums[form]);
                 keys[form] += 1;
             }
             // Text keys belong to both forms.
-            keys[ALL_KEYS] += keys[TEXT];
+            keys[ALL_KEYS] += keys[TEXT_KEYS];
             let [others, text] = &mut row_sums;
             others.iter_mut().zip(&*text).for_each(|(sum, text)| *sum += text);
-            for form in [ALL_KEYS, TEXT] {
+            for form in [ALL_KEYS, TEXT_KEYS] {
                 let means = row_sums[form].map(|sum| sum / keys[form].max(1) as f64);
-                cues.total_means[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
-                cues.means[form].push(means);
-                cues.keys[form].push(keys[form]);
+                cues.cue_mean_sums[form].iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
+                cues.cue_means[form].push(means);
+                cues.key_counts[form].push(keys[form]);
             }
         }
         // Products of text are equal in both forms, so they were summed once.
         let [others, text] = sums_by_form;
         let all = others.iter().zip(&text).map(|(a, b)| a + b).collect();
         let products = |form: usize, mut cells: Vec<f64>| {
-            let rows = cues.means[form].iter().zip(&cues.keys[form]);
+            let rows = cues.cue_means[form].iter().zip(&cues.key_counts[form]);
             rows.for_each(|(means, &keys)| centre(&mut cells, means, keys as f64));
-            Products { cells, rows: count as u64, keys: cues.keys[form].iter().sum::<usize>() as u64 }
+            CueProducts { cells, rows: count as u64, keys: cues.key_counts[form].iter().sum::<usize>() as u64 }
         };
         let products_by_form = [
             (count > 0 && n > 1).then(|| products(ALL_KEYS, all)),
-            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT, text)),
+            (count >= MIN_TEXT_TOKENS).then(|| products(TEXT_KEYS, text)),
         ];
         (cues, products_by_form)
     }
 
-    fn with_key_cues(sequence: &Sequence, lexicon: &Lexicon) -> Self {
+    fn with_key_cues(sequence: &Sequence, lexicon: &TokenLexicon) -> Self {
         let n = sequence.ids.len();
         let is_text = |token: usize| !sequence.kinds[token].is_special();
         let text: Vec<usize> = (0..n).filter(|&token| is_text(token)).collect();
         let others = (0..n).filter(|&token| !is_text(token));
-        let special = others.map(|token| (token, special(sequence.kinds[token]))).collect();
+        let special = others.map(|token| (token, special_cue(sequence.kinds[token]))).collect();
         let mut tags = vec![None; n];
-        for (tag, word) in tags.iter_mut().zip(sequence.word_of_tokens()) {
+        for (tag, word) in tags.iter_mut().zip(sequence.words_by_token()) {
             let annotation = word.and_then(|word| sequence.annotations.get(word));
             *tag = annotation.and_then(|annotation| annotation.upos).map(|upos: Upos| upos as usize);
         }
         let common =
-            |token: usize| lexicon.counts.as_ref().map_or(0.0, |counts| counts.of(sequence.ids[token]).commonness);
+            |token: usize| lexicon.counts.as_ref().map_or(0.0, |counts| counts.get(sequence.ids[token]).commonness);
         let commonness = (0..n).map(|token| if is_text(token) { common(token) } else { 0.0 }).collect();
         let width = n.next_multiple_of(LANES);
-        let listed = vec![<[Vec<usize>; LISTED]>::default(); text.len()];
+        let listed = vec![<[Vec<usize>; PAIR_CUE_COUNT]>::default(); text.len()];
         let cosines = lexicon.embeddings.as_ref().map_or_else(Vec::new, |embeddings| {
             let ids: Vec<u32> = text.iter().map(|&token| sequence.ids[token]).collect();
             cosine_rows(&cosines(&ids, embeddings), &ids, &text, width)
@@ -137,16 +141,16 @@ impl SentenceCues {
         let count = text.len();
         let means = [Vec::with_capacity(count), Vec::with_capacity(count)];
         Self {
-            text,
-            special,
+            text_tokens: text,
+            special_cues: special,
             tags,
             commonness,
             cosines,
-            width,
-            listed,
-            keys: [Vec::with_capacity(count), Vec::with_capacity(count)],
-            means,
-            total_means: [[0.0; CUES]; FORMS],
+            row_width: width,
+            keys_by_pair_cue: listed,
+            key_counts: [Vec::with_capacity(count), Vec::with_capacity(count)],
+            cue_means: means,
+            cue_mean_sums: [[0.0; CUES]; FORMS],
         }
     }
 
@@ -160,49 +164,55 @@ impl SentenceCues {
     ) {
         key_cues.clear();
         match sequence.kinds[key] {
-            kind if kind.is_special() => key_cues.extend(special(kind).map(|cue| (cue, 1.0))),
+            kind if kind.is_special() => key_cues.extend(special_cue(kind).map(|cue| (cue, 1.0))),
             _ => {
-                if query.abs_diff(key) <= REACH {
-                    key_cues.push((OFFSET + slot(query, key), 1.0));
+                if query.abs_diff(key) <= MAX_OFFSET_TOKENS {
+                    key_cues.push((FIRST_OFFSET_CUE + offset_slot(query, key), 1.0));
                 } else if key < query {
                     key_cues.push((FAR_LEFT, 1.0));
                 }
                 if key != query {
                     let has = [
                         sequence.ids[key] == sequence.ids[query],
-                        words.differ(query, key) && self.tags[key].is_some() && self.tags[key] == self.tags[query],
+                        words.are_different_words(query, key)
+                            && self.tags[key].is_some()
+                            && self.tags[key] == self.tags[query],
                         words.is_head(key, query),
                         words.is_head(query, key),
                         words.are_siblings(query, key),
                     ];
-                    const _: () = assert!(SAME_TOKEN == LIST && SAME_TAG == LIST + 1 && HEAD == LIST + 2);
-                    const _: () = assert!(DEPENDENT == LIST + 3 && SIBLING == LIST + 4);
+                    const _: () = assert!(
+                        SAME_TOKEN == FIRST_PAIR_CUE
+                            && SAME_TAG == FIRST_PAIR_CUE + 1
+                            && SYNTACTIC_HEAD == FIRST_PAIR_CUE + 2
+                    );
+                    const _: () = assert!(DEPENDENT == FIRST_PAIR_CUE + 3 && SIBLING == FIRST_PAIR_CUE + 4);
                     for (list, _) in has.iter().enumerate().filter(|(_, has)| **has) {
-                        self.listed[row][list].push(key);
-                        key_cues.push((LIST + list, 1.0));
+                        self.keys_by_pair_cue[row][list].push(key);
+                        key_cues.push((FIRST_PAIR_CUE + list, 1.0));
                     }
                 }
                 if self.commonness[key] != 0.0 {
                     key_cues.push((COMMONNESS, self.commonness[key]));
                 }
-                if let Some(&cosine) = self.cosines.get(row * self.width + key).filter(|cosine| **cosine != 0.0) {
+                if let Some(&cosine) = self.cosines.get(row * self.row_width + key).filter(|cosine| **cosine != 0.0) {
                     key_cues.push((COSINE, f64::from(cosine)));
                 }
                 if let Some(tag) = self.tags[key] {
-                    key_cues.push((TAG + tag, 1.0));
+                    key_cues.push((FIRST_TAG_CUE + tag, 1.0));
                 }
             }
         }
     }
 
     /// Weight that uniform attention of a row gives to each key of a form.
-    pub fn even(&self, form: usize, row: usize) -> f64 {
-        1.0 / self.keys[form][row] as f64
+    pub fn uniform_weight(&self, form: usize, row: usize) -> f64 {
+        1.0 / self.key_counts[form][row] as f64
     }
 }
 
 /// Cue of a special token; `None` if its kind is no cue.
-fn special(kind: TokenKind) -> Option<usize> {
+fn special_cue(kind: TokenKind) -> Option<usize> {
     match kind {
         TokenKind::FirstSpecial => Some(FIRST_SPECIAL),
         TokenKind::First => Some(FIRST_TOKEN),
@@ -227,7 +237,9 @@ fn cosine_rows(cosines: &[f64], ids: &[u32], text: &[usize], width: usize) -> Ve
 fn add_key(key_cues: &CueWeights, products: &mut [f64], row_sums: &mut [f64; CUES]) {
     for (place, &(cue, value)) in key_cues.iter().enumerate() {
         row_sums[cue] += value;
-        key_cues[..=place].iter().for_each(|&(other, other_value)| products[pair(cue, other)] += value * other_value);
+        key_cues[..=place]
+            .iter()
+            .for_each(|&(other, other_value)| products[lower_half_index(cue, other)] += value * other_value);
     }
 }
 
@@ -236,7 +248,7 @@ fn centre(products: &mut [f64], means: &[f64; CUES], keys: f64) {
     let present: Vec<usize> = (0..CUES).filter(|&cue| means[cue] != 0.0).collect();
     for (place, &cue) in present.iter().enumerate() {
         let scaled = keys * means[cue];
-        present[..=place].iter().for_each(|&other| products[pair(cue, other)] -= scaled * means[other]);
+        present[..=place].iter().for_each(|&other| products[lower_half_index(cue, other)] -= scaled * means[other]);
     }
 }
 
@@ -248,13 +260,13 @@ struct SentenceWords {
 
 impl SentenceWords {
     fn new(sequence: &Sequence) -> Self {
-        let word_of_token = sequence.word_of_tokens();
+        let word_of_token = sequence.words_by_token();
         let heads = sequence.tree.iter().flatten().map(|arc| arc.head.word()).collect();
         Self { word_of_token, heads }
     }
 
     /// Whether two tokens belong to different words.
-    fn differ(&self, a: usize, b: usize) -> bool {
+    fn are_different_words(&self, a: usize, b: usize) -> bool {
         self.word_of_token[a] != self.word_of_token[b]
     }
 
@@ -267,10 +279,10 @@ impl SentenceWords {
     fn is_head(&self, token: usize, dependent: usize) -> bool {
         self.word_of_token[token].is_some()
             && self.head_of(dependent) == self.word_of_token[token]
-            && self.differ(token, dependent)
+            && self.are_different_words(token, dependent)
     }
 
     fn are_siblings(&self, a: usize, b: usize) -> bool {
-        self.differ(a, b) && self.head_of(a).is_some() && self.head_of(a) == self.head_of(b)
+        self.are_different_words(a, b) && self.head_of(a).is_some() && self.head_of(a) == self.head_of(b)
     }
 }

@@ -3,7 +3,7 @@
 use nalgebra::DMatrix;
 
 use super::cues::{CUES, GROUPS};
-use super::least_squares::{Fit, Gram};
+use super::least_squares::{GramMatrix, LeastSquaresFit};
 use super::sentence::FORMS;
 use super::sums::{ExplainedSums, FormSums};
 use crate::model::grid::HeadGrid;
@@ -11,26 +11,26 @@ use crate::passes::observer::by_class::ByClass;
 use crate::stats::blocks::BLOCKS;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Fraction;
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
-pub const COUNT: usize = GROUPS.len();
+pub const GROUP_COUNT: usize = GROUPS.len();
 
 /// A value for all cues (at [`ALL`]), then one for each group of cues (at [`alone`]), then one for what each group adds to all
 /// other groups (at [`unique`]).
-pub type Shares<T> = [T; 1 + 2 * COUNT];
+pub type Shares<T> = [T; 1 + 2 * GROUP_COUNT];
 
 /// Index of the share that all cues explain together.
-pub const ALL: usize = 0;
+pub const ALL_CUES: usize = 0;
 
 /// Index of the share that a group of cues explains alone.
-pub const fn alone(group: usize) -> usize {
+pub const fn alone_index(group: usize) -> usize {
     1 + group
 }
 
 /// Index of a group's unique share: the share explained by all cues minus the share explained by all other groups. It is below 0
 /// if the group makes the fit worse.
-pub const fn unique(group: usize) -> usize {
-    1 + COUNT + group
+pub const fn unique_index(group: usize) -> usize {
+    1 + GROUP_COUNT + group
 }
 
 /// Smallest mean variance of an attention row for which shares are reported. Weights are f32: their squares are accurate to 1e-7.
@@ -48,7 +48,7 @@ pub struct FormShares {
 
 /// Sums of one form (all keys, or text), in one block or several.
 struct FormTotals {
-    gram: Gram,
+    gram: GramMatrix,
     /// Products of each head's weights with each cue, `[cues, heads]`.
     products: DMatrix<f64>,
     /// Sum of squared weights of each head, `[heads]`.
@@ -60,7 +60,7 @@ impl FormTotals {
     fn new(sums: &FormSums) -> Self {
         let heads = &sums.heads;
         Self {
-            gram: Gram(sums.cues.iter().map(|sum| sum.value()).collect()),
+            gram: GramMatrix(sums.cues.iter().map(|sum| sum.value()).collect()),
             products: DMatrix::from_fn(CUES, heads.len(), |cue, head| heads[head].products[cue].value()),
             squares: heads.iter().map(|head| head.squares.value()).collect(),
             rows: sums.rows as f64,
@@ -69,25 +69,27 @@ impl FormTotals {
 
     /// Sum of squares in `block` that cues explain, for each head, with coefficients fitted to all other blocks.
     fn explained_in(&self, block: &Self) -> Vec<Shares<f64>> {
-        const NOTHING: Shares<f64> = [0.0; 1 + 2 * COUNT];
+        const NOTHING: Shares<f64> = [0.0; 1 + 2 * GROUP_COUNT];
         if block.rows <= 0.0 {
             return vec![NOTHING; self.squares.len()];
         }
-        let (rest, fitted) = (self.gram.less(&block.gram), &self.products - &block.products);
+        let (rest, fitted) = (self.gram.minus(&block.gram), &self.products - &block.products);
         // All heads have equal cues, so each fit is computed once.
-        let explained_by = |cues: Vec<usize>| Fit::new(&rest, cues).explained(&fitted, &block.gram, &block.products);
+        let explained_by = |cues: Vec<usize>| {
+            LeastSquaresFit::new(&rest, cues).explained_squares(&fitted, &block.gram, &block.products)
+        };
         let by_all = explained_by((0..CUES).collect());
         let by_group = GROUPS.map(|group| explained_by(group.cues().collect()));
-        let by_others = GROUPS.map(|group| explained_by(group.others().collect()));
+        let by_others = GROUPS.map(|group| explained_by(group.other_cues().collect()));
         let of_head = |head: usize| {
             // Even attention, or a head of another class of layers.
             if self.squares[head] <= 0.0 {
                 return NOTHING;
             }
-            let mut shares = [by_all[head]; 1 + 2 * COUNT];
-            for group in 0..COUNT {
-                shares[alone(group)] = by_group[group][head];
-                shares[unique(group)] -= by_others[group][head];
+            let mut shares = [by_all[head]; 1 + 2 * GROUP_COUNT];
+            for group in 0..GROUP_COUNT {
+                shares[alone_index(group)] = by_group[group][head];
+                shares[unique_index(group)] -= by_others[group][head];
             }
             shares
         };
@@ -96,17 +98,17 @@ impl FormTotals {
 }
 
 /// Computes the shares of all heads, in both forms.
-pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
+pub fn form_shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares; FORMS] {
     let total = sums.blocks.total();
     std::array::from_fn(|form| {
         let corpus = FormTotals::new(&total[form]);
         let blocks: Vec<FormTotals> = sums.blocks.iter().map(|block| FormTotals::new(&block[form])).collect();
-        let explained_by_block = in_parallel(context.threads, &blocks, |block| corpus.explained_in(block));
+        let explained_by_block = parallel_map(context.threads, &blocks, |block| corpus.explained_in(block));
         let cues: Vec<usize> = (0..CUES).filter(|&cue| corpus.gram.varies(cue)).collect();
         let group_has_cues = GROUPS.map(|group| group.cues().any(|cue| cues.contains(&cue)));
         let has_cues = std::array::from_fn(|share| match share {
-            ALL => group_has_cues.contains(&true),
-            _ => group_has_cues[(share - 1) % COUNT],
+            ALL_CUES => group_has_cues.contains(&true),
+            _ => group_has_cues[(share - 1) % GROUP_COUNT],
         });
         // With one block there are no others to fit to.
         let has_other_blocks = blocks.iter().filter(|block| block.rows > 0.0).count() > 1;
@@ -130,13 +132,13 @@ pub fn shares(sums: &ExplainedSums, context: &EstimationContext) -> [FormShares;
 }
 
 /// Collects the shares of all heads, each from the class of its layer, and the cues that occur in any class.
-pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
+pub fn collect_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) -> [FormShares; FORMS] {
     std::array::from_fn(|form| {
-        let of_head = |place: usize| classes.of_layer(grid.at(place).0)[form].heads[place].clone();
-        let mut cues: Vec<usize> = classes.each().iter().flat_map(|class| class[form].cues.clone()).collect();
+        let of_head = |place: usize| classes.for_layer(grid.layer_and_head(place).0)[form].heads[place].clone();
+        let mut cues: Vec<usize> = classes.values().iter().flat_map(|class| class[form].cues.clone()).collect();
         cues.sort_unstable();
         cues.dedup();
-        let has_cues = classes.each()[0][form].has_cues;
+        let has_cues = classes.values()[0][form].has_cues;
         FormShares { heads: (0..grid.count()).map(of_head).collect(), has_cues, cues }
     })
 }
@@ -144,15 +146,15 @@ pub fn of_all_layers(classes: &ByClass<&[FormShares; FORMS]>, grid: HeadGrid) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::patterns::explained_variance::sentence::PAIRS;
+    use crate::studies::patterns::explained_variance::sentence::CUE_PRODUCTS;
 
     /// The sums of a head over one cue.
     fn numbers(cue: f64, product: f64, squares: f64) -> FormTotals {
-        let mut cells = vec![0.0; PAIRS];
+        let mut cells = vec![0.0; CUE_PRODUCTS];
         cells[0] = cue;
         let mut products = DMatrix::zeros(CUES, 1);
         products[0] = product;
-        FormTotals { gram: Gram(cells), products, squares: vec![squares], rows: 1.0 }
+        FormTotals { gram: GramMatrix(cells), products, squares: vec![squares], rows: 1.0 }
     }
 
     #[test]
@@ -165,8 +167,12 @@ mod tests {
         let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
         // The cue is the first offset: it is the first group's, and what that adds to the others is all there is.
         for (shares, squares) in explained.iter().zip([6.0, 0.0]) {
-            assert!([shares[ALL], shares[alone(0)], shares[unique(0)]].into_iter().all(|found| close(found, squares)));
-            assert!([shares[alone(1)], shares[unique(1)]].into_iter().all(|found| close(found, 0.0)));
+            assert!(
+                [shares[ALL_CUES], shares[alone_index(0)], shares[unique_index(0)]]
+                    .into_iter()
+                    .all(|found| close(found, squares))
+            );
+            assert!([shares[alone_index(1)], shares[unique_index(1)]].into_iter().all(|found| close(found, 0.0)));
         }
     }
 }

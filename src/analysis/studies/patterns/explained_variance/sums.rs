@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::cues::CUES;
-use super::observe::{Columns, observe};
-use super::places::{PlaceHeadSums, PlaceSums, TextRows};
-use super::sentence::{FORMS, Lexicon, PAIRS, Products, SentenceCues};
+use super::observe::{ColumnSums, cue_products};
+use super::places::{PlaceHeadSums, PlaceSums, TextAttentionRows};
+use super::sentence::{CUE_PRODUCTS, CueProducts, FORMS, SentenceCues, TokenLexicon};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
@@ -38,7 +38,7 @@ pub struct FormSums {
 }
 
 impl FormSums {
-    fn add(&mut self, products: &Products, is_first: bool) {
+    fn add(&mut self, products: &CueProducts, is_first: bool) {
         self.rows += products.rows;
         self.keys += products.keys;
         self.sentences += u64::from(is_first);
@@ -46,7 +46,7 @@ impl FormSums {
     }
 
     fn fits(&self, heads: usize) -> bool {
-        self.cues.len() == PAIRS
+        self.cues.len() == CUE_PRODUCTS
             && self.heads.len() == heads
             && self.heads.iter().all(|head| head.products.len() == CUES)
     }
@@ -61,25 +61,25 @@ pub struct ExplainedSums {
     pub blocks: Blocks<[FormSums; FORMS]>,
     pub places: Blocks<PlaceSums>,
     #[serde(skip)]
-    lexicon: Lexicon,
+    lexicon: TokenLexicon,
     #[serde(skip)]
-    columns: Columns,
+    columns: ColumnSums,
     #[serde(skip)]
-    neighbours: Neighbours<TextRows>,
+    neighbours: Neighbours<TextAttentionRows>,
 }
 
 impl ExplainedSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let head = ExplainedHeadSums { products: vec![Component::default(); CUES], squares: ExactSum::default() };
-        let (cues, heads) = (vec![ExactSum::default(); PAIRS], vec![head; grid.count()]);
+        let (cues, heads) = (vec![ExactSum::default(); CUE_PRODUCTS], vec![head; grid.count()]);
         let form = FormSums { rows: 0, keys: 0, sentences: 0, cues, heads };
         Self {
             grid,
             visibility,
             blocks: Blocks::new([form.clone(), form]),
             places: Blocks::new(PlaceSums::default()),
-            lexicon: Lexicon::default(),
-            columns: Columns::default(),
+            lexicon: TokenLexicon::default(),
+            columns: ColumnSums::default(),
             neighbours: Neighbours::default(),
         }
     }
@@ -100,7 +100,7 @@ impl Sums for ExplainedSums {
     type SequenceState = ExplainedState;
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
-        self.lexicon = Lexicon { embeddings: setup.embeddings.clone(), counts: setup.counts.clone() };
+        self.lexicon = TokenLexicon { embeddings: setup.embeddings.clone(), counts: setup.counts.clone() };
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<ExplainedState> {
@@ -111,12 +111,12 @@ impl Sums for ExplainedSums {
                 sums.add(products, sequence.family.is_first);
             }
         }
-        let neighbour = self.neighbours.begin(sequence, cues.text.len());
+        let neighbour = self.neighbours.begin(sequence, cues.text_tokens.len());
         let places = &mut self.places[block];
-        places.followers += u64::from(neighbour.follows);
+        places.followers += u64::from(neighbour.follows_other_group);
         if let Some(other) = neighbour.length() {
             places.pairs += 1;
-            places.rows += cues.text.len().min(other) as u64;
+            places.rows += cues.text_tokens.len().min(other) as u64;
             places.sentences += u64::from(sequence.family.is_first);
             places.heads.resize(self.grid.count(), PlaceHeadSums::default());
         }
@@ -127,21 +127,22 @@ impl Sums for ExplainedSums {
         let ExplainedState { block, cues, forms, neighbour } = state;
         let input = match event {
             Event::Head(input) => input,
-            Event::PackOver => return self.neighbours.end_pack(),
+            Event::PackEnd => return self.neighbours.end_pack(),
             _ => return,
         };
         let view = input.attention();
         let place = self.grid.index(view.layer, view.head);
-        let text = input.text();
-        if let Some(other) = self.neighbours.before(neighbour, view.layer, view.head) {
+        let text = input.text_attention();
+        if let Some(other) = self.neighbours.neighbour_value(neighbour, view.layer, view.head) {
             let sums = &mut self.places[*block].heads[place];
-            let [shared, offsets, squares] = TextRows::new(&cues.text, text).products(other, self.visibility);
+            let [shared, offsets, squares] =
+                TextAttentionRows::new(&cues.text_tokens, text).row_products(other, self.visibility);
             sums.shared += shared;
             sums.offsets += offsets;
             sums.squares += squares;
         }
-        self.neighbours.keep(neighbour, view.layer, view.head, || TextRows::new(&cues.text, text));
-        let (products, squares) = observe(cues, text, view, &mut self.columns);
+        self.neighbours.keep(neighbour, view.layer, view.head, || TextAttentionRows::new(&cues.text_tokens, text));
+        let (products, squares) = cue_products(cues, text, view, &mut self.columns);
         for (form, sums) in self.blocks[*block].iter_mut().enumerate().filter(|(form, _)| forms[*form]) {
             let head = &mut sums.heads[place];
             head.products.iter_mut().zip(products[form]).for_each(|(sum, value)| *sum += value);
@@ -152,8 +153,8 @@ impl Sums for ExplainedSums {
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         let heads = grid.count();
         self.grid == grid
-            && classes.kinds() == [self.visibility]
-            && self.blocks.fit(|block| block.iter().all(|sums| sums.fits(heads)))
-            && self.places.fit(|sums| sums.fits(heads))
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| block.iter().all(|sums| sums.fits(heads)))
+            && self.places.is_valid(|sums| sums.fits(heads))
     }
 }

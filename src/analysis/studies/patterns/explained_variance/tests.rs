@@ -12,11 +12,11 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::setup::PassSetup;
-use crate::sequences::counts::Counting;
+use crate::sequences::counts::TokenCounter;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;
@@ -51,14 +51,14 @@ fn embeddings() -> WordEmbeddings {
 
 /// The explained shares of heads, over a corpus.
 fn explained(corpus: &[Sequence], heads: &[Head]) -> (Estimates, Box<dyn Section>) {
-    observed(corpus, heads, |passes, context| AnyStudy::measure(&Explained, &Observed(&passes), context))
+    observed(corpus, heads, |passes, context| AnyStudy::measure(&ExplainedVariance, &Observed(&passes), context))
 }
 
 /// The labels of heads, over a corpus.
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<(String, bool)>> {
     let policy = default_policy();
     let verdicts = observed(corpus, heads, |passes, context| {
-        let study = named("explained-variance").unwrap();
+        let study = find_study("explained-variance").unwrap();
         Results::new(&[(study, passes)], context, &policy).verdicts(&policy)
     });
     let labels = verdicts.into_iter().map(|verdict| verdict.labels.into_iter());
@@ -71,15 +71,15 @@ fn observed<T>(
     heads: &[Head],
     measure: impl Fn(Vec<ObservedPass<'_>>, &EstimationContext) -> T,
 ) -> T {
-    let mut counting = Counting::default();
+    let mut counting = TokenCounter::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     let grid = HeadGrid { layers: 1, heads: heads.len() };
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Explained)[0].observer(&subject)]);
+    let mut panel = ObserverSet::new(vec![AnyStudy::passes(&ExplainedVariance)[0].observer(&subject)]);
     let counts = Some(Arc::new(counting.finish()));
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), counts, ..PassSetup::default() });
     for pack in corpus.chunks(3) {
-        panel.begin(pack.iter());
+        panel.begin_pack(pack.iter());
         let shown = pack.iter().enumerate().flat_map(|(number, sequence)| {
             heads.iter().enumerate().map(move |(head, wanted)| (number, sequence, head, wanted))
         });
@@ -90,7 +90,7 @@ fn observed<T>(
                 let sum: f32 = row.iter().sum();
                 row.iter_mut().for_each(|weight| *weight /= sum);
             }
-            panel.head(number, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.show_head(number, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
@@ -176,7 +176,7 @@ fn what_the_corpus_lacks_is_no_cue() {
         assert_eq!(of("explained_text_unique", missing), None);
     }
     assert!(of("explained_alone", "sinks").is_some() && of("explained_text_alone", "sinks").is_none());
-    let shown = serde_json::to_value(AnyStudy::entries(&Explained, &*section)[0].1).unwrap();
+    let shown = serde_json::to_value(AnyStudy::entries(&ExplainedVariance, &*section)[0].1).unwrap();
     let cues = shown["text"]["cues"].as_array().unwrap();
     assert!(cues.iter().all(|cue| !cue.as_str().unwrap().starts_with("upos")));
     assert!(cues.iter().any(|cue| cue == "commonness") && cues.iter().any(|cue| cue == "cosine"));

@@ -2,7 +2,7 @@
 
 use super::sums::{FrequencyExposure, FrequencyHeadSums};
 use crate::study::instruments::position::Rates;
-use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
+use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{Eligible, Fraction, Metric};
 
@@ -11,7 +11,7 @@ pub(super) struct FrequencyInputs<'a> {
     pub exposure: &'a FrequencyExposure,
     pub sums: &'a FrequencyHeadSums,
     /// Sums of the head over the whole corpus.
-    pub whole: &'a FrequencyHeadSums,
+    pub corpus_sums: &'a FrequencyHeadSums,
     /// Rates at which offsets alone find the rarest tokens, `[by argmax, by mass]`.
     pub rates: &'a [Rates; 2],
 }
@@ -21,12 +21,12 @@ pub(super) type FrequencyMetric = Metric<for<'a> fn(&FrequencyInputs<'a>, usize)
 impl FrequencyInputs<'_> {
     /// Number of queries whose most attended token is among the sentence's rarest, as expected from offsets alone.
     fn expected_argmax(&self) -> f64 {
-        self.rates[0].expected(&self.sums.argmax_profile, &self.whole.argmax_profile)
+        self.rates[0].expected_part(&self.sums.argmax_profile, &self.corpus_sums.argmax_profile)
     }
 
     /// Attention to the rarest tokens, as expected from offsets alone.
     fn expected_mass(&self) -> f64 {
-        self.rates[1].expected(&self.sums.mass_profile, &self.whole.mass_profile)
+        self.rates[1].expected_part(&self.sums.mass_profile, &self.corpus_sums.mass_profile)
     }
 
     /// Metric `rare_argmax` less a baseline, both as sums over queries.
@@ -41,7 +41,7 @@ impl FrequencyInputs<'_> {
 
 /// Mean over the `queries` with attention to other text tokens, out of all eligible ones. In the chance baseline, all have some.
 fn mean_shift(sum: f64, queries: u64, Eligible { count, sentences }: Eligible) -> Fraction {
-    Fraction::new(sum, queries as f64).over(count, sentences)
+    Fraction::new(sum, queries as f64).with_evidence(count, sentences)
 }
 
 const VOITA: &str = "Voita et al. 2019, section 5.3: rare tokens.";
@@ -65,9 +65,9 @@ pub(super) const METRICS: &[FrequencyMetric] = &[
     FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(inputs.exposure.argmax.value()))
         .with_chance(|inputs, _| inputs.mean_over_common_queries(0.0))
         .explained(over_chance!("rare_argmax")),
-    FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(TIMES_EXPECTED * inputs.expected_argmax()))
+    FrequencyMetric::single(|inputs, _| inputs.rare_argmax_lead(POSITION_FACTOR * inputs.expected_argmax()))
         .with_chance(|inputs, _| {
-            inputs.mean_over_common_queries((1.0 - TIMES_EXPECTED) * inputs.exposure.argmax.value())
+            inputs.mean_over_common_queries((1.0 - POSITION_FACTOR) * inputs.exposure.argmax.value())
         })
         .explained(over_position!("rare_argmax")),
     FrequencyMetric::single(|inputs, _| inputs.mean_over_common_queries(inputs.sums.mass.value()))

@@ -17,8 +17,10 @@ use crate::study::instruments::position::Rates;
 use crate::study::labels::content::{self, assess_content, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Phrase, Threshold};
 use crate::study::metrics::metric::{self, Fraction};
-use crate::study::section::{Known, Section, View, stored};
-use crate::study::{Card, Counts, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, columns};
+use crate::study::section::{Section, View, ViewContext, stored};
+use crate::study::{
+    Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, TokenCountUse, columns,
+};
 use metrics::{FrequencyInputs, METRICS};
 use sums::{FrequencyBlock, FrequencyHeadSums, FrequencySums};
 
@@ -34,7 +36,7 @@ const RARE_ARGMAX: Threshold = Threshold::rule(
 const RARE_WORDS: Detector = Detector {
     thresholds: &thresholds(&RARE_ARGMAX),
     phrase: Phrase::Fixed("has its largest weight among tokens of text on a rarest one"),
-    shown: LabelStyle::of(Some("rare"), AnsiColor::BrightMagenta),
+    style: LabelStyle::new(Some("rare"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("rare-words", "rare_argmax", None, &RARE_ARGMAX, (evidence, policy)),
     ..Detector::role(Explanation {
         name: "rare-words",
@@ -58,8 +60,8 @@ pub struct Counted {
 stored!(Counted as frequency);
 
 impl Section for Counted {
-    fn view(&self, _: Known<'_>) -> View<'_> {
-        View::saying(match self.queries {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
+        View::from_summary(match self.queries {
             0 => {
                 "No sentence has a token that is rarer than 500 others of the corpus, so no label of rare words was tested: it takes more text, or --counts FILE.\n"
             }
@@ -76,15 +78,15 @@ impl Study for Frequency {
         allows_absent_heads: true,
         question: "Does each head go to rare words, or from rare words to common ones?",
         needs: "any corpus of more than 500 different tokens, counted beforehand; standard input needs --counts",
-        by_default: true,
-        counts: Counts::Needed,
+        is_default: true,
+        token_counts: TokenCountUse::Needed,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         is_share: |metric| metric.starts_with("rare_") && !metric.contains("_over_"),
-        made_of: content::made_of,
+        base_metric: content::base_metric,
         labels: &[RARE_WORDS],
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -94,11 +96,12 @@ impl Study for Frequency {
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<FrequencySums> = observed.sums();
         let classes = sums.map(ClassFrequencies::new);
-        let of_head =
-            |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
-        let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
+        let of_head = |block: Option<usize>, place: usize| {
+            classes.for_layer(context.grid.layer_and_head(place).0).cells(block, Some(place))
+        };
+        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].cells(block, None);
         // Queries that can attend to rare tokens.
-        let others = classes.each().iter().map(|class| class.blocks.total().exposure.others.count);
+        let others = classes.values().iter().map(|class| class.blocks.total().exposure.others.count);
         let queries = others.max().unwrap_or_default();
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, Counted { queries })
@@ -122,11 +125,11 @@ impl<'a> ClassFrequencies<'a> {
 
     /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
     fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
-        let (sums, uniform) = (self.blocks.at(block), FrequencyHeadSums::default());
+        let (sums, uniform) = (self.blocks.sums(block), FrequencyHeadSums::default());
         let [head, corpus_head] =
             [sums, self.blocks.total()].map(|sums| place.map_or(&uniform, |place| &sums.heads[place]));
         let rates = &self.rates[block.unwrap_or(BLOCKS)];
-        let inputs = FrequencyInputs { exposure: &sums.exposure, sums: head, whole: corpus_head, rates };
+        let inputs = FrequencyInputs { exposure: &sums.exposure, sums: head, corpus_sums: corpus_head, rates };
         metric::cells(METRICS, |metric, cell| match place {
             Some(_) => (metric.value)(&inputs, cell),
             None => metric.chance.unwrap_or(metric.value)(&inputs, cell),

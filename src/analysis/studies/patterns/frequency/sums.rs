@@ -14,7 +14,7 @@ use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::counts::TokenCounts;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
@@ -24,7 +24,7 @@ use crate::study::instruments::position::{Pair, PositionPairs, Profile, ProfileS
 use crate::study::metrics::metric::Eligible;
 
 /// Frequency rank that a sentence's rarest tokens must exceed: they are not among the 500 most frequent (Voita et al. 2019, 5.3).
-pub const COMMONEST: u64 = 500;
+pub const COMMON_RANKS: u64 = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyHeadSums {
@@ -128,17 +128,17 @@ impl FrequencySums {
 #[derive(Debug)]
 pub struct SentenceFrequencies {
     /// Positions of the text tokens.
-    text: Vec<usize>,
+    text_tokens: Vec<usize>,
     /// Commonness of each token: share of corpus occurrences that belong to rarer tokens; 0 for special tokens.
-    common: Vec<f32>,
+    commonness: Vec<f32>,
     /// Mean commonness of the other text tokens that each text token sees; `None` if it sees none.
     mean_of_others: Vec<Option<f64>>,
     /// Whether each token is among the sentence's rarest; all false if these are among the 500 commonest of the corpus.
     is_rare: Vec<bool>,
     /// Positions at which `is_rare` is true.
-    rare: Vec<usize>,
+    rarest_tokens: Vec<usize>,
     /// Text tokens outside the rarest that see one of them; empty if the rarest are among the 500 commonest of the corpus.
-    others: Vec<usize>,
+    common_queries: Vec<usize>,
     visibility: Visibility,
 }
 
@@ -147,57 +147,65 @@ impl SentenceFrequencies {
     #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
     fn new(sequence: &Sequence, visibility: Visibility, counts: &TokenCounts) -> Option<Self> {
         let tokens = sequence.ids.len();
-        let text: Vec<usize> = sequence.text_places().collect();
+        let text: Vec<usize> = sequence.text_positions().collect();
         if text.len() < 2 {
             return None;
         }
         let width = tokens.next_multiple_of(LANES);
         let (mut common, mut is_rare) = (vec![0.0; width], vec![false; tokens]);
-        let frequency = |token: usize| counts.of(sequence.ids[token]);
+        let frequency = |token: usize| counts.get(sequence.ids[token]);
         for &token in &text {
             common[token] = frequency(token).commonness as f32;
         }
         let rarest = text.iter().map(|&token| frequency(token)).min_by_key(|frequency| frequency.count)?;
-        if rarest.rank > COMMONEST {
+        if rarest.rank > COMMON_RANKS {
             text.iter().for_each(|&token| is_rare[token] = frequency(token).count == rarest.count);
         }
         let rare: Vec<usize> = (0..tokens).filter(|&token| is_rare[token]).collect();
         let sees_rare = |query: usize| rare.iter().any(|&key| visibility.sees(query, key));
         let others = text.iter().copied().filter(|&token| !is_rare[token] && sees_rare(token)).collect();
-        let frequencies = Self { text, common, mean_of_others: Vec::new(), is_rare, rare, others, visibility };
-        let mean_of_others = frequencies.text.iter().map(|&query| frequencies.mean_of_others(query)).collect();
+        let frequencies = Self {
+            text_tokens: text,
+            commonness: common,
+            mean_of_others: Vec::new(),
+            is_rare,
+            rarest_tokens: rare,
+            common_queries: others,
+            visibility,
+        };
+        let mean_of_others = frequencies.text_tokens.iter().map(|&query| frequencies.mean_of_others(query)).collect();
         Some(Self { mean_of_others, ..frequencies })
     }
 
     /// Text tokens that a query sees.
     fn visible_text(&self, query: usize) -> &[usize] {
-        let Range { start, end } = self.visibility.keys(query, self.is_rare.len());
-        let place = |first: usize| self.text.partition_point(|&token| token < first);
-        &self.text[place(start)..place(end)]
+        let Range { start, end } = self.visibility.visible_keys(query, self.is_rare.len());
+        let place = |first: usize| self.text_tokens.partition_point(|&token| token < first);
+        &self.text_tokens[place(start)..place(end)]
     }
 
     /// Weight on the rarest tokens, summed over the queries in `others`, if each key has the weight `share(query)`.
     fn rare_mass(&self, weight: impl Fn(usize) -> f64) -> f64 {
-        let count = |query: usize| self.rare.iter().filter(|&&key| self.visibility.sees(query, key)).count();
-        match self.others.first() {
+        let count = |query: usize| self.rarest_tokens.iter().filter(|&&key| self.visibility.sees(query, key)).count();
+        match self.common_queries.first() {
             // All queries see equally many.
-            Some(&first) if self.visibility.is_whole(self.is_rare.len()) => {
-                (self.others.len() * self.rare.len()) as f64 * weight(first)
+            Some(&first) if self.visibility.is_full(self.is_rare.len()) => {
+                (self.common_queries.len() * self.rarest_tokens.len()) as f64 * weight(first)
             }
-            _ => self.others.iter().map(|&query| count(query) as f64 * weight(query)).sum(),
+            _ => self.common_queries.iter().map(|&query| count(query) as f64 * weight(query)).sum(),
         }
     }
 
     /// Mean commonness of the other text tokens that a query sees. `None` if it sees none.
     fn mean_of_others(&self, query: usize) -> Option<f64> {
         let text = self.visible_text(query);
-        let sum: f64 = text.iter().map(|&token| f64::from(self.common[token])).sum();
-        (text.len() > 1).then(|| (sum - f64::from(self.common[query])) / (text.len() - 1) as f64)
+        let sum: f64 = text.iter().map(|&token| f64::from(self.commonness[token])).sum();
+        (text.len() > 1).then(|| (sum - f64::from(self.commonness[query])) / (text.len() - 1) as f64)
     }
 
     /// Pairs of the queries in `others` with other text tokens, weighted by `share`.
     fn pairs(&self, weight: impl Fn(usize) -> f64 + Copy) -> impl Iterator<Item = Pair> {
-        self.others.iter().flat_map(move |&query| {
+        self.common_queries.iter().flat_map(move |&query| {
             let keys = self.visible_text(query).iter().filter(move |&&key| key != query);
             keys.map(move |&key| {
                 let target = self.is_rare[key].then_some((0, 1.0));
@@ -221,14 +229,18 @@ struct SentenceSums {
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view: AttentionView<'a>) -> SentenceSums {
+fn frequency_sums<'a>(
+    sentence: &'a SentenceFrequencies,
+    text: &'a TextAttention,
+    view: AttentionView<'a>,
+) -> SentenceSums {
     let mut sums = SentenceSums::default();
-    for (&query, mean_of_others) in sentence.text.iter().zip(&sentence.mean_of_others) {
+    for (&query, mean_of_others) in sentence.text_tokens.iter().zip(&sentence.mean_of_others) {
         let (row, mass) = (text.row(query), text.mass(query));
         if let Some(mean) = mean_of_others
             && mass > 0.0
         {
-            let common = f64::from(dot(row, &sentence.common));
+            let common = f64::from(dot(row, &sentence.commonness));
             let shift = common / mass - mean;
             sums.shift += shift;
             sums.shifted += 1;
@@ -238,12 +250,12 @@ fn observe<'a>(sentence: &'a SentenceFrequencies, text: &'a TextAttention, view:
             }
         }
     }
-    for &query in &sentence.others {
+    for &query in &sentence.common_queries {
         let row = text.row(query);
         let most_attended = most_attended(sentence, row, query, view.row(query)[query]);
         sums.argmax += u64::from(sentence.is_rare[most_attended]);
         sums.argmax_profile.add_one(query, most_attended);
-        sums.mass += sentence.rare.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
+        sums.mass += sentence.rarest_tokens.iter().map(|&rare| f64::from(row[rare])).sum::<f64>();
         sums.mass_profile.add_text(text, query, 1.0);
     }
     sums
@@ -286,11 +298,11 @@ impl Sums for FrequencySums {
         if let Some(sentence) = &sentence {
             let FrequencyBlock { exposure, pairs, .. } = &mut self.blocks[block];
             exposure.queries.add(sentence.mean_of_others.iter().flatten().count() as u64, is_first);
-            exposure.others.add(sentence.others.len() as u64, is_first);
-            exposure.rarest.add(sentence.rare.len() as u64, is_first);
-            let even = Even::new(visibility, tokens);
+            exposure.others.add(sentence.common_queries.len() as u64, is_first);
+            exposure.rarest.add(sentence.rarest_tokens.len() as u64, is_first);
+            let even = UniformAttention::new(visibility, tokens);
             let text_share = |query: usize| 1.0 / sentence.visible_text(query).len() as f64;
-            let key_share = |query: usize| even.share(query);
+            let key_share = |query: usize| even.weight(query);
             exposure.argmax += sentence.rare_mass(text_share);
             exposure.mass += sentence.rare_mass(key_share);
             pairs[0].add(sentence.pairs(text_share));
@@ -304,14 +316,14 @@ impl Sums for FrequencySums {
         let Some(sentence) = sentence else { return };
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
-        self.blocks[*block].heads[head].add(&observe(sentence, input.text(), view));
+        self.blocks[*block].heads[head].add(&frequency_sums(sentence, input.text_attention(), view));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
-            && classes.kinds() == [self.visibility]
-            && self
-                .blocks
-                .fit(|block| block.heads.len() == grid.count() && block.pairs.iter().all(|pairs| pairs.targets() == 1))
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| {
+                block.heads.len() == grid.count() && block.pairs.iter().all(|pairs| pairs.targets() == 1)
+            })
     }
 }

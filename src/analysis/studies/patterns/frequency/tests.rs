@@ -10,11 +10,11 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::setup::PassSetup;
-use crate::sequences::counts::Counting;
+use crate::sequences::counts::TokenCounter;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;
@@ -50,7 +50,7 @@ fn corpus() -> Vec<Sequence> {
 
 /// The findings on heads over a corpus.
 fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
-    let mut counting = Counting::default();
+    let mut counting = TokenCounter::default();
     corpus.iter().for_each(|sequence| counting.add(sequence));
     // Elsewhere each common token is there five times more.
     let mut elsewhere = sentence(300, 5 * COMMON as usize, "dep");
@@ -62,7 +62,7 @@ fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
     panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
-        panel.begin([sequence].into_iter());
+        panel.begin_pack([sequence].into_iter());
         for (head, wanted) in heads.iter().enumerate() {
             let mut weights = vec![0.0; n * n];
             for query in 0..n {
@@ -70,14 +70,14 @@ fn results(corpus: &[Sequence], heads: &[Head]) -> Results {
                 row.iter_mut().enumerate().for_each(|(key, weight)| *weight = wanted(sequence, query, key));
                 row[0] += 1.0 - row.iter().sum::<f32>();
             }
-            panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.show_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let seen = vec![ObservedPass { sums: &*observers[0], left_out: 0 }];
-    Results::new(&[(named("frequency").unwrap(), seen)], &context, &default_policy())
+    Results::new(&[(find_study("frequency").unwrap(), seen)], &context, &default_policy())
 }
 
 fn labels(results: &Results) -> Vec<Vec<String>> {
@@ -142,7 +142,7 @@ fn a_corpus_of_few_words_has_no_rare_ones() {
     assert!(
         found.sections[0]
             .1
-            .view(Known::new(&default_policy()))
+            .view(ViewContext::new(&default_policy()))
             .summary
             .to_string()
             .starts_with("No sentence has a token that is rarer than")
@@ -162,7 +162,7 @@ fn shares_by_hand() {
         0.4, 0.1, 0.4, 0.1, 0.0,
         1.0, 0.0, 0.0, 0.0, 0.0,
     ];
-    let mut counting = Counting::default();
+    let mut counting = TokenCounter::default();
     counting.add(&sequence);
     let mut others = sentence(1, 1200, "dep");
     (0_u32..).zip(&mut others.ids).for_each(|(place, id)| *id = 10 + place % 600);
@@ -172,8 +172,8 @@ fn shares_by_hand() {
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
     let mut panel = ObserverSet::new(vec![AnyStudy::passes(&Frequency)[0].observer(&subject)]);
     panel.begin_pass(&PassSetup { counts: Some(Arc::new(counting.finish())), ..PassSetup::default() });
-    panel.begin([&sequence].into_iter());
-    panel.head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
+    panel.begin_pack([&sequence].into_iter());
+    panel.show_head(0, &sequence, AttentionView::new(0, 0, 5, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);

@@ -10,7 +10,7 @@ use crate::stats::interval::Interval;
 use crate::study::labels::evidence::{Direction, Reach, Side};
 use crate::study::labels::{Bound, Policy, Threshold};
 use crate::study::metrics::metric::Denominator;
-use crate::study::show::wording::{more_to_special, percent, plus_minus_percent};
+use crate::study::show::wording::{percent, plus_minus_percent, special_token_note};
 use crate::system::counted::counted;
 use crate::system::printable::one_line;
 
@@ -169,7 +169,7 @@ pub struct ByEnd<T> {
 impl<T> ByEnd<T> {
     /// Computes a value for each of [`Direction::OF_LINKS`].
     pub fn new(value: impl FnMut(Direction) -> T) -> Self {
-        let [from, to] = Direction::OF_LINKS.map(value);
+        let [from, to] = Direction::BOTH_OF_LINKS.map(value);
         Self { from, to }
     }
 
@@ -247,8 +247,8 @@ pub struct RuleLead {
 }
 
 impl RuleLead {
-    pub fn of(difference: &Jackknife) -> Self {
-        Self { difference: difference.all(), standard_error: difference.standard_error() }
+    pub fn new(difference: &Jackknife) -> Self {
+        Self { difference: difference.value(), standard_error: difference.standard_error() }
     }
 
     fn over(self, basis: Denominator, scale: Scale) -> Option<Estimate> {
@@ -301,7 +301,7 @@ impl LinkMetrics {
 
     /// Tests the leads of one step, `reach`. Returns the test, and whether all leads exceed their margins. Leads within the class
     /// and over the same positions are required only from `min_count` sources on.
-    pub fn test(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
+    pub fn test_leads(&self, leads: &Leads, reach: Reach, (policy, min_count): (&Policy, u64)) -> (LeadTest, bool) {
         let margin = match reach {
             Reach::Place => policy.rule(&MARGIN).unwrap_or(1.0),
             _ => policy.share(&BEYOND_MARGIN),
@@ -334,7 +334,7 @@ impl LinkMetrics {
     }
 
     /// Returns a line on the pairs with the largest weights of the most precise attention head. `None` for directed types.
-    pub fn of_pairs(&self) -> Option<String> {
+    pub fn pairs_line(&self) -> Option<String> {
         let pairs = self.pairs.as_ref()?;
         let precision = |head: &HeadLinks| head.precision_at_length.unwrap_or_default();
         let best =
@@ -353,15 +353,15 @@ impl LinkMetrics {
     }
 
     /// Returns the best attention head's accuracy less the accuracy of the best rule by positions.
-    pub fn lead(&self) -> f64 {
+    pub fn lead_over_place(&self) -> f64 {
         self.accuracy - self.by_place.accuracy
     }
 
-    pub fn of_best_head(&self) -> String {
+    pub fn best_head_line(&self) -> String {
         let Self { count, direction, accuracy, by_place, by_class, by_class_rules, .. } = self;
         let rules = by_class_rules.as_ref().map(|rules| format!(", class rules {}", percent(Some(rules.accuracy))));
         let rules = rules.unwrap_or_default();
-        let special = more_to_special(self.best().and_then(|head| *head.to_special.get(*direction)));
+        let special = special_token_note(self.best().and_then(|head| *head.to_special.get(*direction)));
         let elsewhere = self
             .best()
             .and_then(|head| *head.same_places.get(*direction))

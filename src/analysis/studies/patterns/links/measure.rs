@@ -4,14 +4,14 @@ use super::link::{
     BestRule, ByEnd, HeadLinks, LeadTest, Leads, LinkIntervals, LinkMetrics, PairCounts, RuleAccuracy, RuleGroup,
     RuleLead,
 };
-use super::sums::TypeSums;
+use super::sums::LinkTypeSums;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::PerBlock;
 use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
-use crate::study::instruments::linked::key::{LinkKey, slot};
-use crate::study::instruments::linked::pairs::by_separation;
-use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
+use crate::study::instruments::linked::key::{LinkKey, direction_index};
+use crate::study::instruments::linked::pairs::distance_baseline;
+use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest_classes, first_best};
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::metrics::metric::Denominator;
@@ -24,7 +24,7 @@ type Rule = (RuleAccuracy, PerBlock);
 impl LinkMetrics {
     /// Computes the metrics of one type of links. `None` without a scored source.
     #[expect(clippy::too_many_lines, reason = "one field after the other")]
-    pub(super) fn new(key: &LinkKey, sums: &TypeSums, context: &EstimationContext) -> Option<Self> {
+    pub(super) fn new(key: &LinkKey, sums: &LinkTypeSums, context: &EstimationContext) -> Option<Self> {
         let grid = context.grid;
         let blocks: Vec<Option<&LinkBlock>> = sums.blocks.iter().map(Some).collect();
         let empty = LinkBlock { heads: vec![LinkHits::default(); grid.count()], ..LinkBlock::default() };
@@ -35,7 +35,7 @@ impl LinkMetrics {
         }
         let best_head = |sums: &LinkBlock| best_head(sums, key.directions());
         let best = best_head(total);
-        let (heldout_accuracy, heldout_ci95) = scored.held_out(best_head, |sums, &best| sums.right(best));
+        let (heldout_accuracy, heldout_ci95) = scored.held_out(best_head, |sums, &best| sums.right_choices(best));
 
         let (rules, [by_place, by_class, by_class_rules]) = all_rules(&scored, sums);
         let with_class = scored.per_block(|sums| sums.with_class as f64);
@@ -48,35 +48,37 @@ impl LinkMetrics {
         let is_forward = is_scored(Direction::From);
         let of_head = |place: usize| {
             let right = ByEnd::new(|direction| {
-                is_scored(direction).then(|| scored.per_block(|sums| sums.right((place, direction)) as f64))
+                is_scored(direction).then(|| scored.per_block(|sums| sums.right_choices((place, direction)) as f64))
             });
             let leads = ByEnd::new(|direction| {
                 let right = right.get(direction).as_ref()?;
                 let rules = rules.iter().map(|(_, by_block)| lead(&scored, right, by_block)).collect();
                 let count = |sums: &LinkBlock, counts: fn(&LinkHits) -> [u64; 2]| {
-                    sums.of(place, |hits| counts(hits)[slot(direction)]) as f64
+                    sums.head_count(place, |hits| counts(hits)[direction_index(direction)]) as f64
                 };
                 let among = scored.per_block(|sums| count(sums, |hits| hits.among_class));
                 let above: PerBlock = std::array::from_fn(|block| among[block] - class_chance[block]);
-                let among_class = (total.with_class > 0).then(|| RuleLead::of(&Jackknife::new(&above, &with_class)));
+                let among_class = (total.with_class > 0).then(|| RuleLead::new(&Jackknife::new(&above, &with_class)));
                 let more_than_neighbour =
                     scored.per_block(|sums| count(sums, |hits| hits.beside) - count(sums, |hits| hits.elsewhere));
                 let same_places =
-                    is_aligned.then(|| RuleLead::of(&Jackknife::new(&more_than_neighbour, &with_neighbour)));
+                    is_aligned.then(|| RuleLead::new(&Jackknife::new(&more_than_neighbour, &with_neighbour)));
                 let test = LeadTest::default();
                 Some(Leads { rules, among_class, same_places, over_place: test, over_class: test, over_all: test })
             });
             let share = |count: fn(&LinkHits) -> [u64; 2], sources: u64| {
                 ByEnd::new(|direction| {
                     let is_shown = is_scored(direction) && sources > 0;
-                    is_shown.then(|| total.of(place, |hits| count(hits)[slot(direction)]) as f64 / sources as f64)
+                    is_shown.then(|| {
+                        total.head_count(place, |hits| count(hits)[direction_index(direction)]) as f64 / sources as f64
+                    })
                 })
             };
             let mass = scored.per_block(|sums| sums.heads.get(place).map_or(0.0, |hits| hits.mass.value()));
-            let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).on(Scale::Share));
-            let expected = sums.positions.rates(0, None).expected(&sums.profiles[place], &sums.profiles[place]);
-            let linked = scored.per_block(|sums| sums.of(place, |hits| hits.pairs) as f64);
-            let precision = (total.pairs > 0).then(|| Jackknife::new(&linked, &pairs).on(Scale::Share));
+            let mass = is_forward.then(|| Jackknife::new(&mass, &scored.words).with_scale(Scale::Share));
+            let expected = sums.positions.rates(0, None).expected_part(&sums.profiles[place], &sums.profiles[place]);
+            let linked = scored.per_block(|sums| sums.head_count(place, |hits| hits.pairs) as f64);
+            let precision = (total.pairs > 0).then(|| Jackknife::new(&linked, &pairs).with_scale(Scale::Share));
             let mut to_special = share(|hits| hits.to_special, total.count);
             if key.side.is_some() {
                 to_special.to = None;
@@ -89,15 +91,15 @@ impl LinkMetrics {
                 among_class: share(|hits| hits.among_class, total.with_class),
                 same_places: share(|hits| hits.elsewhere, if is_aligned { total.with_neighbour } else { 0 }),
                 to_special,
-                mass: mass.as_ref().map(Jackknife::all),
+                mass: mass.as_ref().map(Jackknife::value),
                 mass_ci95: mass.as_ref().and_then(Jackknife::interval),
                 mass_expected: is_forward.then(|| expected / total.count as f64),
-                precision_at_length: precision.as_ref().map(Jackknife::all),
+                precision_at_length: precision.as_ref().map(Jackknife::value),
                 precision_ci95: precision.as_ref().and_then(Jackknife::interval),
                 leads,
                 left_out: ByEnd::new(|direction| {
-                    let right = right.get(direction).as_ref().filter(|_| context.leaves_out)?;
-                    Some(Jackknife::new(right, &scored.words).on(Scale::Share))
+                    let right = right.get(direction).as_ref().filter(|_| context.keeps_replicates)?;
+                    Some(Jackknife::new(right, &scored.words).with_scale(Scale::Share))
                 }),
             }
         };
@@ -115,7 +117,7 @@ impl LinkMetrics {
             no_choice: sums.no_choice,
             place: grid.place(best.0),
             direction: best.1,
-            accuracy: scored.share(total.right(best)),
+            accuracy: scored.accuracy(total.right_choices(best)),
             heldout_accuracy,
             chance: mean(total.chance.value()),
             mass_chance: is_forward.then(|| mean(total.even_mass.value())),
@@ -129,7 +131,7 @@ impl LinkMetrics {
             pairs: (total.pairs > 0).then(|| PairCounts {
                 taken: total.pairs,
                 chance: total.pairs_chance.value() / total.pairs as f64,
-                by_separation: by_separation(&sums.separations),
+                by_separation: distance_baseline(&sums.separations),
             }),
             rules: rules.into_iter().map(|(accuracy, _)| accuracy).collect(),
             by_head,
@@ -148,25 +150,25 @@ fn basis(count: u64, total: &LinkBlock, by_block: &PerBlock) -> Denominator {
 }
 
 /// Returns all rules, followed by the best rule of each [`RuleGroup`] with its held-out accuracy.
-fn all_rules(scored: &LinkScores<'_>, sums: &TypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
+fn all_rules(scored: &LinkScores<'_>, sums: &LinkTypeSums) -> (Vec<Rule>, [Option<BestRule>; 3]) {
     let total = &scored.total;
     let rule = |group: RuleGroup, name: &str, hits: Hits| {
-        (RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.share(hits.right) }, hits.by_block)
+        (RuleAccuracy { group, rule: name.to_owned(), accuracy: scored.accuracy(hits.count) }, hits.by_block)
     };
     let of_place =
-        |place: PlaceRule| rule(RuleGroup::Place, &place.name(), scored.predicted(|sums| place.hits(&sums.places)));
-    let mut rules: Vec<Rule> = PlaceRule::all(&total.places).into_iter().map(of_place).collect();
+        |place: PlaceRule| rule(RuleGroup::Place, &place.name(), scored.hits(|sums| place.hits(&sums.places)));
+    let mut rules: Vec<Rule> = PlaceRule::with_best_parameters(&total.places).into_iter().map(of_place).collect();
     let accuracy = total.chance.value() / total.count as f64;
     let chance = RuleAccuracy { group: RuleGroup::Place, rule: "chance".to_owned(), accuracy };
     rules.push((chance, scored.per_block(|sums| sums.chance.value())));
     for (number, name) in SAME_CLASS.into_iter().enumerate() {
-        rules.push(rule(RuleGroup::SameClass, name, scored.predicted(|sums| sums.same_class[number])));
+        rules.push(rule(RuleGroup::SameClass, name, scored.hits(|sums| sums.same_class[number])));
     }
-    let commonest = commonest(&sums.words);
+    let commonest = commonest_classes(&sums.words);
     let class_rules = |sums: &LinkBlock| ClassRules::best(&sums.classes, &commonest);
     if total.classed > 0 {
         let best = class_rules(total);
-        let hits = scored.predicted(|sums| best.hits(&sums.classes));
+        let hits = scored.hits(|sums| best.hits(&sums.classes));
         rules.push(rule(RuleGroup::ClassRules, "class rules", hits));
     }
     let best = |group: RuleGroup, (heldout_accuracy, heldout_ci95)| {

@@ -12,14 +12,14 @@ use crate::passes::pass::Pass;
 use crate::study::labels::evidence::{LABEL_Q, MIN_QUERIES, MIN_SENTENCES};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study, Term, VerdictRule};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 use link::{BEYOND_MARGIN, LinkMetrics, MARGIN};
-use section::{LinksSection, of_links};
+use section::{LinksSection, assess_on_links};
 use sums::LinksSums;
 
 const TERMS: &[Term] = &[Term {
     name: "class rules",
-    also: &["same class", "sources", "to special"],
+    other_names: &["same class", "sources", "to special"],
     meaning: "In tables of links: `sources` are the words that a link starts from; `place` is the best rule by places alone, `same class` \
         the best that takes a candidate of the source's class, `class rules` the nearest candidate of a class chosen for each class; \
         `to special` is how often a special token has more weight than every candidate.",
@@ -36,7 +36,7 @@ impl Study for Links {
         question: "Which of your links between words does each head's attention follow, and better than \
             rules of place and of classes do?",
         needs: "a corpus with links: in its file, or by --links-from, --links or --link-rules",
-        by_default: true,
+        is_default: true,
         controls: &ControlKind::ALL,
         labels: &[LINK],
         verdicts: &[BEYOND],
@@ -45,18 +45,20 @@ impl Study for Links {
         tables: &["links", "links_by_head", "link_rules", "paper_links"],
         terms: TERMS,
         options: &["links-from", "links", "link-rules", "undirected", "min-distance"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| LinksSums::new(subject.grid, subject.classes.clone(), subject.from))]
+        vec![PassSpec::new(Pass::PLAIN, |subject| {
+            LinksSums::new(subject.grid, subject.classes.clone(), subject.from_token)
+        })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &LinksSums = observed.sums();
-        let links = in_parallel(context.threads, &sums.types, |(key, sums)| LinkMetrics::new(key, sums, context));
+        let links = parallel_map(context.threads, &sums.types, |(key, sums)| LinkMetrics::new(key, sums, context));
         let links = links.into_iter().flatten().collect();
-        (Estimates::none(context.grid.count()), LinksSection { links })
+        (Estimates::without_metrics(context.grid.count()), LinksSection { links })
     }
 }
 
@@ -67,7 +69,7 @@ const BEYOND: VerdictRule = VerdictRule {
         accuracy among candidates of the class less chance, above 0",
     margin: "link_beyond_margin {link_beyond_margin}",
     family: "all heads, directions and types, for each step",
-    least: "{min_queries} sources in {min_sentences} sentences",
+    min_evidence: "{min_queries} sources in {min_sentences} sentences",
     printed: "the least lead, q",
 };
 
@@ -78,10 +80,10 @@ const LINK: Detector = Detector {
         to_head: "attends from words to their targets by links of {}",
         to_dependent: "attends from the targets of links of {} to their sources",
     },
-    shown: LabelStyle { code: None, colour: AnsiColor::Green, in_controls: true },
+    style: LabelStyle { code: None, colour: AnsiColor::Green, is_named_in_controls: true },
     assess: |evidence, policy| {
         let LinksSection { links } = evidence.section();
-        links.iter().flat_map(|links| of_links(links, evidence.place, policy)).collect()
+        links.iter().flat_map(|links| assess_on_links(links, evidence.place, policy)).collect()
     },
     ..Detector::role(Explanation {
         name: "link:<type>",

@@ -7,15 +7,17 @@ use serde::Serialize;
 
 use super::link::{BestRule, LeadTest, LinkMetrics, MARGIN, REACHES};
 use crate::model::grid::{HeadGrid, HeadPlace};
-use crate::stats::block_test::TAIL;
+use crate::stats::block_test::TAIL_SHARE;
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Direction, LABEL_Q, MIN_QUERIES, MIN_SENTENCES, MarginTest, Reach};
-use crate::study::labels::{self, Assessment, Bound, Label, Measured, Policy, assess, correct, one_of_each};
+use crate::study::labels::{
+    self, Assessment, Bound, Label, MeasuredScore, Policy, assess, best_of_each_label, correct_for_multiple_tests,
+};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
 use crate::study::show::wording::{
-    TableColumn, percent, percent_of, plus_minus_percent, significance, table_of, with_interval,
+    TableColumn, column_table, percent, plus_minus_percent, significance, whole_percent, with_interval,
 };
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Shortage};
 use crate::study::{Caveat, CaveatSubject, InBrief, Summary, TableRows, Unit};
@@ -35,13 +37,15 @@ pub(super) const CAVEATS: &[Caveat] = &[Caveat {
     id: "given-links",
     text: "The best head of a type of links is the best of many tried: its `accuracy` is biased upwards, `heldout_accuracy` is not. \
         Where the corpus names candidates, that a head finds these by itself is not shown.",
-    about: CaveatSubject::Certainty,
+    subject: CaveatSubject::Certainty,
     applies: |labels| !section::<LinksSection>(labels.section).links.is_empty(),
 }];
 
 impl LinksSection {
     fn in_brief(&self, policy: &Policy) -> InBrief {
-        let Some(links) = self.testable_links(policy).into_iter().max_by(|a, b| a.lead().total_cmp(&b.lead())) else {
+        let Some(links) =
+            self.testable_links(policy).into_iter().max_by(|a, b| a.lead_over_place().total_cmp(&b.lead_over_place()))
+        else {
             let shortage = self.links.iter().max_by_key(|links| links.count).and_then(|links| {
                 let &LinkMetrics { count, sentences, .. } = links;
                 let evidence = Denominator { count, sentences, ..Denominator::default() };
@@ -50,11 +54,11 @@ impl LinksSection {
             return InBrief { shortage, ..InBrief::default() };
         };
         let LinkMetrics { place, accuracy, by_place, by_class, by_class_rules, .. } = links;
-        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(percent_of);
+        let [accuracy, place_rule, class_rule] = [*accuracy, by_place.accuracy, by_class.accuracy].map(whole_percent);
         let class_rules =
-            by_class_rules.as_ref().map(|rules| format!(", class rules for {}", percent_of(rules.accuracy)));
+            by_class_rules.as_ref().map(|rules| format!(", class rules for {}", whole_percent(rules.accuracy)));
         let class_rules = class_rules.unwrap_or_default();
-        InBrief::found(format!(
+        InBrief::from_finding(format!(
             "{place} is the best head for links of {}: right for {accuracy} of its sources, where the best rule of place is right for \
              {place_rule}, the best of the same class for {class_rule}{class_rules}.",
             one_line(&links.title())
@@ -77,7 +81,7 @@ impl LinksSection {
             for links in &self.links {
                 let enough = is_tested(links, policy);
                 for leads in links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten() {
-                    let (test, is_above) = links.test(leads, reach, (policy, min_count));
+                    let (test, is_above) = links.test_leads(leads, reach, (policy, min_count));
                     tests.push((test, test.p.filter(|_| is_above && enough)));
                 }
             }
@@ -110,7 +114,7 @@ impl LinksSection {
              the best head of one half of the sentences on the other half, `to special` the share of sources for which a special \
              token has more weight than every candidate:\n"
         )?;
-        out.table_without(table_of(&COLUMNS, &tested), DROP_ORDER);
+        out.table_with_optional_columns(column_table(&COLUMNS, &tested), DROP_ORDER);
         let hidden: u64 = tested.iter().map(|links| links.out_of_sight).sum();
         if hidden > 0 {
             writeln!(out, "\nNot scored: {} whose target is no candidate.", counted(hidden, "link"))?;
@@ -119,7 +123,7 @@ impl LinksSection {
         if unscored > 0 {
             writeln!(out, "Not scored: {} whose candidates are all targets, or none.", counted(unscored, "source"))?;
         }
-        tested.iter().filter_map(|links| links.of_pairs()).try_for_each(|line| writeln!(out, "{line}"))?;
+        tested.iter().filter_map(|links| links.pairs_line()).try_for_each(|line| writeln!(out, "{line}"))?;
         self.write_reach(out, policy)?;
         let rare = self.links.len() - tested.len();
         if rare > 0 {
@@ -132,9 +136,11 @@ impl LinksSection {
     /// Writes how many firm labels of links are beyond same-class rules, and beyond every rule. Writes nothing without labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.links.iter().flat_map(|links| (0..links.by_head.len()).map(move |place| (links, place)));
-        let mut assessed: Vec<Vec<Assessment>> = places.map(|(links, place)| of_links(links, place, policy)).collect();
-        correct(assessed.iter_mut().flatten(), policy);
-        let labels = assessed.into_iter().flat_map(one_of_each).filter(|found| found.fires).map(|found| found.label);
+        let mut assessed: Vec<Vec<Assessment>> =
+            places.map(|(links, place)| assess_on_links(links, place, policy)).collect();
+        correct_for_multiple_tests(assessed.iter_mut().flatten(), policy);
+        let labels =
+            assessed.into_iter().flat_map(best_of_each_label).filter(|found| found.fires).map(|found| found.label);
         let (borderline, firm): (Vec<Label>, Vec<Label>) = labels.partition(|label| label.borderline);
         if firm.is_empty() && borderline.is_empty() {
             return Ok(());
@@ -156,12 +162,12 @@ impl LinksSection {
             return Vec::new();
         }
         let row = |links: &LinkMetrics| {
-            let held_out = |rule: &BestRule| Mark::of(rule.heldout_accuracy, rule.heldout_ci95);
+            let held_out = |rule: &BestRule| Mark::from_value(rule.heldout_accuracy, rule.heldout_ci95);
             ForestRow {
                 name: format!("{} ({})", links.title(), links.count),
                 note: format!("{} {}", links.place, links.direction.name()),
                 marks: vec![
-                    Mark::of(links.heldout_accuracy, links.ci95.heldout_accuracy),
+                    Mark::from_value(links.heldout_accuracy, links.ci95.heldout_accuracy),
                     held_out(&links.by_place),
                     held_out(&links.by_class),
                     links.by_class_rules.as_ref().and_then(held_out),
@@ -177,7 +183,7 @@ impl LinksSection {
                 chosen on one half of the sentences and scored on the other, with 95 % intervals. The head that is named is the best \
                 on all of them."
                 .to_owned(),
-            chart: Chart::Forest(Forest::in_shares("sources whose target is found, held out", marks, rows)),
+            chart: Chart::Forest(Forest::in_percent("sources whose target is found, held out", marks, rows)),
         }]
     }
 
@@ -194,9 +200,9 @@ impl LinksSection {
             entries.iter().map(|entry| TypedRow { name: &links.name, entry })
         }
         vec![
-            TableRows::of("links", &self.links),
-            TableRows::of("links_by_head", self.links.iter().flat_map(|links| rows(links, &links.by_head))),
-            TableRows::of("link_rules", self.links.iter().flat_map(|links| rows(links, &links.rules))),
+            TableRows::new("links", &self.links),
+            TableRows::new("links_by_head", self.links.iter().flat_map(|links| rows(links, &links.by_head))),
+            TableRows::new("link_rules", self.links.iter().flat_map(|links| rows(links, &links.rules))),
             paper_table(self.testable_links(policy), policy),
         ]
     }
@@ -209,21 +215,21 @@ impl LinkMetrics {
             entry.leads.get(direction).is_some().then(|| Number {
                 part: Part::Relations,
                 head,
-                of: self.name.clone(),
+                subject: self.name.clone(),
                 name: accuracy_of(&self.name, direction),
                 unit: Unit::Shares,
-                made_of: None,
+                base_number: None,
                 value: *entry.accuracy.get(direction),
                 ci95: *entry.ci95.get(direction),
                 blocks: self.blocks,
                 effective_blocks: self.effective_blocks,
                 trials: Some(self.count),
-                enough,
-                left_out: entry.left_out.get(direction).as_ref(),
+                has_enough_evidence: enough,
+                jackknife: entry.left_out.get(direction).as_ref(),
             })
         };
         (0..self.by_head.len())
-            .flat_map(|head| Direction::OF_LINKS.map(|direction| number(head, direction)))
+            .flat_map(|head| Direction::BOTH_OF_LINKS.map(|direction| number(head, direction)))
             .flatten()
             .collect()
     }
@@ -236,11 +242,11 @@ impl Section for LinksSection {
         }
     }
 
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
             lacks_subject: self.links.is_empty(),
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: self.figures(policy),
             tables: self.tables(policy),
             numbers: self.links.iter().flat_map(|links| links.numbers(is_tested(links, policy))).collect(),
@@ -248,16 +254,16 @@ impl Section for LinksSection {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, ViewContext { policy, .. }: ViewContext<'_>) -> HeadCard {
         let best = self.testable_links(policy).into_iter().filter(|links| links.place == place);
-        best.map(LinkMetrics::of_best_head).collect()
+        best.map(LinkMetrics::best_head_line).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let is_whole = |links: &LinkMetrics| {
             let mut leads = links.by_head.iter().flat_map(|head| [&head.leads.from, &head.leads.to]).flatten();
-            grid.is(links.by_head.iter().map(|head| head.place))
-                && grid.stray([links.place]).is_none()
+            grid.equals_all_heads(links.by_head.iter().map(|head| head.place))
+                && grid.first_outside([links.place]).is_none()
                 && leads.all(|leads| leads.rules.len() == links.rules.len())
         };
         let broken = self.links.iter().find(|links| !is_whole(links))?;
@@ -276,7 +282,7 @@ fn is_tested(links: &LinkMetrics, policy: &Policy) -> bool {
 }
 
 /// Assesses one attention head on one type of links in each direction. Empty if the type has too few sources or sentences.
-pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
+pub(super) fn assess_on_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Vec<Assessment> {
     if !is_tested(links, policy) {
         return Vec::new();
     }
@@ -284,8 +290,12 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
     let of_direction = |direction: Direction| {
         let (score, leads) = (*head.accuracy.get(direction), head.leads.get(direction).as_ref()?);
         let margin = policy.rule(&MARGIN)?;
-        let measured =
-            Measured { score, ci95: *head.ci95.get(direction), baseline: Some(baseline), ..Measured::default() };
+        let measured = MeasuredScore {
+            score,
+            ci95: *head.ci95.get(direction),
+            baseline: Some(baseline),
+            ..MeasuredScore::default()
+        };
         let metric = accuracy_of(&links.name, direction);
         let label = format!("link:{}", links.name);
         let mut assessment = assess(&label, &metric, measured, Bound::AtLeast, Some(baseline + margin))?;
@@ -297,13 +307,13 @@ pub(super) fn of_links(links: &LinkMetrics, place: usize, policy: &Policy) -> Ve
         label.test = MarginTest { standard_error, p: leads.over_place.p, q: None };
         label.direction = Some(direction);
         let (value_of, most): (fn(&LeadTest) -> Option<f64>, f64) =
-            policy.rule(&LABEL_Q).map_or((|test| test.p, TAIL), |most| (|test: &LeadTest| test.q, most));
+            policy.rule(&LABEL_Q).map_or((|test| test.p, TAIL_SHARE), |most| (|test: &LeadTest| test.q, most));
         let steps = [(Reach::Class, &leads.over_class), (Reach::All, &leads.over_all)];
         let reached = steps.iter().take_while(|(_, test)| value_of(test).is_some_and(|value| value <= most));
         label.beyond = Some(reached.last().map_or(Reach::Place, |(reach, _)| *reach));
         Some(assessment)
     };
-    Direction::OF_LINKS.into_iter().filter_map(of_direction).collect()
+    Direction::BOTH_OF_LINKS.into_iter().filter_map(of_direction).collect()
 }
 
 const COLUMNS: [TableColumn<LinkMetrics>; 11] = [
@@ -357,13 +367,13 @@ fn paper_table(tested: Vec<&LinkMetrics>, policy: &Policy) -> TableRows<'static>
         held_out: links.heldout_accuracy,
         firm: is_firm(links, policy),
     };
-    TableRows::of("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
+    TableRows::new("paper_links", tested.into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best attention head has a firm label of the type in its direction, by the section's corrected q-value.
 fn is_firm(links: &LinkMetrics, policy: &Policy) -> bool {
     let place = links.by_head.iter().position(|head| head.place == links.place);
-    let assessed = place.map_or_else(Vec::new, |place| of_links(links, place, policy));
+    let assessed = place.map_or_else(Vec::new, |place| assess_on_links(links, place, policy));
     let leads = links.best().and_then(|head| head.leads.get(links.direction).as_ref());
     let test = leads.map_or([None; 2], |leads| [leads.over_place.p, leads.over_place.q]);
     labels::is_firm(&assessed, links.direction, test, policy)

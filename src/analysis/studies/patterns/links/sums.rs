@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits};
 use crate::study::instruments::linked::choice::LinkChoice;
-use crate::study::instruments::linked::key::{LinkKey, slot};
+use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::{LinkedPairs, PairsByLength, SeparatedPairs};
 use crate::study::instruments::linked::sources::{LinkSource, LinkedWords, Sources};
 use crate::study::instruments::neighbours::{Neighbour, Neighbours};
@@ -23,7 +23,7 @@ use crate::study::instruments::predictions::Predictions;
 use crate::study::instruments::special_tokens::SpecialTokens;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct TypeSums {
+pub struct LinkTypeSums {
     /// Number of links not scored because their target is not a candidate.
     pub out_of_sight: u64,
     /// Number of unscored sources: either no candidate is a target, or all are.
@@ -39,9 +39,9 @@ pub struct TypeSums {
     pub blocks: Blocks<LinkBlock>,
 }
 
-merge_fields!(TypeSums { out_of_sight, no_choice, words, profiles, positions, separations, blocks });
+merge_fields!(LinkTypeSums { out_of_sight, no_choice, words, profiles, positions, separations, blocks });
 
-impl TypeSums {
+impl LinkTypeSums {
     fn new(grid: HeadGrid) -> Self {
         Self {
             out_of_sight: 0,
@@ -60,7 +60,7 @@ pub struct LinksSums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    pub types: BTreeMap<LinkKey, TypeSums>,
+    pub types: BTreeMap<LinkKey, LinkTypeSums>,
     #[serde(skip)]
     predictions: Predictions,
     #[serde(skip)]
@@ -106,12 +106,13 @@ impl Sums for LinksSums {
         }
         let neighbour = self.neighbours.begin(sequence, sequence.words.len());
         let mut state = LinksState { block, links: Vec::new(), neighbour, special: None, partners: Vec::new() };
-        let (words, even) = (LinkedWords::new(sequence, visibility, from), Even::new(visibility, sequence.ids.len()));
+        let (words, even) =
+            (LinkedWords::new(sequence, visibility, from), UniformAttention::new(visibility, sequence.ids.len()));
         for links in &sequence.links {
-            for key in LinkKey::of(links, visibility.is_causal()) {
+            for key in LinkKey::from_link_set(links, visibility.is_causal()) {
                 let Sources { mut scored, out_of_sight, no_choice } = words.sources(links, key.side);
                 let pairs = if key.is_undirected && key.side.is_none() { words.pairs(links) } else { None };
-                let sums = self.types.entry(key.clone()).or_insert_with(|| TypeSums::new(grid));
+                let sums = self.types.entry(key.clone()).or_insert_with(|| LinkTypeSums::new(grid));
                 sums.out_of_sight += out_of_sight;
                 sums.no_choice += no_choice;
                 if scored.is_empty() && pairs.is_none() {
@@ -121,21 +122,21 @@ impl Sums for LinksSums {
                 in_block.heads.resize(grid.count(), LinkHits::default());
                 if let Some(pairs) = &pairs {
                     sums.separations[block % 2].entry(pairs.words()).or_default().add(pairs);
-                    in_block.pairs += pairs.taken() as u64;
-                    in_block.pairs_chance += pairs.chance();
+                    in_block.pairs += pairs.top_count() as u64;
+                    in_block.pairs_chance += pairs.expected_linked();
                 }
                 if let Some(first) = scored.first() {
                     in_block.sentences += u64::from(sequence.family.is_first);
-                    in_block.followers[0] += u64::from(neighbour.follows);
+                    in_block.followers[0] += u64::from(neighbour.follows_other_group);
                     in_block.followers[1] += u64::from(neighbour.length().is_some());
-                    let classes = words.classes_around(first.word).iter().filter(|_| words.are_classed);
+                    let classes = words.classes_around(first.word).iter().filter(|_| words.have_classes);
                     classes.for_each(|&class| *sums.words.entry(class.into()).or_default() += 1);
                 }
                 for source in &mut scored {
-                    neighbour.length().into_iter().for_each(|words| source.beside(words));
+                    neighbour.length().into_iter().for_each(|words| source.set_neighbour_candidates(words));
                     in_block.count(source);
                     let weight =
-                        |key: usize| even.between_words(&sequence.words[source.word], &sequence.words[key], from);
+                        |key: usize| even.word_weight(&sequence.words[source.word], &sequence.words[key], from);
                     in_block.even_mass += source.targets.iter().map(|&target| weight(target)).sum::<f64>();
                     let others = (0..sequence.words.len()).filter(|&key| key != source.word);
                     sums.positions.add(others.map(|key| {
@@ -148,7 +149,7 @@ impl Sums for LinksSums {
         }
         if !state.links.is_empty() {
             state.special = Some(SpecialTokens::new(sequence, from));
-            let kinds = self.classes.kinds().iter();
+            let kinds = self.classes.visibilities().iter();
             state.partners = kinds.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         }
         // A sequence without scored links may be the neighbour of the next one.
@@ -159,18 +160,18 @@ impl Sums for LinksSums {
         let LinksState { block, links, neighbour, special, partners } = state;
         let input = match event {
             Event::Head(input) => input,
-            Event::PackOver => return self.neighbours.end_pack(),
+            Event::PackEnd => return self.neighbours.end_pack(),
             _ => return,
         };
         let (view, from) = (input.attention(), self.from);
-        let attention = input.words(from);
+        let attention = input.word_attention(from);
         self.neighbours.keep(neighbour, view.layer, view.head, || attention.clone());
         let Some(special) = special else { return };
         let head = self.grid.index(view.layer, view.head);
         let partners = &partners[self.classes.class_of(view.layer)];
-        let elsewhere = self.neighbours.before(neighbour, view.layer, view.head);
+        let elsewhere = self.neighbours.neighbour_value(neighbour, view.layer, view.head);
         let is_free = links.iter().flat_map(|links| &links.sources).any(|source| source.is_free);
-        let predicted = if is_free { self.predictions.of(attention) } else { &[] };
+        let predicted = if is_free { self.predictions.predict(attention) } else { &[] };
         for ScoredLinks { key, sources, pairs } in links {
             let sums = self.types.get_mut(key).expect("a type that was met has sums");
             let hits = &mut sums.blocks[*block].heads[head];
@@ -178,17 +179,18 @@ impl Sums for LinksSums {
             let is_both_ways = key.is_undirected && key.side.is_none();
             for source in sources {
                 for &direction in key.directions() {
-                    let choice = LinkChoice { attention, partners, direction, is_both_ways };
-                    let (word, slot) = (source.word, slot(direction));
-                    let by_neighbour =
-                        elsewhere.and_then(|attention| LinkChoice { attention, ..choice }.of(word, &source.elsewhere));
+                    let choice = LinkChoice { attention, partners, direction, is_undirected: is_both_ways };
+                    let (word, slot) = (source.word, direction_index(direction));
+                    let by_neighbour = elsewhere
+                        .and_then(|attention| LinkChoice { attention, ..choice }.best_word(word, &source.elsewhere));
                     let best = if source.is_free && !is_both_ways {
                         predicted[word][slot]
                     } else {
-                        choice.of(word, &source.candidates).expect("a source has candidates")
+                        choice.best_word(word, &source.candidates).expect("a source has candidates")
                     };
-                    let right =
-                        |words: &[usize]| u64::from(choice.of(word, words).is_some_and(|word| source.is_target(word)));
+                    let right = |words: &[usize]| {
+                        u64::from(choice.best_word(word, words).is_some_and(|word| source.is_target(word)))
+                    };
                     hits.right[slot] += u64::from(source.is_target(best));
                     hits.among_all[slot] += right(&source.seen);
                     hits.among_class[slot] += right(&source.of_class);
@@ -197,9 +199,9 @@ impl Sums for LinksSums {
                         hits.elsewhere[slot] += u64::from(source.is_target(by_neighbour));
                     }
                     if direction.is_forward() || key.side.is_none() {
-                        let most = choice.most(word, best, &source.candidates);
+                        let most = choice.largest_weight(word, best, &source.candidates);
                         let direction = (!is_both_ways).then_some(direction);
-                        hits.to_special[slot] += u64::from(special.most(view, word, direction) > most);
+                        hits.to_special[slot] += u64::from(special.largest_weight(view, word, direction) > most);
                     }
                 }
                 if key.directions()[0].is_forward() {
@@ -209,18 +211,18 @@ impl Sums for LinksSums {
             }
             sums.profiles[head].add(&profile);
             if let Some(pairs) = pairs {
-                pairs.correct(attention, &mut self.corrected);
-                hits.pairs += pairs.right(&self.corrected);
+                pairs.corrected_weights(attention, &mut self.corrected);
+                hits.pairs += pairs.linked_among_top(&self.corrected);
             }
         }
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
-        let fits = |sums: &TypeSums| {
+        let fits = |sums: &LinkTypeSums| {
             sums.profiles.len() == grid.count()
                 && sums.positions.targets() == 1
-                && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::adds_up)
-                && sums.blocks.fit(|block| block.adds_up(grid.count()))
+                && sums.separations.iter().flat_map(PairsByLength::values).all(SeparatedPairs::is_consistent)
+                && sums.blocks.is_valid(|block| block.is_consistent(grid.count()))
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes) && self.types.values().all(fits)
     }

@@ -16,11 +16,11 @@ use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::ObservedPass;
 use crate::study::instruments::linked::block::LinkBlock;
 use crate::study::instruments::linked::key::LinkKey;
@@ -31,7 +31,7 @@ use crate::study::metrics::estimates::EstimationContext;
 fn links(name: &str, is_undirected: bool, pairs: &[(usize, usize)], candidates: Option<&[usize]>) -> LinkSet {
     let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
     let candidates = candidates.map(|words| words.iter().copied().collect());
-    let mut set = LinkSet { kind, targets: BTreeMap::new(), candidates, lost: 0 };
+    let mut set = LinkSet { link_type: kind, targets: BTreeMap::new(), candidates, dropped_links: 0 };
     let both =
         pairs.iter().flat_map(|&(from, to)| [(from, to), (to, from)].into_iter().take(1 + usize::from(is_undirected)));
     for (from, to) in both {
@@ -58,11 +58,11 @@ fn measured(sequence: &Sequence, visibility: Visibility, weights: &[f32]) -> Vec
     let grid = HeadGrid { layers: 1, heads: 1 };
     let classes = LayerClasses::new(&[visibility]);
     let mut sums = LinksSums::new(grid, classes.clone(), FromToken::Mean);
-    let (mut state, mut folder) = (sums.begin(sequence).unwrap(), Folder::default());
+    let (mut state, mut folder) = (sums.begin(sequence).unwrap(), AttentionFolder::default());
     let view = AttentionView::new(0, 0, sequence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sequence, view.into())));
     assert!(sums.fits(grid, FromToken::Mean, &classes));
-    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(grid, NonZeroUsize::MIN) };
+    let context = EstimationContext { keeps_replicates: true, ..EstimationContext::new(grid, NonZeroUsize::MIN) };
     sums.types.iter().filter_map(|(key, sums)| LinkMetrics::new(key, sums, &context)).collect()
 }
 
@@ -107,8 +107,8 @@ fn the_example_of_the_methodology() {
 fn what_is_not_scored_is_counted() {
     let mut sequence = spelled(&["a", "b", "c", "d", "e"]);
     let mut far = links("far", false, &[(0, 1), (0, 3), (4, 3)], None);
-    far.kind = Arc::new(LinkType { min_distance: 2, ..(*far.kind).clone() });
-    far.lost = 1;
+    far.link_type = Arc::new(LinkType { min_distance: 2, ..(*far.link_type).clone() });
+    far.dropped_links = 1;
     // One word has but one candidate, which is its target.
     let single = links("single", false, &[(1, 0), (2, 0)], Some(&[0, 1]));
     sequence.links = vec![far, single];
@@ -228,9 +228,9 @@ type FoundLabel = (String, Option<Direction>, Option<Reach>, bool);
 fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>> {
     let grid = HeadGrid { layers: 1, heads: corpus[0].1.len() };
     let mut observers =
-        ObserverSet::new(vec![observer_of(LinksSums::new(grid, LayerClasses::default(), FromToken::Mean))]);
+        ObserverSet::new(vec![new_observer(LinksSums::new(grid, LayerClasses::default(), FromToken::Mean))]);
     for pack in corpus.chunks(3) {
-        observers.begin(pack.iter().map(|(sequence, _)| sequence));
+        observers.begin_pack(pack.iter().map(|(sequence, _)| sequence));
         let shown = pack.iter().enumerate().flat_map(|(number, (sequence, heads))| {
             heads.iter().enumerate().map(move |(head, followed)| (number, sequence, head, followed))
         });
@@ -242,14 +242,14 @@ fn labels(corpus: &[(Sequence, Vec<Vec<Option<usize>>>)]) -> Vec<Vec<FoundLabel>
                     weights[(word + 1) * tokens + to + 1] += 0.5;
                 }
             }
-            observers.head(number, sequence, AttentionView::new(0, head, tokens, &weights).into());
+            observers.show_head(number, sequence, AttentionView::new(0, head, tokens, &weights).into());
         }
         observers.end_pack();
     }
     let sums = observers.into_observers();
     let passes = vec![ObservedPass { sums: &*sums[0], left_out: 0 }];
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
-    let results = Results::new(&[(named("links").unwrap(), passes)], &context, &default_policy());
+    let results = Results::new(&[(find_study("links").unwrap(), passes)], &context, &default_policy());
     let of_verdict = |verdict: Verdict| {
         let labels = verdict.labels.into_iter();
         let mut labels: Vec<FoundLabel> =

@@ -1,7 +1,7 @@
 //! Table of the metrics of study `norms`.
 
-use super::observe::{NormSums, SINK_KINDS, SINKS};
-use super::shares::{FractionsByBlock, Shares};
+use super::observe::{NormSums, SINK_KINDS, SINK_NAMES};
+use super::shares::{FractionsByBlock, OutputShares};
 use super::sums::NormExposure;
 use crate::stats::exact::ExactSum;
 use crate::study::metrics::explanation::{Explanation, OURS};
@@ -11,13 +11,13 @@ use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 pub struct NormInputs<'a> {
     pub exposure: &'a NormExposure,
     /// Denominators over the whole corpus: a kind of sink that occurs nowhere gives no fraction, instead of 0.
-    pub corpus: &'a NormExposure,
+    pub corpus_exposure: &'a NormExposure,
     pub sums: &'a NormSums<ExactSum>,
     /// Sums of all heads in the head's layer.
-    pub layer: &'a [NormSums<ExactSum>],
-    pub shares: &'a Shares,
+    pub layer_sums: &'a [NormSums<ExactSum>],
+    pub shares: &'a OutputShares,
     /// Index of the block in lists by block; the last index is the whole corpus.
-    pub block: usize,
+    pub block_index: usize,
 }
 
 type NormMetric = Metric<fn(&NormInputs<'_>, usize) -> Fraction>;
@@ -28,7 +28,7 @@ impl NormInputs<'_> {
     }
 
     /// Chance level of every metric cell for the head.
-    pub fn chances(&self) -> Vec<Fraction> {
+    pub fn chance_levels(&self) -> Vec<Fraction> {
         metric::cells(METRICS, |metric, cell| metric.chance.map_or(Fraction::NONE, |chance| chance(self, cell)))
     }
 
@@ -38,7 +38,7 @@ impl NormInputs<'_> {
     }
 
     fn over_queries(&self, fraction: Fraction) -> Fraction {
-        fraction.over(self.exposure.queries, self.exposure.families)
+        fraction.with_evidence(self.exposure.queries, self.exposure.families)
     }
 
     /// Mean over the text queries that have norm-weighted shares.
@@ -55,28 +55,28 @@ impl NormInputs<'_> {
     fn at_offset(&self, slot: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.offset_queries[slot], self.exposure.offset_families[slot]);
         let counted = queries as f64 - self.sums.offset_silent[slot].value();
-        Fraction::new(sum.value(), counted).over(queries, sentences)
+        Fraction::new(sum.value(), counted).with_evidence(queries, sentences)
     }
 
     /// Mean over the queries that see a kind of sink. No fraction if the corpus lacks that kind.
     fn mean_to_sink(&self, sink: usize, sum: ExactSum) -> Fraction {
         let (queries, sentences) = (self.exposure.sink_queries[sink], self.exposure.sink_families[sink]);
         let counted = queries as f64 - self.sums.sink_silent[sink].value();
-        self.if_present(sink, Fraction::new(sum.value(), counted).over(queries, sentences))
+        self.if_present(sink, Fraction::new(sum.value(), counted).with_evidence(queries, sentences))
     }
 
     /// Returns the fraction, or none if the corpus lacks this kind of sink.
     fn if_present(&self, sink: usize, fraction: Fraction) -> Fraction {
-        if self.corpus.sinks[sink] > 0 { fraction } else { Fraction::NONE }
+        if self.corpus_exposure.sinks[sink] > 0 { fraction } else { Fraction::NONE }
     }
 
     /// Jackknife pseudo-value of a share, for this block.
     fn block_share(&self, shares: &FractionsByBlock) -> Fraction {
-        self.over_queries(shares[self.block])
+        self.over_queries(shares[self.block_index])
     }
 }
 
-const BY_SINK: Keys = Keys::Each(SINK_KINDS, |sink| SINKS[sink].to_owned());
+const BY_SINK: Keys = Keys::Several(SINK_KINDS, |sink| SINK_NAMES[sink].to_owned());
 
 const FIRST_SPECIAL: usize = 0;
 const SEPARATOR: usize = 1;
@@ -176,8 +176,8 @@ pub const METRICS: &[NormMetric] = &[
             caveats: "The value bias points the same way in every vector: a large one takes it to 1.",
         }),
     NormMetric::single(|inputs, _| {
-        let layer: f64 = inputs.layer.iter().map(|head| head.bare_output.value()).sum();
-        inputs.over_queries(Fraction::new(inputs.sums.bare_output.value(), layer / inputs.layer.len() as f64))
+        let layer: f64 = inputs.layer_sums.iter().map(|head| head.bare_output.value()).sum();
+        inputs.over_queries(Fraction::new(inputs.sums.bare_output.value(), layer / inputs.layer_sums.len() as f64))
     })
     .with_chance(|inputs, _| Fraction::new(inputs.exposure.queries as f64, inputs.exposure.queries as f64))
     .explained(Explanation {

@@ -22,15 +22,15 @@ use crate::stats::exact::ExactSum;
 use crate::stats::interval::Interval;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, section, stored};
+use crate::study::section::{Section, View, ViewContext, section, stored};
 use crate::study::show::summary::Summary;
 use crate::study::show::table::TableRows;
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 use metrics::{METRICS, NormInputs};
-use shares::Shares;
-use sums::{AllNorms, MixingSums};
+use shares::OutputShares;
+use sums::{MixingSums, NormsSums};
 
 pub struct Norms;
 
@@ -42,39 +42,39 @@ impl Study for Norms {
         question: "How much does each head write, and is its attention to sinks more than a way to park it?",
         needs: "any corpus; the types of sinks also need the study `attention`",
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         is_share: |metric| {
             metric.ends_with("_mass") || matches!(metric, "cancellation" | "constant_share" | "sentence_share")
         },
         labels: &[sinks::NO_OP, sinks::PARKED, sinks::OPPOSED, sinks::CONSTANT, sinks::BROADCAST, sinks::USED],
         caveats: CAVEATS,
         tables: &["mixing"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| AllNorms::new(subject.grid, visibility))]
+        vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| NormsSums::new(subject.grid, visibility))]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
-        let sums: &ByClass<AllNorms> = observed.sums();
+        let sums: &ByClass<NormsSums> = observed.sums();
         let grid = context.grid;
         let classes = sums.map(|sums| (sums, sums.blocks.with_total()));
-        let class_of = |place: usize| classes.of_layer(grid.at(place).0);
-        let shares = in_parallel(context.threads, 0..grid.count(), |place| {
+        let class_of = |place: usize| classes.for_layer(grid.layer_and_head(place).0);
+        let shares = parallel_map(context.threads, 0..grid.count(), |place| {
             let (sums, blocks) = class_of(place);
-            Shares::new(sums, blocks.total(), place)
+            OutputShares::new(sums, blocks.total(), place)
         });
         let inputs = |number: Option<usize>, place: usize| {
             let (_, blocks) = class_of(place);
-            let (block, first) = (blocks.at(number), grid.index(grid.at(place).0, 0));
+            let (block, first) = (blocks.sums(number), grid.index(grid.layer_and_head(place).0, 0));
             NormInputs {
                 exposure: &block.exposure,
-                corpus: &blocks.total().exposure,
+                corpus_exposure: &blocks.total().exposure,
                 sums: &block.heads[place],
-                layer: &block.heads[first..first + grid.heads],
+                layer_sums: &block.heads[first..first + grid.heads],
                 shares: &shares[place],
-                block: number.unwrap_or(BLOCKS),
+                block_index: number.unwrap_or(BLOCKS),
             }
         };
         let of_head = |number: Option<usize>, place: usize| inputs(number, place).values();
@@ -84,11 +84,11 @@ impl Study for Norms {
             grid.index(layer.expect("a class has layers"), 0)
         };
         let of_chance = |number: Option<usize>, class: usize| {
-            of_head(number, first_head_of(class)).iter().map(metric::Fraction::unknown).collect()
+            of_head(number, first_head_of(class)).iter().map(metric::Fraction::without_numerator).collect()
         };
-        let chance = (0..grid.count()).map(|place| inputs(None, place).chances());
+        let chance = (0..grid.count()).map(|place| inputs(None, place).chance_levels());
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
-        let mixing = (0..grid.layers).map(|layer| LayerMixing::new(sums.of_layer(layer), layer)).collect();
+        let mixing = (0..grid.layers).map(|layer| LayerMixing::new(sums.for_layer(layer), layer)).collect();
         (estimates.with_own_chance(&columns(self), chance), NormsSection { mixing })
     }
 }
@@ -98,7 +98,7 @@ const CAVEATS: &[Caveat] = &[
         id: "sink-types",
         text: "The type of a sink says how much of what the head writes comes from there and whether it differs, \
             not whether the model needs it: a constant part may matter, and an output that is small for its layer too.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| labelling.has_label(|label| label.starts_with("sink:")),
     },
     Caveat {
@@ -106,8 +106,8 @@ const CAVEATS: &[Caveat] = &[
         text: "Mixing ratios are of the sizes of vectors, not of what they mean, and leave the feed-forward block out. In models \
             that normalise before their blocks the residual stream grows from layer to layer and is not normalised after the \
             sum: compare layers of one model, not models of different kinds.",
-        about: CaveatSubject::Meaning,
-        applies: |labelling| section::<NormsSection>(labelling.section).has_any(),
+        subject: CaveatSubject::Meaning,
+        applies: |labelling| section::<NormsSection>(labelling.section).has_ratio(),
     },
 ];
 
@@ -133,12 +133,12 @@ pub struct LayerMixing {
 }
 
 impl LayerMixing {
-    pub fn new(sums: &AllNorms, layer: usize) -> Self {
-        let queries = sums.blocks.each(|block| block.exposure.queries as f64);
+    pub fn new(sums: &NormsSums, layer: usize) -> Self {
+        let queries = sums.blocks.map_blocks(|block| block.exposure.queries as f64);
         let mean = |part: fn(&MixingSums) -> ExactSum| {
-            let ratios = sums.blocks.each(|block| part(&block.layers[layer]).value());
-            let mean = Jackknife::new(&ratios, &queries).on(Scale::Share);
-            (Some(mean.all()).filter(|mean| mean.is_finite()), mean.interval())
+            let ratios = sums.blocks.map_blocks(|block| part(&block.layers[layer]).value());
+            let mean = Jackknife::new(&ratios, &queries).with_scale(Scale::Share);
+            (Some(mean.value()).filter(|mean| mean.is_finite()), mean.interval())
         };
         let ((mixing_ratio, ci95), (even, _)) = (mean(|sums| sums.ratio), mean(|sums| sums.even));
         Self { layer, mixing_ratio, ci95, even }
@@ -146,7 +146,7 @@ impl LayerMixing {
 }
 
 impl NormsSection {
-    pub fn has_any(&self) -> bool {
+    pub fn has_ratio(&self) -> bool {
         self.mixing.iter().any(|layer| layer.mixing_ratio.is_some())
     }
 
@@ -170,9 +170,10 @@ impl NormsSection {
 stored!(NormsSection { mixing: Vec<LayerMixing> });
 
 impl Section for NormsSection {
-    fn view(&self, _: Known<'_>) -> View<'_> {
-        let summary = if self.has_any() { Summary::written(|out| self.write_summary(out)) } else { Summary::default() };
-        View { summary, tables: vec![TableRows::of("mixing", &self.mixing)], ..View::default() }
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
+        let summary =
+            if self.has_ratio() { Summary::from_writer(|out| self.write_summary(out)) } else { Summary::default() };
+        View { summary, tables: vec![TableRows::new("mixing", &self.mixing)], ..View::default() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -195,15 +196,15 @@ mod tests {
 
     #[test]
     fn a_layers_ratio_is_the_mean_over_tokens_of_text() {
-        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let mut sums = NormsSums::new(GRID, Visibility::ALL);
         let mut state = sums.begin(&sequence(&[FirstSpecial, Text, Text])).unwrap();
-        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], even: &[0.0, 0.75, 0.5] };
+        let mixing = Mixing { ratios: &[0.875, 0.5, 0.25], uniform_ratios: &[0.0, 0.75, 0.5] };
         sums.observe(&mut state, &mut Event::Mixing { layer: 1, mixing });
         let of_layer = |layer| LayerMixing::new(&sums, layer);
         let expected = LayerMixing { layer: 1, mixing_ratio: Some(0.375), ci95: None, even: Some(0.625) };
         assert_eq!(of_layer(1), expected);
         let section = NormsSection { mixing: vec![of_layer(0), of_layer(1)] };
-        let summary = section.view(Known::new(&default_policy())).summary.to_string();
+        let summary = section.view(ViewContext::new(&default_policy())).summary.to_string();
         assert!(summary.lines().any(|line| line.split_whitespace().eq(["L1", "37.5", "62.5"])), "{summary}");
         assert_eq!(section.defect(GRID), None);
         let short = NormsSection { mixing: vec![of_layer(1)] };
@@ -212,11 +213,11 @@ mod tests {
 
     #[test]
     fn without_text_there_is_no_ratio() {
-        let mut sums = AllNorms::new(GRID, Visibility::ALL);
+        let mut sums = NormsSums::new(GRID, Visibility::ALL);
         let _ = sums.begin(&sequence(&[FirstSpecial]));
         let layer = LayerMixing::new(&sums, 0);
         assert_eq!(layer, LayerMixing { layer: 0, mixing_ratio: None, ci95: None, even: None });
         let section = NormsSection { mixing: vec![layer] };
-        assert!(!section.has_any() && section.view(Known::new(&default_policy())).summary.is_empty());
+        assert!(!section.has_ratio() && section.view(ViewContext::new(&default_policy())).summary.is_empty());
     }
 }

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::observe::{Buffers, HeadData, NormSums, SINK_KINDS, VECTORS, observe, places, sees_sink};
+use super::observe::{HeadData, NormSums, NormsBuffers, SINK_KINDS, VECTOR_COUNT, norm_sums, sees_sink, sink_places};
 use crate::model::forward::visitor::{Mixing, Needs};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Demands, Event, Sums};
-use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
+use crate::sequences::fold::roles::{OFFSET_COUNT, TokenRoles};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::{Component, ExactSum, add_each};
+use crate::stats::exact::{Component, ExactSum, add_elementwise};
 
 /// Denominators of the metrics of study `norms`. They depend on the sentences alone, so all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +23,9 @@ pub struct NormExposure {
     /// Sum over sentences of the squared number of text queries.
     pub squared: u64,
     /// Number of text queries that see a text token at each offset, -8 first.
-    pub offset_queries: [u64; OFFSETS],
+    pub offset_queries: [u64; OFFSET_COUNT],
     /// As `families`, per offset: only sentences with a query counted in `offset_queries`.
-    pub offset_families: [u64; OFFSETS],
+    pub offset_families: [u64; OFFSET_COUNT],
     /// Number of tokens of each kind of sink, in the order of `SINKS`.
     pub sinks: [u64; SINK_KINDS],
     /// Number of text queries that see a sink, per kind. For punctuation, which many sentences lack, all text queries count.
@@ -50,7 +50,7 @@ impl NormExposure {
     fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
         self.queries += queries;
-        let first_with_any = |queries: u64| u64::from(queries > 0 && roles.is_first);
+        let first_with_any = |queries: u64| u64::from(queries > 0 && roles.is_first_of_family);
         self.sentences += u64::from(queries > 0);
         self.families += first_with_any(queries);
         self.squared += queries * queries;
@@ -58,7 +58,7 @@ impl NormExposure {
             self.offset_queries[slot] += queries;
             self.offset_families[slot] += first_with_any(queries);
         }
-        let sinks = places(roles).map(<[usize]>::len);
+        let sinks = sink_places(roles).map(<[usize]>::len);
         self.sinks.iter_mut().zip(sinks).for_each(|(sum, sinks)| *sum += sinks as u64);
         for kind in 0..SINK_KINDS {
             let queries = roles.queries().filter(|&query| sees_sink(roles, visibility, query, kind)).count() as u64;
@@ -79,7 +79,7 @@ pub struct MixingSums {
 merge_fields!(MixingSums { ratio, even });
 
 impl MixingSums {
-    fn add(&mut self, roles: &TokenRoles, Mixing { ratios, even }: Mixing<'_>) {
+    fn add(&mut self, roles: &TokenRoles, Mixing { ratios, uniform_ratios: even }: Mixing<'_>) {
         let sum = |values: &[f32]| roles.queries().map(|query| f64::from(values[query])).sum::<f64>();
         self.ratio += sum(ratios);
         self.even += sum(even);
@@ -107,24 +107,24 @@ impl NormBlock {
     fn add(&mut self, place: usize, sums: &NormSums<f64>, vectors: &[f64]) {
         self.heads[place].add(sums);
         self.vectors.resize(self.heads.len() * vectors.len(), Component::default());
-        add_each(&mut self.vectors[place * vectors.len()..][..vectors.len()], vectors);
+        add_elementwise(&mut self.vectors[place * vectors.len()..][..vectors.len()], vectors);
     }
 }
 
 merge_fields!(NormBlock { exposure, heads, layers, vectors });
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AllNorms {
+pub struct NormsSums {
     grid: HeadGrid,
     visibility: Visibility,
     pub blocks: Blocks<NormBlock>,
     /// Matrix `W_O W_Oᵀ` of each head, `[layers * heads][head_dim, head_dim]`; empty until the head is observed.
     pub grams: Vec<Vec<f32>>,
     #[serde(skip)]
-    buffers: Buffers,
+    buffers: NormsBuffers,
 }
 
-impl AllNorms {
+impl NormsSums {
     pub fn new(grid: HeadGrid, visibility: Visibility) -> Self {
         let (heads, layers) = (vec![NormSums::default(); grid.count()], vec![MixingSums::default(); grid.layers]);
         Self {
@@ -132,12 +132,12 @@ impl AllNorms {
             visibility,
             blocks: Blocks::new(NormBlock { heads, layers, ..NormBlock::default() }),
             grams: vec![Vec::new(); grid.count()],
-            buffers: Buffers::default(),
+            buffers: NormsBuffers::default(),
         }
     }
 }
 
-impl Merge for AllNorms {
+impl Merge for NormsSums {
     fn merge(&mut self, other: &Self) {
         assert_eq!((self.grid, self.visibility), (other.grid, other.visibility), "sums of one analysis");
         self.blocks.merge(&other.blocks);
@@ -147,12 +147,12 @@ impl Merge for AllNorms {
     }
 }
 
-impl Sums for AllNorms {
+impl Sums for NormsSums {
     /// Block of the sequence, and the roles of its tokens.
     type SequenceState = (usize, TokenRoles);
 
     fn demands(&self) -> Demands {
-        Demands::of(Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION })
+        Demands::from_needs(Needs { values: true, value_norms: true, outputs: true, mixing: true, ..Needs::ATTENTION })
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
@@ -171,7 +171,7 @@ impl Sums for AllNorms {
         if self.grams[place].is_empty() {
             self.grams[place].extend(head.output.gram);
         }
-        let sums = observe(roles, self.visibility, &head, &mut self.buffers);
+        let sums = norm_sums(roles, self.visibility, &head, &mut self.buffers);
         self.blocks[*block].add(place, &sums, &self.buffers.vectors);
     }
 
@@ -179,13 +179,13 @@ impl Sums for AllNorms {
         // Only the heads of this class of layers have a matrix; the other matrices are empty.
         let square = self.grams.iter().map(Vec::len).max().unwrap_or(0);
         let head_dim = square.isqrt();
-        let vectors = grid.count().saturating_mul(VECTORS).saturating_mul(head_dim);
+        let vectors = grid.count().saturating_mul(VECTOR_COUNT).saturating_mul(head_dim);
         self.grid == grid
-            && classes.kinds() == [self.visibility]
+            && classes.visibilities() == [self.visibility]
             && self.grams.len() == grid.count()
             && head_dim * head_dim == square
             && self.grams.iter().all(|gram| [0, square].contains(&gram.len()))
-            && self.blocks.fit(|block| {
+            && self.blocks.is_valid(|block| {
                 block.heads.len() == grid.count()
                     && block.layers.len() == grid.layers
                     && (block.vectors.is_empty() || block.vectors.len() == vectors)

@@ -3,26 +3,26 @@
 use nalgebra::DMatrix;
 
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
-use crate::linalg::spectra::{dense, positive_share};
+use crate::linalg::spectra::{positive_share, to_dmatrix};
 use crate::model::forward::Encoder;
 use crate::model::grid::HeadGrid;
-use crate::system::parallel::{all_cores, in_parallel};
+use crate::system::parallel::{core_count, parallel_map};
 
 /// Number of embeddings whose products are summed in f32; these partial sums are added in f64.
-const ROWS: usize = 512;
+const ROWS_AT_ONCE: usize = 512;
 
 /// Copying score of each head, `[layers * heads]`: `Re(sum λ) / sum |λ|` over the eigenvalues of `W_O EᵀE W_V`, with `E` the
 /// mean-centred embeddings. `None` if the encoder gives no access to its weights.
-pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
+pub fn copying_scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>> {
     let embeddings = encoder.word_embeddings()?;
     let layers = (0..grid.layers).map(|layer| encoder.head_weights(layer)).collect::<Option<Vec<_>>>()?;
-    let square = scatter(embeddings.matrix());
-    let square = match encoder.embedding_projection().map(dense) {
+    let square = scatter_matrix(embeddings.matrix());
+    let square = match encoder.embedding_projection().map(to_dmatrix) {
         Some(projection) => projection.transpose() * (square * &projection),
         None => square,
     };
-    let of_layer = in_parallel(all_cores(), layers, |weights| {
-        let (output, read) = (dense(weights.output), &square * dense(weights.value));
+    let of_layer = parallel_map(core_count(), layers, |weights| {
+        let (output, read) = (to_dmatrix(weights.output), &square * to_dmatrix(weights.value));
         let dim = read.ncols() / grid.heads;
         let score = |head: usize| positive_share(output.rows(head * dim, dim) * read.columns(head * dim, dim));
         (0..grid.heads).map(score).collect::<Vec<_>>()
@@ -31,14 +31,14 @@ pub fn scores(encoder: &dyn Encoder, grid: HeadGrid) -> Option<Vec<Option<f64>>>
 }
 
 /// Computes `EᵀE` of the mean-centred embeddings `E`, `[width, width]`.
-fn scatter(embeddings: Matrix<'_>) -> DMatrix<f64> {
+fn scatter_matrix(embeddings: Matrix<'_>) -> DMatrix<f64> {
     let (count, width) = (embeddings.rows(), embeddings.columns());
     let mut mean = vec![0.0; width];
-    let row = |row: usize| (0..width).map(move |column| embeddings.at(row, column));
+    let row = |row: usize| (0..width).map(move |column| embeddings.get(row, column));
     (0..count).for_each(|at| mean.iter_mut().zip(row(at)).for_each(|(sum, value)| *sum += f64::from(value)));
     mean.iter_mut().for_each(|sum| *sum /= count as f64);
-    let parts = in_parallel(all_cores(), (0..count).step_by(ROWS), |first| {
-        let rows = ROWS.min(count - first);
+    let parts = parallel_map(core_count(), (0..count).step_by(ROWS_AT_ONCE), |first| {
+        let rows = ROWS_AT_ONCE.min(count - first);
         #[expect(clippy::cast_possible_truncation, reason = "products of parts are summed in f32")]
         let centred = |at: usize| row(at).zip(&mean).map(|(value, mean)| (f64::from(value) - mean) as f32);
         let centred: Vec<f32> = (first..first + rows).flat_map(centred).collect();
@@ -62,7 +62,7 @@ mod tests {
     fn scatter_by_hand() {
         // The mean is (2, 1): (-1, 0), (1, 0) and (0, 0) are left, then (0, 3) and (0, -3).
         let embeddings = [1.0, 1.0, 3.0, 1.0, 2.0, 1.0, 2.0, 4.0, 2.0, -2.0];
-        let found = scatter(Matrix::new(&embeddings, 5, 2));
+        let found = scatter_matrix(Matrix::new(&embeddings, 5, 2));
         assert_eq!(found.as_slice(), [2.0, 0.0, 0.0, 18.0]);
     }
 }

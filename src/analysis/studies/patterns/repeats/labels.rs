@@ -24,7 +24,7 @@ fn assess_score(label: &str, metric: &str, evidence: &Evidence<'_>, policy: &Pol
 pub(super) const DUPLICATE_TOKEN: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to the same token"),
-    shown: LabelStyle::of(Some("dup"), AnsiColor::Magenta),
+    style: LabelStyle::new(Some("dup"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("duplicate-token", "repeat_same", evidence, policy),
     ..Detector::role(Explanation {
         name: "duplicate-token",
@@ -39,7 +39,7 @@ pub(super) const DUPLICATE_TOKEN: Detector = Detector {
 pub(super) const INDUCTION: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came after the same token"),
-    shown: LabelStyle::of(Some("ind"), AnsiColor::Magenta),
+    style: LabelStyle::new(Some("ind"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction", "repeat_next", evidence, policy),
     ..Detector::role(Explanation {
         name: "induction",
@@ -55,7 +55,7 @@ pub(super) const INDUCTION: Detector = Detector {
 pub(super) const INDUCTION_MIRROR: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends, on random tokens that come twice, to what came before the same token"),
-    shown: LabelStyle::of(Some("mir"), AnsiColor::Magenta),
+    style: LabelStyle::new(Some("mir"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("induction-mirror", "repeat_previous", evidence, policy),
     ..Detector::role(Explanation {
         name: "induction-mirror",
@@ -70,7 +70,7 @@ pub(super) const INDUCTION_MIRROR: Detector = Detector {
 pub(super) const MASKED_COPY: Detector = Detector {
     thresholds: THRESHOLDS,
     phrase: Phrase::Fixed("attends from a mask to the token that it stands for, where that comes a second time"),
-    shown: LabelStyle::of(Some("msk"), AnsiColor::Magenta),
+    style: LabelStyle::new(Some("msk"), AnsiColor::Magenta),
     assess: |evidence, policy| assess_score("masked-copy", "repeat_masked", evidence, policy),
     ..Detector::role(Explanation {
         name: "masked-copy",

@@ -1,6 +1,6 @@
 //! Table of the metrics of study `repeats`.
 
-use super::sums::{DETECTED, KEYS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
+use super::sums::{DETECTOR_NAMES, KEY_KINDS, MASKED, NEXT, OFFSETS, PREVIOUS, RepeatExposure, RepeatHeadSums, SAME};
 use crate::study::metrics::explanation::Explanation;
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
@@ -20,14 +20,14 @@ impl RepeatInputs<'_> {
     }
 
     /// Values of every metric cell for a head with uniform attention. With `of_all`, also the copying score.
-    pub fn chances(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
+    pub fn chance_levels(exposure: &RepeatExposure, of_all: bool) -> Vec<Fraction> {
         let (uniform, offset, detected) = (exposure.uniform, exposure.offset_uniform, exposure.detected_uniform);
         let even = RepeatHeadSums { mass: uniform, null: uniform, offset, detected, ..RepeatHeadSums::default() };
         let inputs = RepeatInputs { exposure, sums: &even, copying: of_all.then_some(0.0) };
         metric::cells(METRICS, |metric, cell| metric.chance.unwrap_or(metric.value)(&inputs, cell))
     }
 
-    fn cell(&self, kind: usize, cell: usize) -> Fraction {
+    fn part(&self, kind: usize, cell: usize) -> Fraction {
         let (mass, null) = (self.sums.mass[kind].value(), self.sums.null[kind].value());
         let sum = match PARTS[cell] {
             "score" => mass - null,
@@ -39,11 +39,11 @@ impl RepeatInputs<'_> {
     }
 
     /// Value of a cell for a head with uniform attention: each key is equally likely to be the most attended.
-    fn chance(&self, kind: usize, cell: usize) -> Fraction {
+    fn part_chance(&self, kind: usize, cell: usize) -> Fraction {
         if PARTS[cell] == "argmax" {
             self.mean_over_queries(kind, self.exposure.uniform[kind].value())
         } else {
-            self.cell(kind, cell)
+            self.part(kind, cell)
         }
     }
 
@@ -55,7 +55,7 @@ impl RepeatInputs<'_> {
 
 const PARTS: [&str; 4] = ["score", "mass", "null", "argmax"];
 
-const BY_PART: Keys = Keys::Each(PARTS.len(), |place| PARTS[place].to_owned());
+const BY_PART: Keys = Keys::Several(PARTS.len(), |place| PARTS[place].to_owned());
 
 /// What the explanations of all metrics of target keys have in common.
 const OF_KEY: Explanation = Explanation {
@@ -72,12 +72,12 @@ const OF_KEY: Explanation = Explanation {
 
 /// The metric of a kind of target key, in all its parts.
 const fn key_metric<const KEY: usize>(explanation: Explanation) -> RepeatMetric {
-    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.cell(KEY, cell))
-        .with_chance(|inputs, cell| inputs.chance(KEY, cell))
+    RepeatMetric::keyed(BY_PART, |inputs, cell| inputs.part(KEY, cell))
+        .with_chance(|inputs, cell| inputs.part_chance(KEY, cell))
         .explained(explanation)
 }
 
-const _: () = assert!(KEYS == 4 && SAME == 0, "the table has a metric for each kind of key");
+const _: () = assert!(KEY_KINDS == 4 && SAME == 0, "the table has a metric for each kind of key");
 
 pub const METRICS: &[RepeatMetric] = &[
     key_metric::<SAME>(Explanation {
@@ -105,7 +105,7 @@ pub const METRICS: &[RepeatMetric] = &[
         caveats: "Null where the tokenizer has no mask token. Eight masks a sequence, one at a time.",
         ..OF_KEY
     }),
-    RepeatMetric::keyed(Keys::Each(OFFSETS.len(), |place| OFFSETS[place].to_string()), |inputs, place| {
+    RepeatMetric::keyed(Keys::Several(OFFSETS.len(), |place| OFFSETS[place].to_string()), |inputs, place| {
         let RepeatExposure { offset_queries, sequences, .. } = inputs.exposure;
         Fraction::mean(inputs.sums.offset[place].value(), offset_queries[place], sequences[0])
     })
@@ -117,9 +117,12 @@ pub const METRICS: &[RepeatMetric] = &[
         source: "offset_mass (Clark et al. 2019, section 3.1) where the tokens tell nothing; defined here.",
         caveats: "A head that attends to a neighbour on text and not here does not go by position alone.",
     }),
-    RepeatMetric::keyed(Keys::Each(DETECTED.len(), |place| DETECTED[place].to_owned()), |inputs, place| {
-        Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
-    })
+    RepeatMetric::keyed(
+        Keys::Several(DETECTOR_NAMES.len(), |place| DETECTOR_NAMES[place].to_owned()),
+        |inputs, place| {
+            Fraction::mean(inputs.sums.detected[place].value(), inputs.exposure.detected, inputs.exposure.detected)
+        },
+    )
     .explained(Explanation {
         name: "head_detector",
         measures: "The scores by which TransformerLens detects heads, on the random tokens: the share of a decoder's \

@@ -12,11 +12,11 @@ use crate::model::grid::visibility::Visibility;
 use crate::passes::control::ControlKind;
 use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
-use crate::sequences::derived::repeats::Repeats;
+use crate::sequences::derived::repeats::RepeatVariant;
 use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, section, stored};
+use crate::study::section::{Section, View, ViewContext, section, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, Subject, columns};
 use crate::system::counted::counted;
 use metrics::{METRICS, RepeatInputs};
@@ -33,45 +33,45 @@ impl Study for RepeatedTokens {
         allows_absent_heads: true,
         question: "Which heads find the same token again, what came after or before it, or what a mask stands for?",
         needs: "no corpus: 64 sequences of random tokens of the vocabulary, and 512 with a mask, about 31,000 tokens",
-        default_on_decoders: true,
+        is_default_on_decoders: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         is_share: |metric| ["random_offset", "head_detector"].contains(&metric),
         labels: &[labels::DUPLICATE_TOKEN, labels::INDUCTION, labels::INDUCTION_MIRROR, labels::MASKED_COPY],
         caveats: CAVEATS,
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         // Plain copies, and copies with a masked token. Both passes have equal weights: one computes the copying scores.
-        let pass = |repeats: Repeats| {
+        let pass = |repeats: RepeatVariant| {
             let make = move |subject: &Subject<'_>, visibility: Visibility| {
                 let mut sums = RepeatSums::new(subject.grid, visibility);
-                sums.weighs = repeats == Repeats::Plain;
+                sums.weighs = repeats == RepeatVariant::Plain;
                 sums
             };
             PassSpec::by_class(Pass { sequences: Sequences::Repeats(repeats), ..Pass::PLAIN }, make)
         };
-        [Repeats::Plain, Repeats::Masked].map(pass).into()
+        [RepeatVariant::Plain, RepeatVariant::Masked].map(pass).into()
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         // Merges the passes into one: their kinds of keys are disjoint.
-        let mut passes = observed.each::<ByClass<RepeatSums>>();
+        let mut passes = observed.all_sums::<ByClass<RepeatSums>>();
         let mut both = passes.next().expect("at least one pass").clone();
         passes.for_each(|sums| both.merge(sums));
         let classes = both.map(|sums| (sums, sums.blocks.with_total()));
         let of_head = |block: Option<usize>, place: usize| {
-            let (sums, blocks) = classes.of_layer(context.grid.at(place).0);
-            let sums_of_block = blocks.at(block);
+            let (sums, blocks) = classes.for_layer(context.grid.layer_and_head(place).0);
+            let sums_of_block = blocks.sums(block);
             let copying = sums.copying.get(place).copied().flatten().filter(|_| block.is_none());
             RepeatInputs { exposure: &sums_of_block.exposure, sums: &sums_of_block.heads[place], copying }.values()
         };
         let of_chance = |block: Option<usize>, class: usize| {
-            RepeatInputs::chances(&classes.each()[class].1.at(block).exposure, block.is_none())
+            RepeatInputs::chance_levels(&classes.values()[class].1.sums(block).exposure, block.is_none())
         };
         // Every class counts every sequence.
-        let [plain, masked] = classes.each()[0].1.total().exposure.sequences;
+        let [plain, masked] = classes.values()[0].1.total().exposure.sequences;
         (Estimates::by_class(&columns(self), context, both.classes(), of_head, of_chance), Made { plain, masked })
     }
 }
@@ -88,9 +88,9 @@ pub struct Made {
 stored!(Made as repeats);
 
 impl Section for Made {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let Made { plain, masked } = *self;
-        View::saying(match (plain, masked) {
+        View::from_summary(match (plain, masked) {
             (0, _) => {
                 "No sequences of random tokens: the vocabulary has too few words, or the model too few positions.\n"
                     .to_owned()
@@ -111,7 +111,7 @@ const CAVEATS: &[Caveat] = &[Caveat {
     id: "repeats-identity",
     text: "Random tokens that come twice test whether a head finds the same token; \
             only with the token masked does it take the context to find it.",
-    about: CaveatSubject::Meaning,
+    subject: CaveatSubject::Meaning,
     applies: |labelling| section::<Made>(labelling.section).plain > 0,
 }];
 

@@ -11,14 +11,14 @@ use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
 use crate::sequences::derived::repeats::Copies;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, Merge, block_of, merge_fields};
-use crate::stats::exact::{ExactSum, add_each};
+use crate::stats::exact::{ExactSum, add_elementwise};
 
 /// Number of kinds of target keys. The constants `SAME` to `MASKED` index all lists by kind.
-pub const KEYS: usize = 4;
+pub const KEY_KINDS: usize = 4;
 /// Kind of target key: the query's twin, which is the same token in the other copy.
 pub const SAME: usize = 0;
 /// Kind of target key: the token after the query's twin in the other copy.
@@ -32,13 +32,13 @@ pub const MASKED: usize = 3;
 pub const OFFSETS: [isize; 2] = [-1, 1];
 
 /// Head types of the `TransformerLens` detector, by its names (`transformer_lens/head_detector.py`, 4.3.0).
-pub const DETECTED: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
+pub const DETECTOR_NAMES: [&str; 3] = ["previous_token_head", "duplicate_token_head", "induction_head"];
 
 /// Smallest distance of null keys from the target key, so that targets of other kinds are no null keys.
-const FAR_FROM_KEY: usize = 4;
+const MIN_KEY_DISTANCE: usize = 4;
 
 /// Smallest distance of null keys from the query, so that a local head's own targets are no null keys.
-const FAR_FROM_QUERY: usize = 8;
+const MIN_QUERY_DISTANCE: usize = 8;
 
 /// Counts of queries and chance levels in a block; all heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +46,9 @@ pub struct RepeatExposure {
     /// Number of sequences, `[without a mask, with a mask]`.
     pub sequences: [u64; 2],
     /// Number of queries that see the target key (the query's twin in the other copy, or a neighbour), per kind of target.
-    pub queries: [u64; KEYS],
+    pub queries: [u64; KEY_KINDS],
     /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `queries`.
-    pub uniform: [ExactSum; KEYS],
+    pub uniform: [ExactSum; KEY_KINDS],
     /// Number of queries that see a text token at each of [`OFFSETS`].
     pub offset_queries: [u64; OFFSETS.len()],
     /// Attention of a uniform head to one key, `1/v(i)` for `v(i)` visible keys, summed over `offset_queries`.
@@ -56,7 +56,7 @@ pub struct RepeatExposure {
     /// Number of decoder sequences to which the detectors apply.
     pub detected: u64,
     /// Scores of the detectors under uniform attention, summed over the sequences in `detected`.
-    pub detected_uniform: [ExactSum; DETECTED.len()],
+    pub detected_uniform: [ExactSum; DETECTOR_NAMES.len()],
 }
 
 merge_fields!(RepeatExposure {
@@ -73,15 +73,15 @@ merge_fields!(RepeatExposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatHeadSums {
     /// Attention to the target key (the query's twin in the other copy, or a neighbour), per kind of target.
-    pub mass: [ExactSum; KEYS],
+    pub mass: [ExactSum; KEY_KINDS],
     /// Mean attention to null keys (comparison keys far from query and target), per kind of target.
-    pub null: [ExactSum; KEYS],
+    pub null: [ExactSum; KEY_KINDS],
     /// Number of queries whose most attended token is the target key, per kind of target.
-    pub argmax: [u64; KEYS],
+    pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`OFFSETS`].
     pub offset: [ExactSum; OFFSETS.len()],
     /// Share of a sequence's attention on the key positions of each head type in [`DETECTED`].
-    pub detected: [ExactSum; DETECTED.len()],
+    pub detected: [ExactSum; DETECTOR_NAMES.len()],
 }
 
 merge_fields!(RepeatHeadSums { mass, null, argmax, offset, detected });
@@ -135,7 +135,7 @@ pub struct RepeatState {
 }
 
 /// Lists the key positions of each of [`DETECTED`]: the previous token, earlier tokens of equal id, and the tokens after those.
-fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
+fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())
         .flat_map(|query| (0..query).filter(move |&key| ids[key] == ids[query]).map(move |key| (query, key)));
@@ -144,8 +144,8 @@ fn detected(ids: &[u32]) -> Vec<(usize, usize, usize)> {
 }
 
 /// Lists the pairs of query and target key in a sequence. A masked sequence has a single pair, that of the masked token.
-fn pairs(copies: &Copies) -> Vec<QueryKeyPair> {
-    if let Some(query) = copies.masked {
+fn twin_pairs(copies: &Copies) -> Vec<QueryKeyPair> {
+    if let Some(query) = copies.masked_token {
         return vec![QueryKeyPair { kind: MASKED, query, key: query - copies.shift }];
     }
     let of_twins = copies.twins().flat_map(|(query, twin)| {
@@ -172,7 +172,7 @@ impl Sums for RepeatSums {
 
     fn begin_pass(&mut self, setup: &PassSetup<'_>) {
         if let Some(encoder) = setup.encoder.filter(|_| self.weighs) {
-            self.copying = copying::scores(encoder, self.grid).unwrap_or_default();
+            self.copying = copying::copying_scores(encoder, self.grid).unwrap_or_default();
             // Later heads of a decoder read hidden states, not embeddings: its induction heads do not copy by weights alone.
             if self.visibility.is_causal() {
                 self.copying.iter_mut().skip(self.grid.heads).for_each(|score| *score = None);
@@ -182,10 +182,10 @@ impl Sums for RepeatSums {
 
     fn begin(&mut self, sequence: &Sequence) -> Option<RepeatState> {
         let block = block_of(sequence.family.number);
-        let copies = Copies::of(sequence)?;
+        let copies = Copies::find(sequence)?;
         let (visibility, tokens, ids) = (self.visibility, sequence.ids.len(), &sequence.ids);
         let text = copies.text.clone();
-        let mut pairs = pairs(&copies);
+        let mut pairs = twin_pairs(&copies);
         // Keeps pairs whose key is visible and that have a null key.
         pairs.retain(|pair| {
             visibility.sees(pair.query, pair.key) && null_keys((&text, ids), visibility, pair).next().is_some()
@@ -195,26 +195,26 @@ impl Sums for RepeatSums {
             keys.map(move |(query, key)| (index, query, key))
         });
         // A sequence with a mask is not entirely random tokens, so it is left out.
-        let at_offset: Vec<_> = if copies.masked.is_some() {
+        let at_offset: Vec<_> = if copies.masked_token.is_some() {
             Vec::new()
         } else {
             offsets.filter(|&(_, query, key)| text.contains(&key) && visibility.sees(query, key)).collect()
         };
-        let (exposure, even) = (&mut self.blocks[block].exposure, Even::new(visibility, tokens));
-        exposure.sequences[usize::from(copies.masked.is_some())] += 1;
+        let (exposure, even) = (&mut self.blocks[block].exposure, UniformAttention::new(visibility, tokens));
+        exposure.sequences[usize::from(copies.masked_token.is_some())] += 1;
         for &QueryKeyPair { kind, query, .. } in &pairs {
             exposure.queries[kind] += 1;
-            exposure.uniform[kind] += even.share(query);
+            exposure.uniform[kind] += even.weight(query);
         }
         for &(index, query, _) in &at_offset {
             exposure.offset_queries[index] += 1;
-            exposure.offset_uniform[index] += even.share(query);
+            exposure.offset_uniform[index] += even.weight(query);
         }
-        let is_detected = visibility.is_causal() && copies.masked.is_none();
-        let detected = if is_detected { detected(&sequence.ids) } else { Vec::new() };
+        let is_detected = visibility.is_causal() && copies.masked_token.is_none();
+        let detected = if is_detected { detector_pairs(&sequence.ids) } else { Vec::new() };
         exposure.detected += u64::from(is_detected);
         for &(index, query, _) in detected.iter().filter(|(_, query, key)| visibility.sees(*query, *key)) {
-            exposure.detected_uniform[index] += even.share(query) / tokens as f64;
+            exposure.detected_uniform[index] += even.weight(query) / tokens as f64;
         }
         Some(RepeatState { block, text, ids: ids.clone(), pairs, at_offset, detected })
     }
@@ -223,27 +223,27 @@ impl Sums for RepeatSums {
         let Event::Head(input) = event else { return };
         let view = input.attention();
         let sums = &mut self.blocks[state.block].heads[self.grid.index(view.layer, view.head)];
-        let (mut mass, mut null) = ([0.0; KEYS], [0.0; KEYS]);
+        let (mut mass, mut null) = ([0.0; KEY_KINDS], [0.0; KEY_KINDS]);
         for pair in &state.pairs {
             let &QueryKeyPair { kind, query, key } = pair;
             let row = view.row(query);
             mass[kind] += f64::from(row[key]);
-            null[kind] += mean_of_null(row, null_keys((&state.text, &state.ids), self.visibility, pair));
+            null[kind] += mean_null_weight(row, null_keys((&state.text, &state.ids), self.visibility, pair));
             sums.argmax[kind] += u64::from(most_attended(row) == key);
         }
-        add_each(&mut sums.mass, &mass);
-        add_each(&mut sums.null, &null);
-        add_each(&mut sums.offset, &attention_sums::<{ OFFSETS.len() }>(view, &state.at_offset));
-        let detected = attention_sums::<{ DETECTED.len() }>(view, &state.detected);
+        add_elementwise(&mut sums.mass, &mass);
+        add_elementwise(&mut sums.null, &null);
+        add_elementwise(&mut sums.offset, &attention_sums::<{ OFFSETS.len() }>(view, &state.at_offset));
+        let detected = attention_sums::<{ DETECTOR_NAMES.len() }>(view, &state.detected);
         // Every row sums to 1, so the total attention is the number of tokens.
-        add_each(&mut sums.detected, &detected.map(|mass| mass / view.tokens() as f64));
+        add_elementwise(&mut sums.detected, &detected.map(|mass| mass / view.tokens() as f64));
     }
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
-            && classes.kinds() == [self.visibility]
+            && classes.visibilities() == [self.visibility]
             && [0, grid.count()].contains(&self.copying.len())
-            && self.blocks.fit(|block| block.heads.len() == grid.count())
+            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
     }
 }
 
@@ -261,7 +261,7 @@ fn null_keys<'a>(
     visibility: Visibility,
     &QueryKeyPair { kind, query, key }: &QueryKeyPair,
 ) -> impl Iterator<Item = usize> + use<'a> {
-    let visible = visibility.keys(query, ids.len());
+    let visible = visibility.visible_keys(query, ids.len());
     let keys = text.start.max(visible.start)..text.end.min(visible.end);
     let paired_place = move |key: usize| match kind {
         NEXT => key.checked_sub(1),
@@ -269,12 +269,13 @@ fn null_keys<'a>(
         _ => Some(key),
     };
     let paired_token = move |key: usize| paired_place(key).and_then(|place| ids.get(place));
-    let is_far = move |place: &usize| place.abs_diff(key) >= FAR_FROM_KEY && place.abs_diff(query) >= FAR_FROM_QUERY;
+    let is_far =
+        move |place: &usize| place.abs_diff(key) >= MIN_KEY_DISTANCE && place.abs_diff(query) >= MIN_QUERY_DISTANCE;
     keys.filter(is_far).filter(move |&place| paired_token(place) != paired_token(key))
 }
 
 /// Mean attention to the null keys (comparison keys far from query and target); 0 if there are none.
-fn mean_of_null(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
+fn mean_null_weight(row: &[f32], keys: impl Iterator<Item = usize>) -> f64 {
     let (sum, count) = keys.fold((0.0, 0_u32), |(sum, count), key| (sum + f64::from(row[key]), count + 1));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
 }

@@ -21,7 +21,7 @@ pub fn chance_levels(exposure: &SegmentExposure) -> Vec<Fraction> {
 
 /// A part of the variation as a share of all variation.
 fn variation_share(exposure: &SegmentExposure, part: ExactSum, total: ExactSum) -> Fraction {
-    Fraction::new(part.value(), total.value()).over(exposure.rows, exposure.first)
+    Fraction::new(part.value(), total.value()).with_evidence(exposure.rows, exposure.first)
 }
 
 /// The chance level 0 of shares of variation: they exclude what noise explains.
@@ -36,7 +36,7 @@ const NOISE: &str = "0: what noise would explain is taken off";
 
 pub const METRICS: &[SegmentMetric] = &[
     SegmentMetric::single(|exposure, sums| {
-        Fraction::new(sums.same.value(), sums.any.value()).over(exposure.queries, exposure.first)
+        Fraction::new(sums.same.value(), sums.any.value()).with_evidence(exposure.queries, exposure.first)
     })
     .explained(Explanation {
         name: "same_segment_share",

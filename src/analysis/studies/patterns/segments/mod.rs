@@ -15,7 +15,7 @@ use crate::passes::observer::by_class::ByClass;
 use crate::passes::pass::{Pass, Sequences};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, stored};
+use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Caveat, CaveatSubject, Observed, PassSpec, Study, columns};
 use crate::system::counted::{counted, plural};
 use metrics::{METRICS, chance_levels, values};
@@ -32,15 +32,15 @@ impl Study for Segments {
         question: "Of two sentences as a pair, which heads keep within one, and what pattern has their attention?",
         needs: "any corpus, read once more, two sentences at a time",
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
-        labels: &[labels::SEGMENT_BLOCK, labels::CLASS],
+        metrics: || metric::explanations_with_keys(METRICS),
+        labels: &[labels::SEGMENT_BLOCK, labels::PATTERN_CLASS],
         caveats: CAVEATS,
         // The share that noise would explain is subtracted, so about half of the heads without a pattern are below 0.
         range: |metric| if metric == "same_segment_share" { 0.0..=1.0 } else { f64::NEG_INFINITY..=1.0 },
         is_share: |metric| metric == "same_segment_share",
-        of_language: true,
+        needs_language: true,
         why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -53,11 +53,12 @@ impl Study for Segments {
         let sums: &ByClass<SegmentSums> = observed.sums();
         let classes = sums.map(|sums| sums.blocks.with_total());
         let of_head = |block: Option<usize>, place: usize| {
-            let sums = classes.of_layer(context.grid.at(place).0).at(block);
+            let sums = classes.for_layer(context.grid.layer_and_head(place).0).sums(block);
             values(&sums.exposure, &sums.heads[place])
         };
-        let of_chance = |block: Option<usize>, class: usize| chance_levels(&classes.each()[class].at(block).exposure);
-        let exposures = classes.each().iter().map(|blocks| &blocks.total().exposure);
+        let of_chance =
+            |block: Option<usize>, class: usize| chance_levels(&classes.values()[class].sums(block).exposure);
+        let exposures = classes.values().iter().map(|blocks| &blocks.total().exposure);
         let (pairs, unseen) = exposures
             .fold((0, 0), |(pairs, unseen), exposure| (exposure.pairs.max(pairs), exposure.unseen.max(unseen)));
         let (unseen, sentences_left_out) = (NonZeroU64::new(unseen), observed.left_out());
@@ -84,7 +85,7 @@ pub struct Pairs {
 stored!(Pairs as segments);
 
 impl Section for Pairs {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let Pairs { pairs, unseen, sentences_left_out } = *self;
         let hidden = unseen.map_or_else(String::new, |unseen| {
             format!("In layers with a window, {unseen} of them are left out: not every query sees every key.\n")
@@ -96,7 +97,7 @@ impl Section for Pairs {
                 format!("; {sentences} {is} in no pair (no partner in the document, or too long together)")
             }
         };
-        View::saying(format!("Pairs of sentences: {pairs}{left_out}.\n{hidden}"))
+        View::from_summary(format!("Pairs of sentences: {pairs}{left_out}.\n{hidden}"))
     }
 }
 
@@ -105,14 +106,14 @@ const CAVEATS: &[Caveat] = &[
         id: "segment-pairs",
         text: "`segment-block` is about two sentences as a pair, with special tokens between them and, of most models, \
             other segment ids: not about the bounds of sentences in running text.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| labelling.has_label(|label| label.starts_with("segment-block")),
     },
     Caveat {
         id: "classes-by-rule",
         text: "The classes go by how much of the variation columns, offsets and sentences explain, not by how maps look: \
             shares of classes by the classifier of Kovaleva et al. are of another measure and of fine-tuned models.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| labelling.has_label(|label| label.starts_with("class:")),
     },
 ];

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::design::{Design, SegmentHeadSums};
+use super::design::{RegressionDesign, SegmentHeadSums};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
@@ -62,7 +62,7 @@ pub struct SegmentState {
     block: usize,
     /// Token ranges of both texts. `None` for a sequence that is no pair or not fully visible; it does not count.
     texts: Option<[Range<usize>; 2]>,
-    design: Option<Design>,
+    design: Option<RegressionDesign>,
 }
 
 merge_fields!(SegmentSums[grid, visibility] { blocks });
@@ -74,10 +74,10 @@ impl Sums for SegmentSums {
         let (block, tokens) = (block_of(sequence.family.number), sequence.ids.len());
         let texts: Option<[Range<usize>; 2]> = sequence.texts.clone().try_into().ok();
         // The pattern classes describe whole matrices, so every query must see every key.
-        let is_seen = self.visibility.is_whole(tokens);
+        let is_seen = self.visibility.is_full(tokens);
         self.blocks[block].exposure.unseen += u64::from(texts.is_some() && !is_seen);
         let texts = texts.filter(|_| is_seen);
-        let design = texts.clone().and_then(|texts| Design::new(tokens, texts));
+        let design = texts.clone().and_then(|texts| RegressionDesign::new(tokens, texts));
         if let Some(texts) = &texts {
             let (n, [a, b]) = (tokens as f64, texts.each_ref().map(|text| text.len() as f64));
             let exposure = &mut self.blocks[block].exposure;
@@ -94,7 +94,8 @@ impl Sums for SegmentSums {
     fn observe(&mut self, state: &mut SegmentState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let view = input.attention();
-        let mut sums = state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variation(view));
+        let mut sums =
+            state.design.as_mut().map_or_else(SegmentHeadSums::default, |design| design.variance_parts(view));
         if let Some([a, b]) = &state.texts {
             let attention_between =
                 |queries: &Range<usize>, keys: &Range<usize>| attention_between(view, queries, keys);
@@ -106,8 +107,8 @@ impl Sums for SegmentSums {
 
     fn fits(&self, grid: HeadGrid, _: FromToken, classes: &LayerClasses) -> bool {
         self.grid == grid
-            && classes.kinds() == [self.visibility]
-            && self.blocks.fit(|block| block.heads.len() == grid.count())
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| block.heads.len() == grid.count())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::forward::visitor::HeadView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::by_class::ByClass;
-use crate::passes::observer::{Event, Folder, Sums, observer_of};
+use crate::passes::observer::{AttentionFolder, Event, Sums, new_observer};
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::stats::blocks::{BLOCKS, Merge};
@@ -20,8 +20,8 @@ const GRID: HeadGrid = HeadGrid { layers: 1, heads: 1 };
 /// `[CLS] A [SEP] B [SEP]`
 fn pair(index: u64, first: usize, second: usize) -> Sequence {
     let text = |tokens: usize| vec![Token { id: 10, kind: TokenKind::Text }; tokens];
-    let pair = Frame::of_bert(2).around(&[text(first), text(second)]);
-    Sequence { index, family: SentenceFamily::alone(index), ..pair }
+    let pair = Frame::bert_for_tests(2).surround(&[text(first), text(second)]);
+    Sequence { index, family: SentenceFamily::new(index), ..pair }
 }
 
 /// Rows over the keys that a head wants of a query, each as much as the head says, and evenly over all where it wants
@@ -39,13 +39,13 @@ fn head(pair: &Sequence, wanted: impl Fn(&Sequence, usize, usize) -> f32) -> Vec
 fn see(sums: &mut SegmentSums, pair: &Sequence, weights: &[f32]) {
     let mut state = sums.begin(pair).unwrap();
     let view = HeadView::from(AttentionView::new(0, 0, pair.ids.len(), weights));
-    sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(pair, view)));
+    sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(pair, view)));
 }
 
 fn results(sums: &SegmentSums, policy: &Policy) -> Results {
     let study: &'static dyn AnyStudy = &Segments;
     let context = EstimationContext::new(GRID, std::num::NonZeroUsize::MIN);
-    let sums = observer_of(ByClass::of_whole(sums.clone()));
+    let sums = new_observer(ByClass::single_class(sums.clone()));
     Results::new(&[(study, vec![ObservedPass { sums: &*sums, left_out: 0 }])], &context, policy)
 }
 
@@ -56,7 +56,7 @@ fn labels(wanted: impl Fn(&Sequence, usize, usize) -> f32) -> [Vec<String>; 2] {
         let pair = pair(index, 12 + (index % 9) as usize, 12 + (index * 5 % 9) as usize);
         see(&mut sums, &pair, &head(&pair, &wanted));
     }
-    [&[][..], &[presets::named("kovaleva2019").unwrap()]].map(|presets| {
+    [&[][..], &[presets::find("kovaleva2019").unwrap()]].map(|presets| {
         let policy = presets::policy(presets);
         let verdict = results(&sums, &policy).verdicts(&policy).remove(0);
         verdict.labels.into_iter().map(|label| label.label).collect()

@@ -8,7 +8,7 @@ use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
 use crate::passes::pass::Pass;
-use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::lifts::LiftFactors;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
@@ -41,21 +41,23 @@ impl Study for Trees {
         allows_absent_heads: true,
         question: "How much of the gold tree is in the spanning tree of each head's attention?",
         needs: "a corpus with dependency trees",
-        by_default: true,
-        metrics: || metric::listed(METRICS),
+        is_default: true,
+        metrics: || metric::explanations_with_keys(METRICS),
         range: |_| 0.0..=1.0,
         is_share: |_| true,
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
-        vec![PassSpec::new(Pass::PLAIN, |subject| TreeSums::new(subject.grid, subject.classes.clone(), subject.from))]
+        vec![PassSpec::new(Pass::PLAIN, |subject| {
+            TreeSums::new(subject.grid, subject.classes.clone(), subject.from_token)
+        })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &TreeSums = observed.sums();
-        (Estimates::of_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS)), NoSection)
+        (Estimates::from_blocks(&columns(self), context, &sums.blocks, metric::values(METRICS)), NoSection)
     }
 }
 
@@ -95,7 +97,7 @@ pub struct TreeState {
     block: usize,
     gold: Vec<GoldEdges>,
     /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
-    lifts: Vec<Lifts>,
+    lifts: Vec<LiftFactors>,
 }
 
 merge_fields!(TreeSums[grid, classes, from] { blocks });
@@ -104,18 +106,19 @@ impl Sums for TreeSums {
     type SequenceState = TreeState;
 
     fn begin(&mut self, sequence: &Sequence) -> Option<TreeState> {
-        let edges = |tree| sequence.candidates().into_iter().map(move |sentence| GoldEdges::new(tree, sentence));
+        let edges =
+            |tree| sequence.counted_words_by_sentence().into_iter().map(move |sentence| GoldEdges::new(tree, sentence));
         let gold = sequence.tree.as_deref().into_iter().flat_map(edges);
-        let gold: Vec<GoldEdges> = gold.filter(|sentence| sentence.count() > 0).collect();
+        let gold: Vec<GoldEdges> = gold.filter(|sentence| sentence.edge_count() > 0).collect();
         let block = block_of(sequence.family.number);
         let counts = &mut self.blocks[block];
         for sentence in &gold {
-            counts.edges += sentence.count();
+            counts.edges += sentence.edge_count();
             counts.sentences += u64::from(sequence.family.is_first);
-            counts.chain_hits += sentence.in_chain();
+            counts.chain_hits += sentence.count_in_chain();
         }
-        let kinds = self.classes.kinds().iter();
-        let lifts = kinds.map(|&visibility| Lifts::new(sequence, visibility, self.from)).collect();
+        let kinds = self.classes.visibilities().iter();
+        let lifts = kinds.map(|&visibility| LiftFactors::new(sequence, visibility, self.from)).collect();
         Some(TreeState { block, gold, lifts })
     }
 
@@ -126,15 +129,15 @@ impl Sums for TreeSums {
         }
         let head = self.grid.index(input.view.layer, input.view.head);
         let lifts = &lifts[self.classes.class_of(input.view.layer)];
-        let words = input.words(self.from);
+        let words = input.word_attention(self.from);
         for sentence in gold {
-            self.blocks[*block].hits[head] += sentence.in_spanning_tree(words, lifts, &mut self.buffers);
+            self.blocks[*block].hits[head] += sentence.count_in_spanning_tree(words, lifts, &mut self.buffers);
         }
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
-            && self.blocks.fit(|counts| counts.hits.len() == grid.count())
+            && self.blocks.is_valid(|counts| counts.hits.len() == grid.count())
     }
 }
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use crate::corpus::relation::{PUNCT, base};
+use crate::corpus::relation::{PUNCTUATION_RELATION, base_relation};
 use crate::linalg::lanes::LANES;
 use crate::linalg::search::{first_at_least, largest};
-use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::lifts::LiftFactors;
 use crate::sequences::fold::words::WordAttention;
 use crate::sequences::sequence::GoldArc;
 
@@ -23,13 +23,14 @@ pub struct GoldEdges {
 impl GoldEdges {
     /// Reads the edges of one sentence, the words `sentence` of `tree`. Punctuation, roots and unannotated words have none.
     pub fn new(tree: &[GoldArc], sentence: Range<usize>) -> Self {
-        let words: Vec<usize> = sentence.filter(|&word| base(&tree[word].relation) != PUNCT).collect();
+        let words: Vec<usize> =
+            sentence.filter(|&word| base_relation(&tree[word].relation) != PUNCTUATION_RELATION).collect();
         let head = |&word: &usize| words.binary_search(&tree[word].head.word()?).ok();
         let heads = words.iter().map(head).collect();
         Self { words, heads }
     }
 
-    pub fn count(&self) -> u64 {
+    pub fn edge_count(&self) -> u64 {
         self.heads.iter().flatten().count() as u64
     }
 
@@ -38,15 +39,20 @@ impl GoldEdges {
     }
 
     /// Returns the baseline's hits: gold edges between words that are adjacent in the full sentence.
-    pub fn in_chain(&self) -> u64 {
+    pub fn count_in_chain(&self) -> u64 {
         let adjacent = |word: usize| self.words[word] - self.words[word - 1] == 1 && self.contains(word - 1, word);
         (1..self.words.len()).filter(|&word| adjacent(word)).count() as u64
     }
 
     /// Returns the number of gold edges in the maximum spanning tree over `max(W, W^T)`, `W` the attention times `lifts`. Prim's
     /// algorithm from the first word: among equal weights, the lowest index joins first, to the word that joined earliest.
-    pub fn in_spanning_tree(&self, attention: &WordAttention, lifts: &Lifts, buffers: &mut TreeBuffers) -> u64 {
-        if self.count() == 0 {
+    pub fn count_in_spanning_tree(
+        &self,
+        attention: &WordAttention,
+        lifts: &LiftFactors,
+        buffers: &mut TreeBuffers,
+    ) -> u64 {
+        if self.edge_count() == 0 {
             return 0;
         }
         buffers.fill(&self.words, attention, lifts);
@@ -71,7 +77,7 @@ pub struct TreeBuffers {
 }
 
 impl TreeBuffers {
-    fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &Lifts) {
+    fn fill(&mut self, words: &[usize], attention: &WordAttention, lifts: &LiftFactors) {
         let width = words.len().next_multiple_of(LANES);
         // The padding at the end of a row needs no value: it is closed.
         self.weights.resize(words.len() * width, 0.0);
@@ -80,7 +86,7 @@ impl TreeBuffers {
                 for i in rows.clone() {
                     for j in columns.start..columns.end.min(i + 1) {
                         let (a, b) = (words[i], words[j]);
-                        let weight = (attention.row(a)[b] * lifts.of(a, b)).max(attention.row(b)[a] * lifts.of(b, a));
+                        let weight = (attention.row(a)[b] * lifts.get(a, b)).max(attention.row(b)[a] * lifts.get(b, a));
                         self.weights[i * width + j] = weight;
                         self.weights[j * width + i] = weight;
                     }
@@ -143,16 +149,20 @@ mod tests {
 
     fn found(weights: &[f32; 16]) -> u64 {
         let mut words = WordAttention::default();
-        words.fold(AttentionView::new(0, 0, 4, weights), &WordSpan::whole([0..1, 1..2, 2..3, 3..4]), FromToken::Mean);
-        let lifts = Lifts::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
-        gold().in_spanning_tree(&words, &lifts, &mut TreeBuffers::default())
+        words.fold(
+            AttentionView::new(0, 0, 4, weights),
+            &WordSpan::whole_words([0..1, 1..2, 2..3, 3..4]),
+            FromToken::Mean,
+        );
+        let lifts = LiftFactors::new(&sentence(0, 4, "dep"), Visibility::ALL, FromToken::Mean);
+        gold().count_in_spanning_tree(&words, &lifts, &mut TreeBuffers::default())
     }
 
     #[test]
     fn punctuation_and_roots_are_no_edges() {
-        assert_eq!(gold().count(), 2);
+        assert_eq!(gold().edge_count(), 2);
         // loudly barked are adjacent; dogs and loudly are not, with the comma between.
-        assert_eq!(gold().in_chain(), 1);
+        assert_eq!(gold().count_in_chain(), 1);
     }
 
     #[test]

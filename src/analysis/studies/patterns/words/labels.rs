@@ -24,7 +24,7 @@ pub(super) const TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     parameter: Parameter::OneOf("tag", || label_tags().map(str::to_owned).collect()),
     phrase: Phrase::Fixed("attends to words of the class {}"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let label =
             |tag| assess_content(&format!("tag:{tag}"), "tag_mass", Some(tag), &CONTENT_MASS, (evidence, policy));
@@ -45,7 +45,7 @@ pub(super) const TAG: Detector = Detector {
 pub(super) const SAME_TAG: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to words of the same class"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-tag", "same_tag_mass", None, &CONTENT_MASS, (evidence, policy)),
     ..Detector::role(Explanation {
         name: "same-tag",
@@ -61,7 +61,7 @@ pub(super) const SAME_TAG: Detector = Detector {
 pub(super) const SIMILAR_WORDS: Detector = Detector {
     thresholds: &thresholds(&SIMILARITY_GAIN),
     phrase: Phrase::Fixed("attends to tokens with a like embedding"),
-    shown: LabelStyle::of(Some("similar"), AnsiColor::BrightMagenta),
+    style: LabelStyle::new(Some("similar"), AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         assess_content("similar-words", "similarity_gain", None, &SIMILARITY_GAIN, (evidence, policy))
     },
@@ -79,7 +79,7 @@ pub(super) const SIMILAR_WORDS: Detector = Detector {
 pub(super) const SAME_TOKEN: Detector = Detector {
     thresholds: MASS_THRESHOLDS,
     phrase: Phrase::Fixed("attends to other occurrences of the same token"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| assess_content("same-token", "same_token_mass", None, &CONTENT_MASS, (evidence, policy)),
     ..Detector::role(Explanation {
         name: "same-token",

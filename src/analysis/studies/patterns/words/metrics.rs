@@ -1,15 +1,15 @@
 //! Metric table of the study `words`, and its cells from the sums of the layers of equal visibility.
 
-use super::observe::{LIKENESS, Queries, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, queries_of};
+use super::observe::{LIKENESS, QuerySet, SAME_TAG, SAME_TOKEN, SAME_WORD, TAGS, query_set};
 use super::sums::{WordHeadSums, WordInputs, WordsBlock, WordsSums};
 use crate::corpus::Upos;
 use crate::stats::blocks::{BLOCKS, WithTotal};
 use crate::study::instruments::position::Rates;
-use crate::study::labels::content::{TIMES_EXPECTED, expected, over_chance, over_position};
+use crate::study::labels::content::{POSITION_FACTOR, expected, over_chance, over_position};
 use crate::study::metrics::explanation::{Explanation, OURS};
 use crate::study::metrics::metric::{self, Fraction, Keys, Metric};
 
-const BY_TAG: Keys = Keys::Each(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
+const BY_TAG: Keys = Keys::Several(TAGS, |tag| Upos::ALL[tag].tag().to_owned());
 
 impl WordInputs<'_> {
     fn mean(&self, mass: usize) -> Fraction {
@@ -18,8 +18,8 @@ impl WordInputs<'_> {
 
     /// Returns the mean of a mass expected from the head's preference for offsets alone.
     fn expected(&self, mass: usize) -> Fraction {
-        let [block, corpus] = [self.sums, self.whole].map(|sums| &sums.profiles[queries_of(mass) as usize]);
-        self.over_queries(mass, self.rates[mass].expected(block, corpus))
+        let [block, corpus] = [self.sums, self.corpus_sums].map(|sums| &sums.profiles[query_set(mass) as usize]);
+        self.over_queries(mass, self.rates[mass].expected_part(block, corpus))
     }
 
     fn over_chance(&self, mass: usize) -> Fraction {
@@ -28,23 +28,23 @@ impl WordInputs<'_> {
 
     fn over_position(&self, mass: usize) -> Fraction {
         let expected = self.expected(mass).numerator();
-        self.over_queries(mass, self.sums.masses[mass].value() - TIMES_EXPECTED * expected)
+        self.over_queries(mass, self.sums.masses[mass].value() - POSITION_FACTOR * expected)
     }
 
     /// Returns `over_position` of uniform attention, whose expected mass is its actual mass.
     fn uniform_over_position(&self, mass: usize) -> Fraction {
-        self.over_queries(mass, (1.0 - TIMES_EXPECTED) * self.sums.masses[mass].value())
+        self.over_queries(mass, (1.0 - POSITION_FACTOR) * self.sums.masses[mass].value())
     }
 
     fn over_queries(&self, mass: usize, sum: f64) -> Fraction {
-        if mass < TAGS && self.corpus.tags[mass] == 0 {
+        if mass < TAGS && self.corpus_exposure.tags[mass] == 0 {
             return Fraction::NONE;
         }
-        let set = queries_of(mass) as usize;
+        let set = query_set(mass) as usize;
         let (queries, sentences) = (self.exposure.queries[set], self.exposure.sentences[set]);
         // Likeness is averaged over the rows with attention to keys that have it.
         let denominator = if mass == LIKENESS { self.sums.queries_with_likeness } else { queries };
-        Fraction::new(sum, denominator as f64).over(queries, sentences)
+        Fraction::new(sum, denominator as f64).with_evidence(queries, sentences)
     }
 }
 
@@ -132,13 +132,13 @@ pub(super) const METRICS: &[WordMetric] = &[
 ];
 
 /// Sums of the layers of equal visibility, with the rates at which offsets alone find the targets.
-pub(super) struct WordsOfClass<'a> {
+pub(super) struct VisibilityClassWords<'a> {
     blocks: WithTotal<'a, WordsBlock>,
     /// Rates without one block, for each block, followed by the rates in the whole corpus; one per mass.
     rates: Vec<Vec<Rates>>,
 }
 
-impl<'a> WordsOfClass<'a> {
+impl<'a> VisibilityClassWords<'a> {
     pub fn new(sums: &'a WordsSums) -> Self {
         let blocks = sums.blocks.with_total();
         let blocks_left_out = sums.blocks.iter().map(Some).chain([None]);
@@ -146,18 +146,19 @@ impl<'a> WordsOfClass<'a> {
         Self { blocks, rates }
     }
 
-    pub fn queries(&self, queries: Queries) -> u64 {
+    pub fn query_count(&self, queries: QuerySet) -> u64 {
         self.blocks.total().exposure.queries[queries as usize]
     }
 
     /// Computes the cells of the head `place`, or of chance for `None`, in one block, or in the whole corpus for `None`.
     pub fn cells(&self, block: Option<usize>, place: Option<usize>) -> Vec<Fraction> {
-        let (sums, total, rates) = (self.blocks.at(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
-        let queries_with_likeness = sums.exposure.queries[Queries::Likened as usize];
+        let (sums, total, rates) = (self.blocks.sums(block), self.blocks.total(), &self.rates[block.unwrap_or(BLOCKS)]);
+        let queries_with_likeness = sums.exposure.queries[QuerySet::WithLikeness as usize];
         let even = WordHeadSums { masses: sums.uniform, queries_with_likeness, ..WordHeadSums::default() };
         let [head, corpus_head] = [sums, total].map(|sums| place.map_or(&even, |place| &sums.heads[place]));
         let (exposure, corpus, uniform) = (&sums.exposure, &total.exposure, &sums.uniform);
-        let inputs = WordInputs { exposure, corpus, sums: head, whole: corpus_head, uniform, rates };
+        let inputs =
+            WordInputs { exposure, corpus_exposure: corpus, sums: head, corpus_sums: corpus_head, uniform, rates };
         metric::cells(METRICS, |metric, cell| match place {
             Some(_) => (metric.value)(&inputs, cell),
             None => metric.chance.unwrap_or(metric.value)(&inputs, cell),

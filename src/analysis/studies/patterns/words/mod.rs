@@ -18,10 +18,10 @@ use crate::passes::pass::Pass;
 use crate::study::aim::Aim;
 use crate::study::labels::{Label, content};
 use crate::study::metrics::metric;
-use crate::study::section::{Known, Section, View, stored};
+use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, columns};
-use metrics::{METRICS, WordsOfClass};
-use observe::Queries;
+use metrics::{METRICS, VisibilityClassWords};
+use observe::QuerySet;
 use sums::WordsSums;
 
 pub struct Words;
@@ -38,8 +38,8 @@ pub struct Looked {
 stored!(Looked as words);
 
 impl Section for Looked {
-    fn view(&self, _: Known<'_>) -> View<'_> {
-        View::saying(match self.tagged {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
+        View::from_summary(match self.tagged {
             0 => "No word has a part of speech (UPOS): no label of word classes was tested.\n",
             _ => "",
         })
@@ -55,32 +55,34 @@ impl Study for Words {
         question: "Which words does each head attend to: of a part of speech, of the query's own, like the query, or the \
             same again?",
         needs: "any corpus; for parts of speech one with universal tags",
-        by_default: true,
+        is_default: true,
         controls: &ControlKind::ALL,
-        metrics: || metric::listed(METRICS),
+        metrics: || metric::explanations_with_keys(METRICS),
         is_share: |metric| metric.ends_with("_mass") || metric.ends_with("_mass_expected"),
-        made_of: content::made_of,
+        base_metric: content::base_metric,
         labels: &[labels::TAG, labels::SAME_TAG, labels::SIMILAR_WORDS, labels::SAME_TOKEN],
         aim,
-        of_language: true,
-        ..Card::NEW
+        needs_language: true,
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| {
-            WordsSums::new(subject.grid, visibility, subject.from)
+            WordsSums::new(subject.grid, visibility, subject.from_token)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<WordsSums> = observed.sums();
-        let classes = sums.map(WordsOfClass::new);
-        let of_head =
-            |block: Option<usize>, place: usize| classes.of_layer(context.grid.at(place).0).cells(block, Some(place));
-        let of_chance = |block: Option<usize>, class: usize| classes.each()[class].cells(block, None);
-        let queries =
-            |queries: Queries| classes.each().iter().map(|class| class.queries(queries)).max().unwrap_or_default();
-        let words = Looked { tagged: queries(Queries::Words), repeated: queries(Queries::Repeated) };
+        let classes = sums.map(VisibilityClassWords::new);
+        let of_head = |block: Option<usize>, place: usize| {
+            classes.for_layer(context.grid.layer_and_head(place).0).cells(block, Some(place))
+        };
+        let of_chance = |block: Option<usize>, class: usize| classes.values()[class].cells(block, None);
+        let queries = |queries: QuerySet| {
+            classes.values().iter().map(|class| class.query_count(queries)).max().unwrap_or_default()
+        };
+        let words = Looked { tagged: queries(QuerySet::Words), repeated: queries(QuerySet::Repeated) };
         let estimates = Estimates::by_class(&columns(self), context, sums.classes(), of_head, of_chance);
         (estimates, words)
     }

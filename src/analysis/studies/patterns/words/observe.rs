@@ -3,9 +3,9 @@
 
 use multiversion::multiversion;
 
-use super::sentence::{TaggedWords, Tokens};
+use super::sentence::{TaggedWords, TextTokens};
 use crate::corpus::Upos;
-use crate::linalg::lanes::{dot, sum};
+use crate::linalg::lanes::{dot, sum_full_lanes};
 use crate::sequences::fold::text::TextAttention;
 use crate::sequences::fold::words::WordAttention;
 use crate::study::instruments::position::Profile;
@@ -14,13 +14,13 @@ pub const TAGS: usize = Upos::ALL.len();
 
 /// Sets of queries over which the metrics of the study `words` are averaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queries {
+pub enum QuerySet {
     /// All words of sentences in which some word has a UPOS.
     Words,
     /// Words that see another word of their UPOS.
     Tagged,
     /// Text tokens whose visible keys differ in embedding similarity to the query.
-    Likened,
+    WithLikeness,
     /// Text tokens that see another occurrence of their token id.
     Repeated,
     /// As [`Self::Repeated`], without punctuation.
@@ -28,10 +28,10 @@ pub enum Queries {
 }
 
 /// Number of sets of queries.
-pub const QUERIES: usize = 5;
+pub const QUERY_SETS: usize = 5;
 
 /// Number of masses per attention head: one for each UPOS tag, then [`SAME_TAG`] and the following.
-pub const MASSES: usize = TAGS + 4;
+pub const MASS_COUNT: usize = TAGS + 4;
 
 /// Index of the mass on words with the query's UPOS tag.
 pub const SAME_TAG: usize = TAGS;
@@ -43,88 +43,93 @@ pub const SAME_TOKEN: usize = TAGS + 2;
 pub const SAME_WORD: usize = TAGS + 3;
 
 /// Set of queries over which a mass is averaged.
-pub fn queries_of(mass: usize) -> Queries {
+pub fn query_set(mass: usize) -> QuerySet {
     match mass {
-        SAME_TAG => Queries::Tagged,
-        LIKENESS => Queries::Likened,
-        SAME_TOKEN => Queries::Repeated,
-        SAME_WORD => Queries::RepeatedWords,
-        _ => Queries::Words,
+        SAME_TAG => QuerySet::Tagged,
+        LIKENESS => QuerySet::WithLikeness,
+        SAME_TOKEN => QuerySet::Repeated,
+        SAME_WORD => QuerySet::RepeatedWords,
+        _ => QuerySet::Words,
     }
 }
 
 /// Masses of one head over one sentence, with its attention by offset for each set of queries.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SentenceMasses {
-    pub masses: [f64; MASSES],
+    pub masses: [f64; MASS_COUNT],
     pub queries_with_likeness: u64,
-    pub profiles: [Profile; QUERIES],
+    pub profiles: [Profile; QUERY_SETS],
 }
 
 /// Buffers for one row of attention and for column sums, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct RowScratch {
+pub struct WordRowBuffers {
     row: Vec<f32>,
     columns: Vec<f64>,
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn words(words: &TaggedWords, attention: &WordAttention, room: &mut RowScratch, seen: &mut SentenceMasses) {
+pub(super) fn add_word_masses(
+    words: &TaggedWords,
+    attention: &WordAttention,
+    room: &mut WordRowBuffers,
+    seen: &mut SentenceMasses,
+) {
     let columns = &mut room.columns;
     columns.clear();
     columns.resize(words.words.classes.len(), 0.0);
     let mut others = Profile::default();
-    for (word, fellows) in words.fellows.iter().enumerate() {
-        let first = words.words.first;
+    for (word, fellows) in words.mask_of_word.iter().enumerate() {
+        let first = words.words.first_word;
         let row = &attention.row(first + word)[first..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];
         if let Some(fellows) = fellows {
             let mask = &words.masks[*fellows];
             seen.masses[SAME_TAG] += row.iter().zip(mask).map(|(weight, kept)| weight * kept).sum::<f64>() - row[word];
-            seen.profiles[Queries::Tagged as usize].add(row, word, 1.0);
+            seen.profiles[QuerySet::Tagged as usize].add(row, word, 1.0);
         } else {
             others.add(row, word, 1.0);
         }
     }
     words.words.add_by_class(columns.iter().copied(), &mut seen.masses);
-    seen.profiles[Queries::Words as usize] = others.and(&seen.profiles[Queries::Tagged as usize]);
+    seen.profiles[QuerySet::Words as usize] = others.sum_with(&seen.profiles[QuerySet::Tagged as usize]);
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub(super) fn tokens<'a>(
-    tokens: &'a Tokens,
+pub(super) fn add_token_masses<'a>(
+    tokens: &'a TextTokens,
     text: &'a TextAttention,
-    room: &'a mut RowScratch,
+    room: &'a mut WordRowBuffers,
     seen: &'a mut SentenceMasses,
 ) {
     for token in &tokens.text {
         let row = text.row(token.place);
         let mut rest = text.mass(token.place);
-        let repeated = token.same.len() > 1;
+        let repeated = token.occurrences.len() > 1;
         if repeated {
-            let mass: f64 = token.same.iter().map(|&same| f64::from(row[same])).sum();
+            let mass: f64 = token.occurrences.iter().map(|&same| f64::from(row[same])).sum();
             seen.masses[SAME_TOKEN] += mass;
-            seen.profiles[Queries::Repeated as usize].add_text(text, token.place, 1.0);
+            seen.profiles[QuerySet::Repeated as usize].add_text(text, token.place, 1.0);
             if !token.is_punctuation {
                 seen.masses[SAME_WORD] += mass;
-                seen.profiles[Queries::RepeatedWords as usize].add_text(text, token.place, 1.0);
+                seen.profiles[QuerySet::RepeatedWords as usize].add_text(text, token.place, 1.0);
             }
         }
-        let Some(start) = token.likeness else { continue };
+        let Some(start) = token.likeness_start else { continue };
         let likeness = &tokens.likeness[start..start + row.len()];
-        let seen_keys = token.seen.clone();
+        let seen_keys = token.visible_range.clone();
         if repeated {
             // Sums the other keys directly: the rest may be tiny, and a difference would lose it to rounding.
             room.row.clear();
             room.row.extend_from_slice(row);
-            token.same.iter().for_each(|&same| room.row[same] = 0.0);
-            rest = sum(&room.row[seen_keys.clone()]);
+            token.occurrences.iter().for_each(|&same| room.row[same] = 0.0);
+            rest = sum_full_lanes(&room.row[seen_keys.clone()]);
         }
         if rest > 0.0 {
             seen.queries_with_likeness += 1;
             seen.masses[LIKENESS] += f64::from(dot(&row[seen_keys.clone()], &likeness[seen_keys])) / rest;
-            let profile = &mut seen.profiles[Queries::Likened as usize];
+            let profile = &mut seen.profiles[QuerySet::WithLikeness as usize];
             if repeated {
                 profile.add(&room.row[..text.tokens()], token.place, 1.0 / rest);
             } else {

@@ -18,7 +18,7 @@ pub(super) struct TaggedWords {
     /// Words with their UPOS tags, each tag as its index in [`Upos::ALL`].
     pub words: ClassedWords,
     /// For each word, the index of its tag in `masks`; `None` if the word sees no other word of its tag.
-    pub fellows: Vec<Option<usize>>,
+    pub mask_of_word: Vec<Option<usize>>,
     /// For each tag with several words, 1 for its words and 0 for others, `[words]`.
     pub masks: Vec<Vec<f64>>,
 }
@@ -38,13 +38,14 @@ impl TaggedWords {
             }
         }
         let fellows = tags.iter().map(|tag| tag.and_then(|tag| places[tag])).collect();
-        let mut found = Self { words, fellows, masks };
+        let mut found = Self { words, mask_of_word: fellows, masks };
         // Drops words that see no other word of their tag.
-        if !found.words.is_whole {
-            let sees = |query: usize, key: usize| found.same_tag(query, key) && found.words.even(query, key) > 0.0;
-            let sees_fellow = |query: usize| found.words.others(query).any(|key| sees(query, key));
-            for word in (0..found.fellows.len()).filter(|&word| !sees_fellow(word)).collect::<Vec<_>>() {
-                found.fellows[word] = None;
+        if !found.words.sees_all_words {
+            let sees =
+                |query: usize, key: usize| found.same_tag(query, key) && found.words.uniform_weight(query, key) > 0.0;
+            let sees_fellow = |query: usize| found.words.other_words(query).any(|key| sees(query, key));
+            for word in (0..found.mask_of_word.len()).filter(|&word| !sees_fellow(word)).collect::<Vec<_>>() {
+                found.mask_of_word[word] = None;
             }
         }
         Some(found)
@@ -58,48 +59,52 @@ impl TaggedWords {
 
 /// Text tokens of a sentence as queries and keys.
 #[derive(Clone, Debug)]
-pub(super) struct Tokens {
-    pub text: Vec<Text>,
+pub(super) struct TextTokens {
+    pub text: Vec<TextToken>,
     /// Standardised embedding similarity of each query's keys to the query, row by row, padded to whole SIMD vectors.
     pub likeness: Vec<f32>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Text {
+pub(super) struct TextToken {
     pub place: usize,
     /// Token range of the visible keys, extended to whole SIMD vectors.
-    pub seen: Range<usize>,
+    pub visible_range: Range<usize>,
     /// Positions of the visible text tokens with the query's id, including the query.
-    pub same: Vec<usize>,
+    pub occurrences: Vec<usize>,
     pub is_punctuation: bool,
     /// Start of the query's row in [`Tokens::likeness`]; `None` if its keys are too few or do not differ in similarity.
-    pub likeness: Option<usize>,
+    pub likeness_start: Option<usize>,
 }
 
 /// Minimum number of keys over which embedding similarity is standardised; with two it is always 1 and -1.
-const FEWEST_KEYS: usize = 3;
+const MIN_KEYS: usize = 3;
 
 /// Smallest standard deviation of a query's cosines that is more than rounding.
-const SMALLEST_DEVIATION: f64 = 1e-9;
+const MIN_DEVIATION: f64 = 1e-9;
 
-impl Tokens {
+impl TextTokens {
     pub fn new(sequence: &Sequence, visibility: Visibility, embeddings: Option<&WordEmbeddings>) -> Self {
         let width = sequence.ids.len().next_multiple_of(LANES);
-        let places: Vec<usize> = sequence.text_places().collect();
+        let places: Vec<usize> = sequence.text_positions().collect();
         let mut by_id: HashMap<u32, Vec<usize>> = HashMap::new();
         places.iter().for_each(|&place| by_id.entry(sequence.ids[place]).or_default().push(place));
         let vectors = |keys: Range<usize>| keys.start / LANES * LANES..keys.end.next_multiple_of(LANES);
-        let mut text: Vec<Text> = places
+        let mut text: Vec<TextToken> = places
             .iter()
-            .map(|&place| Text {
+            .map(|&place| TextToken {
                 place,
-                seen: vectors(visibility.keys(place, sequence.ids.len())),
-                same: by_id[&sequence.ids[place]].iter().copied().filter(|&key| visibility.sees(place, key)).collect(),
+                visible_range: vectors(visibility.visible_keys(place, sequence.ids.len())),
+                occurrences: by_id[&sequence.ids[place]]
+                    .iter()
+                    .copied()
+                    .filter(|&key| visibility.sees(place, key))
+                    .collect(),
                 is_punctuation: sequence.kinds[place] == TokenKind::Punctuation,
-                likeness: None,
+                likeness_start: None,
             })
             .collect();
-        let likeness = embeddings.map(|embeddings| likeness(sequence, visibility, (&mut text, width), embeddings));
+        let likeness = embeddings.map(|embeddings| fill_likeness(sequence, visibility, (&mut text, width), embeddings));
         Self { text, likeness: likeness.unwrap_or_default() }
     }
 }
@@ -107,10 +112,10 @@ impl Tokens {
 /// Computes the cosine of word embeddings between each text token and the visible text tokens of other ids, standardised per
 /// token. Rows have `width` entries, 0 for other keys.
 #[expect(clippy::cast_possible_truncation, reason = "weights are f32, and so is what they are multiplied with")]
-fn likeness(
+fn fill_likeness(
     sequence: &Sequence,
     visibility: Visibility,
-    (text, width): (&mut [Text], usize),
+    (text, width): (&mut [TextToken], usize),
     embeddings: &WordEmbeddings,
 ) -> Vec<f32> {
     let count = text.len();
@@ -124,15 +129,15 @@ fn likeness(
         let is_key = |&(key, id): &(usize, u32)| id != own_id && visibility.sees(place, key);
         let keys = || places.iter().zip(row).filter(|(token, _)| is_key(token));
         let key_count = keys().count();
-        if key_count < FEWEST_KEYS {
+        if key_count < MIN_KEYS {
             continue;
         }
         let mean = keys().map(|(_, cosine)| cosine).sum::<f64>() / key_count as f64;
         let variance = keys().map(|(_, cosine)| (cosine - mean).powi(2)).sum::<f64>() / key_count as f64;
-        if variance.sqrt() < SMALLEST_DEVIATION {
+        if variance.sqrt() < MIN_DEVIATION {
             continue;
         }
-        token.likeness = Some(likeness.len());
+        token.likeness_start = Some(likeness.len());
         let start = likeness.len();
         likeness.resize(start + width, 0.0);
         keys().for_each(|((place, _), cosine)| likeness[start + place] = ((cosine - mean) / variance.sqrt()) as f32);

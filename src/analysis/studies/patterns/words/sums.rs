@@ -3,37 +3,38 @@
 use serde::{Deserialize, Serialize};
 
 use super::observe::{
-    self, MASSES, QUERIES, Queries, RowScratch, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, queries_of,
+    self, MASS_COUNT, QUERY_SETS, QuerySet, SAME_TAG, SAME_TOKEN, SAME_WORD, SentenceMasses, TAGS, WordRowBuffers,
+    query_set,
 };
-use super::sentence::{TaggedWords, Text, Tokens};
+use super::sentence::{TaggedWords, TextToken, TextTokens};
 use crate::model::forward::WordEmbeddings;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
 use crate::passes::setup::PassSetup;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{Blocks, block_of, merge_fields};
-use crate::stats::exact::{ExactSum, add_each};
+use crate::stats::exact::{ExactSum, add_elementwise};
 use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rates};
 
 /// Sums of one attention head in one block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
     /// Attention summed over the queries of each mass (`queries_of`).
-    pub masses: [ExactSum; MASSES],
+    pub masses: [ExactSum; MASS_COUNT],
     /// Number of queries with attention to keys for which embedding similarity is defined.
     pub queries_with_likeness: u64,
     /// Attention summed by offset, for each set of queries.
-    pub profiles: [ProfileSums; QUERIES],
+    pub profiles: [ProfileSums; QUERY_SETS],
 }
 
 merge_fields!(WordHeadSums { masses, queries_with_likeness, profiles });
 
 impl WordHeadSums {
-    fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERIES]) {
-        add_each(&mut self.masses, &seen.masses);
+    fn add(&mut self, seen: &SentenceMasses, met: [bool; QUERY_SETS]) {
+        add_elementwise(&mut self.masses, &seen.masses);
         self.queries_with_likeness += seen.queries_with_likeness;
         let profiles = self.profiles.iter_mut().zip(&seen.profiles);
         profiles.zip(met).filter(|(_, met)| *met).for_each(|((sums, profile), _)| sums.add(profile));
@@ -43,9 +44,9 @@ impl WordHeadSums {
 /// Denominators of the metrics. They depend on the sentences alone, so all attention heads share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordExposure {
-    pub queries: [u64; QUERIES],
+    pub queries: [u64; QUERY_SETS],
     /// Number of sentences with a query of each set, one per group of related sentences.
-    pub sentences: [u64; QUERIES],
+    pub sentences: [u64; QUERY_SETS],
     pub tags: [u64; TAGS],
 }
 
@@ -53,7 +54,7 @@ merge_fields!(WordExposure { queries, sentences, tags });
 
 impl WordExposure {
     /// Adds `count` queries of one sentence; `is_first` says whether it is the first of its group of related sentences.
-    fn add(&mut self, queries: Queries, count: usize, is_first: bool) {
+    fn add(&mut self, queries: QuerySet, count: usize, is_first: bool) {
         self.queries[queries as usize] += count as u64;
         self.sentences[queries as usize] += u64::from(count > 0 && is_first);
     }
@@ -64,9 +65,9 @@ impl WordExposure {
 pub struct WordsBlock {
     pub exposure: WordExposure,
     /// Masses under uniform attention to visible keys.
-    pub uniform: [ExactSum; MASSES],
+    pub uniform: [ExactSum; MASS_COUNT],
     /// Query-key pairs of each set of queries, counted by offset, with [`targets`] masses each.
-    pairs: [PositionPairs; QUERIES],
+    pairs: [PositionPairs; QUERY_SETS],
     /// Sums of each attention head, `[layers * heads]`.
     pub heads: Vec<WordHeadSums>,
 }
@@ -75,11 +76,11 @@ impl WordsBlock {
     /// Returns the mean of each mass over the pairs of each offset bin, in the corpus and without `block`.
     pub fn rates(&self, block: Option<&Self>) -> Vec<Rates> {
         let rates = |mass: usize| {
-            let queries = queries_of(mass) as usize;
-            let target = if queries == Queries::Words as usize { mass } else { 0 };
+            let queries = query_set(mass) as usize;
+            let target = if queries == QuerySet::Words as usize { mass } else { 0 };
             self.pairs[queries].rates(target, block.map(|block| &block.pairs[queries]))
         };
-        (0..MASSES).map(rates).collect()
+        (0..MASS_COUNT).map(rates).collect()
     }
 }
 
@@ -94,75 +95,77 @@ pub struct WordsSums {
     #[serde(skip)]
     embeddings: Option<WordEmbeddings>,
     #[serde(skip)]
-    room: RowScratch,
+    room: WordRowBuffers,
 }
 
 /// Returns the number of masses that a set of queries has.
-fn targets(queries: usize) -> usize {
-    if queries == Queries::Words as usize { TAGS } else { 1 }
+fn target_count(queries: usize) -> usize {
+    if queries == QuerySet::Words as usize { TAGS } else { 1 }
 }
 
 impl WordsSums {
     pub fn new(grid: HeadGrid, visibility: Visibility, from: FromToken) -> Self {
         let empty = WordsBlock {
             exposure: WordExposure::default(),
-            uniform: [ExactSum::default(); MASSES],
-            pairs: std::array::from_fn(|queries| PositionPairs::new(targets(queries))),
+            uniform: [ExactSum::default(); MASS_COUNT],
+            pairs: std::array::from_fn(|queries| PositionPairs::new(target_count(queries))),
             heads: vec![WordHeadSums::default(); grid.count()],
         };
-        Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: RowScratch::default() }
+        Self { grid, visibility, from, blocks: Blocks::new(empty), embeddings: None, room: WordRowBuffers::default() }
     }
 
     fn count_words(&mut self, (block, is_first): (usize, bool), words: &TaggedWords) {
-        let TaggedWords { words: tagged, fellows, .. } = words;
+        let TaggedWords { words: tagged, mask_of_word: fellows, .. } = words;
         let tags = &tagged.classes;
         let with_fellows = || (0..tags.len()).filter(|&word| fellows[word].is_some());
         let exposure = &mut self.blocks[block].exposure;
-        exposure.add(Queries::Words, tags.len(), is_first);
-        exposure.add(Queries::Tagged, with_fellows().count(), is_first);
+        exposure.add(QuerySet::Words, tags.len(), is_first);
+        exposure.add(QuerySet::Tagged, with_fellows().count(), is_first);
         tags.iter().flatten().for_each(|&tag| exposure.tags[tag] += 1);
-        let mut uniform = [0.0; MASSES];
-        tagged.add_even(&mut uniform);
+        let mut uniform = [0.0; MASS_COUNT];
+        tagged.add_uniform(&mut uniform);
         for query in with_fellows() {
-            let fellows = tagged.others(query).filter(|&key| words.same_tag(query, key));
-            uniform[SAME_TAG] += fellows.map(|key| tagged.even(query, key)).sum::<f64>();
+            let fellows = tagged.other_words(query).filter(|&key| words.same_tag(query, key));
+            uniform[SAME_TAG] += fellows.map(|key| tagged.uniform_weight(query, key)).sum::<f64>();
         }
-        add_each(&mut self.blocks[block].uniform, &uniform);
-        self.blocks[block].pairs[Queries::Words as usize].add(tagged.pairs());
+        add_elementwise(&mut self.blocks[block].uniform, &uniform);
+        self.blocks[block].pairs[QuerySet::Words as usize].add(tagged.pairs());
         let pair = |query: usize, key: usize| {
             let target = words.same_tag(query, key).then_some((0, 1.0));
-            Pair { query, key, weight: tagged.even(query, key), target }
+            Pair { query, key, weight: tagged.uniform_weight(query, key), target }
         };
-        let tagged = with_fellows().flat_map(|query| tagged.others(query).map(move |key| pair(query, key)));
-        self.blocks[block].pairs[Queries::Tagged as usize].add(tagged);
+        let tagged = with_fellows().flat_map(|query| tagged.other_words(query).map(move |key| pair(query, key)));
+        self.blocks[block].pairs[QuerySet::Tagged as usize].add(tagged);
     }
 
-    fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &Tokens) {
-        let Tokens { text, likeness, .. } = tokens;
-        let (visibility, even) = (self.visibility, Even::new(self.visibility, n));
-        let repeated = |token: &&Text| token.same.len() > 1;
-        let repeated_word = |token: &&Text| repeated(token) && !token.is_punctuation;
-        let sets: [(Queries, usize, Vec<&Text>); 2] = [
-            (Queries::Repeated, SAME_TOKEN, text.iter().filter(repeated).collect()),
-            (Queries::RepeatedWords, SAME_WORD, text.iter().filter(repeated_word).collect()),
+    fn count_tokens(&mut self, (block, is_first): (usize, bool), n: usize, tokens: &TextTokens) {
+        let TextTokens { text, likeness, .. } = tokens;
+        let (visibility, even) = (self.visibility, UniformAttention::new(self.visibility, n));
+        let repeated = |token: &&TextToken| token.occurrences.len() > 1;
+        let repeated_word = |token: &&TextToken| repeated(token) && !token.is_punctuation;
+        let sets: [(QuerySet, usize, Vec<&TextToken>); 2] = [
+            (QuerySet::Repeated, SAME_TOKEN, text.iter().filter(repeated).collect()),
+            (QuerySet::RepeatedWords, SAME_WORD, text.iter().filter(repeated_word).collect()),
         ];
-        let mut uniform = [0.0; MASSES];
+        let mut uniform = [0.0; MASS_COUNT];
         for (queries, mass, tokens) in &sets {
-            uniform[*mass] = tokens.iter().map(|token| (token.same.len() - 1) as f64 * even.share(token.place)).sum();
+            uniform[*mass] =
+                tokens.iter().map(|token| (token.occurrences.len() - 1) as f64 * even.weight(token.place)).sum();
             let pairs = tokens.iter().flat_map(|query| {
-                let is_other = |key: &&Text| key.place != query.place && visibility.sees(query.place, key.place);
+                let is_other = |key: &&TextToken| key.place != query.place && visibility.sees(query.place, key.place);
                 text.iter().filter(is_other).map(move |key| Pair {
                     query: query.place,
                     key: key.place,
-                    weight: even.share(query.place),
-                    target: query.same.contains(&key.place).then_some((0, 1.0)),
+                    weight: even.weight(query.place),
+                    target: query.occurrences.contains(&key.place).then_some((0, 1.0)),
                 })
             });
             self.blocks[block].pairs[*queries as usize].add(pairs);
         }
-        let queries_with_likeness = || text.iter().filter_map(|query| query.likeness.map(|start| (query, start)));
+        let queries_with_likeness = || text.iter().filter_map(|query| query.likeness_start.map(|start| (query, start)));
         let pairs = queries_with_likeness().flat_map(|(query, start)| {
-            let is_key = |key: &&Text| !query.same.contains(&key.place) && visibility.sees(query.place, key.place);
+            let is_key =
+                |key: &&TextToken| !query.occurrences.contains(&key.place) && visibility.sees(query.place, key.place);
             let weight = 1.0 / text.iter().filter(is_key).count() as f64;
             text.iter().filter(is_key).map(move |key| Pair {
                 query: query.place,
@@ -171,11 +174,11 @@ impl WordsSums {
                 target: Some((0, f64::from(likeness[start + key.place]))),
             })
         });
-        self.blocks[block].pairs[Queries::Likened as usize].add(pairs);
-        add_each(&mut self.blocks[block].uniform, &uniform);
+        self.blocks[block].pairs[QuerySet::WithLikeness as usize].add(pairs);
+        add_elementwise(&mut self.blocks[block].uniform, &uniform);
         let exposure = &mut self.blocks[block].exposure;
         sets.iter().for_each(|(queries, _, tokens)| exposure.add(*queries, tokens.len(), is_first));
-        exposure.add(Queries::Likened, queries_with_likeness().count(), is_first);
+        exposure.add(QuerySet::WithLikeness, queries_with_likeness().count(), is_first);
     }
 }
 
@@ -183,9 +186,9 @@ impl WordsSums {
 pub struct WordState {
     block: usize,
     words: Option<TaggedWords>,
-    tokens: Tokens,
+    tokens: TextTokens,
     /// Whether the sentence has a query of each set.
-    met: [bool; QUERIES],
+    has_queries: [bool; QUERY_SETS],
 }
 
 merge_fields!(WordsSums[grid, visibility, from] { blocks });
@@ -200,14 +203,19 @@ impl Sums for WordsSums {
     fn begin(&mut self, sequence: &Sequence) -> Option<WordState> {
         let block = block_of(sequence.family.number);
         let words = TaggedWords::new(sequence, self.visibility, self.from);
-        let tokens = Tokens::new(sequence, self.visibility, self.embeddings.as_ref());
+        let tokens = TextTokens::new(sequence, self.visibility, self.embeddings.as_ref());
         let before = self.blocks[block].exposure.queries;
         if let Some(words) = &words {
             self.count_words((block, sequence.family.is_first), words);
         }
         self.count_tokens((block, sequence.family.is_first), sequence.ids.len(), &tokens);
         let after = self.blocks[block].exposure.queries;
-        Some(WordState { block, words, tokens, met: std::array::from_fn(|queries| after[queries] > before[queries]) })
+        Some(WordState {
+            block,
+            words,
+            tokens,
+            has_queries: std::array::from_fn(|queries| after[queries] > before[queries]),
+        })
     }
 
     fn observe(&mut self, state: &mut WordState, event: &mut Event<'_>) {
@@ -216,17 +224,17 @@ impl Sums for WordsSums {
         let head = self.grid.index(view.layer, view.head);
         let mut seen = SentenceMasses::default();
         if let Some(words) = &state.words {
-            observe::words(words, input.words(self.from), &mut self.room, &mut seen);
+            observe::add_word_masses(words, input.word_attention(self.from), &mut self.room, &mut seen);
         }
-        observe::tokens(&state.tokens, input.text(), &mut self.room, &mut seen);
-        self.blocks[state.block].heads[head].add(&seen, state.met);
+        observe::add_token_masses(&state.tokens, input.text_attention(), &mut self.room, &mut seen);
+        self.blocks[state.block].heads[head].add(&seen, state.has_queries);
     }
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
-            && classes.kinds() == [self.visibility]
-            && self.blocks.fit(|block| {
-                let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.targets() == targets(queries);
+            && classes.visibilities() == [self.visibility]
+            && self.blocks.is_valid(|block| {
+                let targets = |(queries, pairs): (usize, &PositionPairs)| pairs.targets() == target_count(queries);
                 block.heads.len() == grid.count() && block.pairs.iter().enumerate().all(targets)
             })
     }
@@ -236,10 +244,10 @@ impl Sums for WordsSums {
 pub(super) struct WordInputs<'a> {
     pub exposure: &'a WordExposure,
     /// Denominators in the whole corpus: a class that occurs nowhere gives no fraction, instead of 0.
-    pub corpus: &'a WordExposure,
+    pub corpus_exposure: &'a WordExposure,
     pub sums: &'a WordHeadSums,
     /// Sums of the head over the whole corpus.
-    pub whole: &'a WordHeadSums,
-    pub uniform: &'a [ExactSum; MASSES],
+    pub corpus_sums: &'a WordHeadSums,
+    pub uniform: &'a [ExactSum; MASS_COUNT],
     pub rates: &'a [Rates],
 }

@@ -15,7 +15,7 @@ use crate::passes::setup::PassSetup;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{Sequence, TokenKind};
 use crate::sequences::test_support::sentence;
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::AnyStudy;
 use crate::study::ObservedPass;
 use crate::study::Subject;
@@ -67,7 +67,7 @@ pub(super) fn random() -> Vec<Sequence> {
 fn labels(corpus: &[Sequence], heads: &[Head]) -> Vec<Vec<String>> {
     let policy = default_policy();
     let names = |verdict: crate::study::labels::Verdict| verdict.labels.into_iter().map(|label| label.label).collect();
-    results(named("words").unwrap(), corpus, heads).verdicts(&policy).into_iter().map(names).collect()
+    results(find_study("words").unwrap(), corpus, heads).verdicts(&policy).into_iter().map(names).collect()
 }
 
 /// The results of a study of words, of heads over a corpus.
@@ -78,7 +78,7 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
     panel.begin_pass(&PassSetup { embeddings: Some(embeddings()), ..PassSetup::default() });
     for sequence in corpus {
         let n = sequence.ids.len();
-        panel.begin([sequence].into_iter());
+        panel.begin_pack([sequence].into_iter());
         for (head, wanted) in heads.iter().enumerate() {
             let mut weights = vec![0.0; n * n];
             for query in 0..n {
@@ -86,7 +86,7 @@ pub(super) fn results(study: &'static dyn AnyStudy, corpus: &[Sequence], heads: 
                 row.iter_mut().enumerate().for_each(|(key, weight)| *weight = wanted(sequence, query, key));
                 row[0] += 1.0 - row.iter().sum::<f32>();
             }
-            panel.head(0, sequence, AttentionView::new(0, head, n, &weights).into());
+            panel.show_head(0, sequence, AttentionView::new(0, head, n, &weights).into());
         }
         panel.end_pack();
     }
@@ -174,7 +174,11 @@ fn a_corpus_without_tags_has_no_metrics_of_them() {
         AnyStudy::measure(&Words, &Observed(&[ObservedPass { sums: &*observer, left_out: 0 }]), &context);
     assert!(estimates.heads[0].cells().all(|(_, value)| value.is_none()));
     assert!(
-        section.view(Known::new(&default_policy())).summary.to_string().starts_with("No word has a part of speech")
+        section
+            .view(ViewContext::new(&default_policy()))
+            .summary
+            .to_string()
+            .starts_with("No word has a part of speech")
     );
 }
 
@@ -200,8 +204,8 @@ fn masses_by_hand() {
     let rows = [[0.0_f32; 2], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0]];
     let embeddings = Some(WordEmbeddings::new(Arc::new(rows.concat()), 2));
     panel.begin_pass(&PassSetup { embeddings, ..PassSetup::default() });
-    panel.begin([&sequence].into_iter());
-    panel.head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
+    panel.begin_pack([&sequence].into_iter());
+    panel.show_head(0, &sequence, AttentionView::new(0, 0, 6, &weights).into());
     panel.end_pack();
     let observers = panel.into_observers();
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);

@@ -6,7 +6,7 @@ use multiversion::multiversion;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -89,7 +89,7 @@ impl Sums for HeadDistances {
     fn observe(&mut self, SmoothedAttention { size, weights }: &mut SmoothedAttention, event: &mut Event<'_>) {
         let input = match event {
             Event::Head(input) => input,
-            Event::PackOver if !weights.is_empty() => return self.add(*size, weights),
+            Event::PackEnd if !weights.is_empty() => return self.add(*size, weights),
             _ => return,
         };
         let view = input.attention();
@@ -124,7 +124,7 @@ fn plogp(a: &[f32], b: &[f32]) -> f64 {
                 partial[lane] += mean * ln(mean);
             }
         }
-        sum += across(partial.map(f64::from), |a, b| a + b);
+        sum += reduce_lanes(partial.map(f64::from), |a, b| a + b);
     }
     sum
 }
@@ -148,7 +148,7 @@ fn ln(value: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
-    use crate::passes::observer::Folder;
+    use crate::passes::observer::AttentionFolder;
 
     #[test]
     fn logarithms() {
@@ -164,13 +164,13 @@ mod tests {
         let grid = HeadGrid { layers: 1, heads: 3 };
         let mut sums = HeadDistances::new(grid);
         let sequence = Sequence { ids: vec![1, 2], ..Sequence::default() };
-        let (mut state, mut folder) = (sums.begin(&sequence).unwrap(), Folder::default());
+        let (mut state, mut folder) = (sums.begin(&sequence).unwrap(), AttentionFolder::default());
         let heads = [[1.0, 0.0, 0.5, 0.5], [1.0, 0.0, 0.5, 0.5], [0.0, 1.0, 0.5, 0.5]];
         for (head, weights) in heads.iter().enumerate() {
             let view = AttentionView::new(0, head, 2, weights);
             sums.observe(&mut state, &mut Event::Head(folder.head_input(&sequence, view.into())));
         }
-        sums.observe(&mut state, &mut Event::PackOver);
+        sums.observe(&mut state, &mut Event::PackEnd);
         let Distances { rows, summed, per_row } = sums.distances();
         assert_eq!((rows, &summed[1][..]), (2, &[0.0][..]));
         // Rows of 0.9995 and 0.0005 against the reverse, the mean a half of each; the second rows are equal.

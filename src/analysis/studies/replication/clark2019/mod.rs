@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::corpus::relation::{ALL, PUNCT};
+use crate::corpus::relation::{POOLED_RELATION, PUNCTUATION_RELATION};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::passes::pass::{Pass, Sequences};
-use crate::sequences::derived::pairs::MAX_TOKENS;
+use crate::sequences::derived::pairs::MAX_PAIR_TOKENS;
 use crate::stats::exact::ExactSum;
 use crate::study::labels::evidence::Direction;
-use crate::study::section::{Known, Section, View, stored};
+use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::show::wording::report_name;
 use crate::study::{Card, Estimates, EstimationContext, Observed, PassSpec, Study, Subject};
 use crate::system::counted::plural;
@@ -29,7 +29,7 @@ use tokens::{Means, TokenMeans};
 
 pub struct Clark2019;
 
-const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_TOKENS };
+const PAIRS: Sequences = Sequences::Pairs { max_tokens: MAX_PAIR_TOKENS };
 
 impl Study for Clark2019 {
     type Section = Findings;
@@ -38,9 +38,9 @@ impl Study for Clark2019 {
         name: "clark2019",
         question: "What does the analysis of Clark et al. 2019 find, as its released code does it?",
         needs: "any corpus, read twice; its relations need dependency trees",
-        of_language: true,
+        needs_language: true,
         why_not_decoders: Some("is not made for pairs of texts between separators, which the study looks at"),
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
@@ -60,25 +60,25 @@ impl Study for Clark2019 {
         let (tokens, syntax) = (observed.sums::<TokenMeans>(), observed.sums::<SyntaxHits>());
         let distances = observed.sums::<HeadDistances>().distances();
         let findings = Findings::new(context.grid, tokens, syntax, (distances, observed.left_out()));
-        (Estimates::none(context.grid.count()), findings)
+        (Estimates::without_metrics(context.grid.count()), findings)
     }
 }
 
 stored!(Findings as clark2019);
 
 impl Section for Findings {
-    fn view(&self, _: Known<'_>) -> View<'_> {
+    fn view(&self, _: ViewContext<'_>) -> View<'_> {
         let mut counts: BTreeMap<ClarkLabel, usize> = BTreeMap::new();
         self.heads.iter().filter_map(|head| head.label).for_each(|label| *counts.entry(label).or_default() += 1);
         let counts: Vec<String> =
             counts.iter().map(|(label, count)| format!("{} {count}", report_name(label))).collect();
         let counts = if counts.is_empty() { "no labels".to_owned() } else { counts.join(", ") };
         let pairs = plural(&self.sequences, "pair", "pairs");
-        View::saying(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))
+        View::from_summary(format!("Preset clark2019, heads over {} {pairs} of segments: {counts}\n", self.sequences))
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        let lists_every_head = grid.is(self.heads.iter().map(|head| head.place));
+        let lists_every_head = grid.equals_all_heads(self.heads.iter().map(|head| head.place));
         (!lists_every_head).then(|| "`clark2019` does not list every head".to_owned())
     }
 }
@@ -203,10 +203,10 @@ fn label(means: &Means<Option<f64>>) -> Option<ClarkLabel> {
 
 fn relations(grid: HeadGrid, syntax: &SyntaxHits) -> Vec<ClarkRelation> {
     let is_in_table = |(name, sums): &(&String, &Relation)| {
-        *name == ALL || (*name != "root" && *name != PUNCT && sums.count >= MIN_WORDS)
+        *name == POOLED_RELATION || (*name != "root" && *name != PUNCTUATION_RELATION && sums.count >= MIN_WORDS)
     };
     let mut relations: Vec<(&String, &Relation)> = syntax.relations.iter().filter(is_in_table).collect();
-    relations.sort_by_key(|(name, sums)| (*name != ALL, Reverse(sums.count)));
+    relations.sort_by_key(|(name, sums)| (*name != POOLED_RELATION, Reverse(sums.count)));
     let relation = |(name, sums): (&String, &Relation)| {
         let cells = sums.hits.iter().enumerate().flat_map(|(place, hits)| [(hits[0], place, 0), (hits[1], place, 1)]);
         let (hits, place, direction) = cells.max().unwrap_or_default();

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::corpus::TreeHead;
-use crate::corpus::relation::ALL;
+use crate::corpus::relation::POOLED_RELATION;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::derived::pairs::MAX_TOKENS;
+use crate::sequences::derived::pairs::MAX_PAIR_TOKENS;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{GoldArc, Sequence};
 use crate::stats::blocks::{Merge, merge_fields};
@@ -63,11 +63,11 @@ impl Sums for SyntaxHits {
     type SequenceState = Vec<GoldArc>;
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {
-        let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_TOKENS)?;
+        let tree = sentence.tree.as_ref().filter(|_| sentence.ids.len() <= MAX_PAIR_TOKENS)?;
         let heads = self.grid.count();
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
-            for name in [ALL, relation] {
+            for name in [POOLED_RELATION, relation] {
                 let sums = self.relations.entry(name.to_owned()).or_default();
                 sums.hits.resize(heads, [0; 2]);
                 sums.count += 1;
@@ -82,7 +82,7 @@ impl Sums for SyntaxHits {
     fn observe(&mut self, tree: &mut Self::SequenceState, event: &mut Event<'_>) {
         let Event::Head(input) = event else { return };
         let place = self.grid.index(input.view.layer, input.view.head);
-        let folded = input.words(FromToken::First);
+        let folded = input.word_attention(FromToken::First);
         for (word, GoldArc { head, relation }) in tree.iter().enumerate() {
             let Some(head) = number(*head) else { continue };
             let predicted = [
@@ -90,7 +90,7 @@ impl Sums for SyntaxHits {
                 most_attended(tree.len(), word, |other| folded.get(other, word)),
             ];
             let right = predicted.map(|predicted| u64::from(predicted + 1 == head));
-            for name in [ALL, relation] {
+            for name in [POOLED_RELATION, relation] {
                 let sums = self.relations.get_mut(name).expect("counted when the sentence was begun");
                 sums.hits[place].merge(&right);
             }
@@ -112,7 +112,7 @@ fn most_attended(words: usize, word: usize, weight: impl Fn(usize) -> f64) -> us
 mod tests {
     use super::*;
     use crate::model::forward::attention::AttentionView;
-    use crate::passes::observer::Folder;
+    use crate::passes::observer::AttentionFolder;
     use crate::sequences::sequence::TokenKind::{FirstSpecial, Separator, Text};
     use crate::sequences::span::WordSpan;
 
@@ -124,7 +124,7 @@ mod tests {
             ids: vec![0; 5],
             segments: vec![0; 5],
             kinds: vec![FirstSpecial, Text, Text, Text, Separator],
-            words: WordSpan::whole([1..2, 2..3, 3..4]),
+            words: WordSpan::whole_words([1..2, 2..3, 3..4]),
             tree: Some(vec![
                 arc(TreeHead::Word(1), "nsubj"),
                 arc(TreeHead::Root, "root"),
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn every_word_is_scored() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
-        let (sentence, mut panel) = (sentence(), Folder::default());
+        let (sentence, mut panel) = (sentence(), AttentionFolder::default());
         let mut state = sums.begin(&sentence).unwrap();
         let weights = [
             0.2, 0.2, 0.2, 0.2, 0.2, //
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn long_sentences_and_sentences_without_a_tree_are_left_out() {
         let mut sums = SyntaxHits::new(HeadGrid { layers: 1, heads: 1 });
-        assert_eq!(sums.begin(&Sequence { ids: vec![0; MAX_TOKENS + 1], ..sentence() }), None);
+        assert_eq!(sums.begin(&Sequence { ids: vec![0; MAX_PAIR_TOKENS + 1], ..sentence() }), None);
         assert_eq!(sums.begin(&Sequence { tree: None, ..sentence() }), None);
         assert!(sums.relations.is_empty());
     }

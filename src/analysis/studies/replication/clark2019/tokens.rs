@@ -164,7 +164,7 @@ fn smoothed_entropy(row: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passes::observer::Folder;
+    use crate::passes::observer::AttentionFolder;
     use TokenKind::{FirstSpecial, Punctuation, Separator, Text};
 
     /// `[CLS] a [SEP] . [SEP]`; 9 is the id of the stop.
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn all_rows_are_queries() {
         let mut sums = TokenMeans::new(HeadGrid { layers: 1, heads: 1 }, vec![9]);
-        let (sequence, mut folder) = (sequence(), Folder::default());
+        let (sequence, mut folder) = (sequence(), AttentionFolder::default());
         let mut places = sums.begin(&sequence).unwrap();
         sums.observe(
             &mut places,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::slot;
+use super::key::direction_index;
 use super::rules::{ClassHits, PlaceHits, SAME_CLASS, first_best};
 use super::sources::LinkSource;
 use crate::stats::blocks::merge_fields;
@@ -88,7 +88,7 @@ merge_fields!(LinkBlock {
 });
 
 impl ScoredSums for LinkBlock {
-    fn scored(&self) -> u64 {
+    fn scored_words(&self) -> u64 {
         self.count
     }
 }
@@ -133,7 +133,7 @@ impl LinkBlock {
     }
 
     /// Whether no part exceeds its total, and the number of attention heads is right; sums from a file may fail this.
-    pub fn adds_up(&self, heads: usize) -> bool {
+    pub fn is_consistent(&self, heads: usize) -> bool {
         let PlaceHits { offsets, ranks, fixed } = &self.places;
         let rules = offsets.values().chain(ranks.values()).chain(fixed).chain(&self.same_class);
         let parts = [self.sentences, self.classed, self.with_class, self.named, self.with_neighbour];
@@ -149,25 +149,25 @@ impl LinkBlock {
         };
         rules.chain(&parts).all(|&right| right <= self.count)
             && self.followers[1] <= self.followers[0]
-            && self.classes.values().all(ClassHits::adds_up)
+            && self.classes.values().all(ClassHits::is_consistent)
             && self.classes.values().map(|hits| hits.sources).sum::<u64>() == self.classed
             && self.heads.len() == if self.count + self.pairs > 0 { heads } else { 0 }
             && self.heads.iter().all(head_adds_up)
     }
 
     /// A count of one attention head; 0 if no head was scored.
-    pub fn of(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
+    pub fn head_count(&self, place: usize, count: impl Fn(&LinkHits) -> u64) -> u64 {
         self.heads.get(place).map_or(0, count)
     }
 
     /// Number of right choices of the attention head at index `place` in one direction.
-    pub fn right(&self, (place, direction): (usize, Direction)) -> u64 {
-        self.of(place, |hits| hits.right[slot(direction)])
+    pub fn right_choices(&self, (place, direction): (usize, Direction)) -> u64 {
+        self.head_count(place, |hits| hits.right[direction_index(direction)])
     }
 }
 
 /// The attention head with the most right choices, with its direction. Ties go to the first head, then to the first direction.
 pub fn best_head(sums: &LinkBlock, directions: &[Direction]) -> (usize, Direction) {
     let cells = (0..sums.heads.len()).flat_map(|place| directions.iter().map(move |&direction| (place, direction)));
-    first_best(cells, |&cell| sums.right(cell)).expect("there are heads")
+    first_best(cells, |&cell| sums.right_choices(cell)).expect("there are heads")
 }

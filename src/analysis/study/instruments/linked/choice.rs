@@ -1,7 +1,7 @@
 //! The word that an attention head chooses as the target of a link.
 
 use crate::sequences::fold::words::WordAttention;
-use crate::study::instruments::partners::{Partners, largest};
+use crate::study::instruments::partners::{Partners, index_of_largest};
 use crate::study::labels::evidence::Direction;
 
 #[derive(Clone, Copy)]
@@ -10,22 +10,22 @@ pub struct LinkChoice<'a> {
     pub partners: &'a Partners,
     pub direction: Direction,
     /// Whether the weights of both directions are averaged, for undirected links.
-    pub is_both_ways: bool,
+    pub is_undirected: bool,
 }
 
 impl LinkChoice<'_> {
     /// The word among `others` with the largest weight, in a decoder relative to uniform attention. Ties go to the first.
-    pub fn of(&self, word: usize, others: &[usize]) -> Option<usize> {
+    pub fn best_word(&self, word: usize, others: &[usize]) -> Option<usize> {
         let others = others.iter().copied();
-        if self.is_both_ways {
-            return largest(others, |other| self.raw_weight(word, other));
+        if self.is_undirected {
+            return index_of_largest(others, |other| self.raw_weight(word, other));
         }
-        largest(others, |other| self.partners.weight(self.attention, self.direction, word, other))
+        index_of_largest(others, |other| self.partners.weight(self.attention, self.direction, word, other))
     }
 
     /// The weight between two words, not corrected for uniform attention.
     fn raw_weight(&self, word: usize, other: usize) -> f64 {
-        let Self { attention, direction, is_both_ways, .. } = *self;
+        let Self { attention, direction, is_undirected: is_both_ways, .. } = *self;
         match direction.is_forward() {
             _ if is_both_ways => f64::midpoint(attention.get(word, other), attention.get(other, word)),
             true => attention.get(word, other),
@@ -35,7 +35,7 @@ impl LinkChoice<'_> {
 
     /// The largest raw weight on a candidate. It is the weight of `best`, except in a decoder, whose weights are compared
     /// relative to uniform attention.
-    pub fn most(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
+    pub fn largest_weight(&self, word: usize, best: usize, candidates: &[usize]) -> f64 {
         if self.partners.is_causal {
             return candidates.iter().map(|&other| self.raw_weight(word, other)).fold(0.0, f64::max);
         }

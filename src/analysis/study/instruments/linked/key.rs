@@ -48,20 +48,20 @@ impl TryFrom<String> for LinkKey {
 
 impl LinkKey {
     /// The types as which a set of links is scored: one, or in a decoder one for each side.
-    pub fn of(links: &LinkSet, is_causal: bool) -> Vec<Self> {
-        let is_undirected = links.kind.is_undirected;
+    pub fn from_link_set(links: &LinkSet, is_causal: bool) -> Vec<Self> {
+        let is_undirected = links.link_type.is_undirected;
         let sides: &[Option<Side>] = match (is_causal, is_undirected) {
             (false, _) => &[None],
             (true, true) => &[Some(Side::Left)],
             (true, false) => &[Some(Side::Left), Some(Side::Right)],
         };
-        sides.iter().map(|&side| Self { name: links.kind.name.clone(), is_undirected, side }).collect()
+        sides.iter().map(|&side| Self { name: links.link_type.name.clone(), is_undirected, side }).collect()
     }
 
     /// The directions in which links of this type are scored.
     pub fn directions(&self) -> &'static [Direction] {
         match (self.is_undirected, self.side) {
-            (false, None) => &Direction::OF_LINKS,
+            (false, None) => &Direction::BOTH_OF_LINKS,
             (true, _) | (_, Some(Side::Left)) => &[Direction::From],
             (false, Some(Side::Right)) => &[Direction::To],
         }
@@ -69,6 +69,6 @@ impl LinkKey {
 }
 
 /// Index of a direction in every pair of numbers ordered as [`Direction::OF_LINKS`].
-pub fn slot(direction: Direction) -> usize {
+pub fn direction_index(direction: Direction) -> usize {
     usize::from(!direction.is_forward())
 }

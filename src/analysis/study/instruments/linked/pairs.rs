@@ -25,12 +25,12 @@ impl LinkedWords<'_> {
         let words = self.sentence_of(links)?;
         let is_named = |word: usize| links.candidates.as_ref().is_none_or(|named| named.contains(&word));
         let others =
-            |word: usize| (word + links.kind.min_distance.max(1)..words.end).filter(move |&other| is_named(other));
+            |word: usize| (word + links.link_type.min_distance.max(1)..words.end).filter(move |&other| is_named(other));
         let linked = |word: usize, other: usize| links.targets.get(&word).is_some_and(|to| to.contains(&other));
         let named = words.clone().filter(|&word| is_named(word));
         let pairs: Vec<(usize, usize, bool)> = named
             .flat_map(|word| others(word).map(move |other| (word, other)))
-            .filter(|&(word, other)| self.is_seen(word, other, None))
+            .filter(|&(word, other)| self.can_be_candidate(word, other, None))
             .map(|(word, other)| (word, other, linked(word, other)))
             .collect();
         (!pairs.is_empty()).then_some(LinkedPairs { words, pairs })
@@ -44,13 +44,13 @@ impl LinkedPairs {
     }
 
     /// Number of top pairs that count: as many as the sentence has words, or all pairs if these are fewer.
-    pub fn taken(&self) -> usize {
+    pub fn top_count(&self) -> usize {
         self.words.len().min(self.pairs.len())
     }
 
     /// Expected number of linked pairs among as many random pairs as [`Self::taken`].
-    pub fn chance(&self) -> f64 {
-        (self.taken() * self.linked()) as f64 / self.pairs.len() as f64
+    pub fn expected_linked(&self) -> f64 {
+        (self.top_count() * self.linked_count()) as f64 / self.pairs.len() as f64
     }
 
     pub fn pairs(&self) -> &[(usize, usize, bool)] {
@@ -58,12 +58,12 @@ impl LinkedPairs {
     }
 
     /// Number of linked pairs.
-    pub fn linked(&self) -> usize {
+    pub fn linked_count(&self) -> usize {
         self.pairs.iter().filter(|(.., is_linked)| *is_linked).count()
     }
 
     /// Writes the weight of each candidate pair, after the average product correction, into `corrected`.
-    pub fn correct(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
+    pub fn corrected_weights(&self, attention: &WordAttention, corrected: &mut Vec<f64>) {
         let Range { start, end } = self.words;
         let weight = |word: usize, other: usize| f64::midpoint(attention.get(word, other), attention.get(other, word));
         let sums: Vec<f64> = (start..end).map(|word| (start..end).map(|other| weight(word, other)).sum()).collect();
@@ -77,10 +77,10 @@ impl LinkedPairs {
     }
 
     /// Number of linked pairs among the top pairs by `weights`; ties go to the first pair.
-    pub fn right(&self, weights: &[f64]) -> u64 {
+    pub fn linked_among_top(&self, weights: &[f64]) -> u64 {
         let by_weight = |a: &usize, b: &usize| -> Ordering { weights[*b].total_cmp(&weights[*a]).then(a.cmp(b)) };
         let mut order: Vec<usize> = (0..self.pairs.len()).collect();
-        let taken = self.taken();
+        let taken = self.top_count();
         if taken < order.len() {
             order.select_nth_unstable_by(taken, by_weight);
         }
@@ -88,7 +88,7 @@ impl LinkedPairs {
     }
 
     /// Whether the pairs fit a sentence of `words` words and are ascending; pairs from a file may fail this.
-    pub fn fit(&self, words: usize) -> bool {
+    pub fn fits(&self, words: usize) -> bool {
         let is_pair = |&(word, other, _): &(usize, usize, bool)| {
             self.words.contains(&word) && word < other && other < self.words.end
         };
@@ -110,7 +110,7 @@ merge_fields!(SeparatedPairs { taken, counts });
 
 impl SeparatedPairs {
     pub fn add(&mut self, pairs: &LinkedPairs) {
-        self.taken += pairs.taken() as u64;
+        self.taken += pairs.top_count() as u64;
         for &(word, other, is_linked) in &pairs.pairs {
             let [all, linked] = self.counts.entry(other - word).or_default();
             *all += 1;
@@ -119,7 +119,7 @@ impl SeparatedPairs {
     }
 
     /// Expected number of linked pairs if pairs are chosen in this `order` of distances, at random within a distance.
-    pub fn linked(&self, order: &[usize]) -> f64 {
+    pub fn expected_linked(&self, order: &[usize]) -> f64 {
         let (mut remaining, mut expected) = (self.taken, 0.0);
         for [all, linked] in order.iter().filter_map(|separation| self.counts.get(separation)) {
             let chosen = remaining.min(*all);
@@ -131,7 +131,7 @@ impl SeparatedPairs {
 
     /// Distances of these pairs, by falling share of linked pairs in `others`, then shorter distances first. Distances that `others`
     /// lacks are last.
-    pub fn most_linked(&self, others: &Self) -> Vec<usize> {
+    pub fn distances_by_linked_share(&self, others: &Self) -> Vec<usize> {
         let rate = |separation: &usize| {
             others.counts.get(separation).map_or(-1.0, |[all, linked]| *linked as f64 / *all as f64)
         };
@@ -141,7 +141,7 @@ impl SeparatedPairs {
     }
 
     /// Whether the counts are consistent: no part exceeds its total. Sums from a file may fail this.
-    pub fn adds_up(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let all: u64 = self.counts.values().map(|[all, _]| all).sum();
         self.taken <= all && self.counts.values().all(|[all, linked]| *all > 0 && linked <= all)
     }
@@ -152,7 +152,7 @@ pub type PairsByLength = BTreeMap<usize, SeparatedPairs>;
 
 /// Baseline: linked share of pairs that are chosen by distance alone. Distances linked most often in the other fold come first,
 /// then shorter distances. `None` if a fold has no pair.
-pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
+pub fn distance_baseline(folds: &[PairsByLength; 2]) -> Option<f64> {
     let pooled = folds.each_ref().map(|fold| {
         let mut pooled = SeparatedPairs::default();
         fold.values().for_each(|pairs| pooled.merge(pairs));
@@ -163,8 +163,8 @@ pub fn by_separation(folds: &[PairsByLength; 2]) -> Option<f64> {
     }
     let (mut expected, mut chosen) = (0.0, 0);
     for (fold, other) in [(0, 1), (1, 0)] {
-        let order = pooled[fold].most_linked(&pooled[other]);
-        expected += folds[fold].values().map(|pairs| pairs.linked(&order)).sum::<f64>();
+        let order = pooled[fold].distances_by_linked_share(&pooled[other]);
+        expected += folds[fold].values().map(|pairs| pairs.expected_linked(&order)).sum::<f64>();
         chosen += folds[fold].values().map(|pairs| pairs.taken).sum::<u64>();
     }
     Some(expected / chosen as f64)
@@ -185,10 +185,10 @@ mod tests {
         let odd = fold(4, 4, &[(1, [3, 2]), (2, [2, 1]), (3, [1, 1])]);
         // The even fold says 2, 1, 3: 1 of 2, then 2 of the 3 at 1, 4/3 of which are linked. The odd fold says 3, 1, 2: 0 + 0.
         let expected = (1.0 + 2.0 * 2.0 / 3.0 + 0.0) / 8.0;
-        assert!((by_separation(&[even.clone(), odd]).unwrap() - expected).abs() < 1e-12);
-        assert_eq!(by_separation(&[even.clone(), PairsByLength::new()]), None);
+        assert!((distance_baseline(&[even.clone(), odd]).unwrap() - expected).abs() < 1e-12);
+        assert_eq!(distance_baseline(&[even.clone(), PairsByLength::new()]), None);
         // Of each fold the separations that the other has not come last: 1 and then 2; 1 and then 5.
         let other = fold(6, 2, &[(1, [1, 1]), (5, [1, 1])]);
-        assert!((by_separation(&[even, other]).unwrap() - (1.0 + 2.0) / 6.0).abs() < 1e-12);
+        assert!((distance_baseline(&[even, other]).unwrap() - (1.0 + 2.0) / 6.0).abs() < 1e-12);
     }
 }

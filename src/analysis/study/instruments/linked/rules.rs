@@ -66,14 +66,14 @@ pub enum PlaceRule {
 }
 
 impl PlaceRule {
-    pub fn all(hits: &PlaceHits) -> Vec<Self> {
+    pub fn with_best_parameters(hits: &PlaceHits) -> Vec<Self> {
         let parametrised = [Self::Offset(best(&hits.offsets)), Self::Rank(best(&hits.ranks))];
         parametrised.into_iter().chain((0..FIXED_PLACES.len()).map(Self::Fixed)).collect()
     }
 
     /// The position rule with the most hits; ties go to the first.
     pub fn best(hits: &PlaceHits) -> Self {
-        first_best(Self::all(hits), |rule| rule.hits(hits)).expect("there are rules")
+        first_best(Self::with_best_parameters(hits), |rule| rule.hits(hits)).expect("there are rules")
     }
 
     /// Number of right choices of this rule.
@@ -157,7 +157,7 @@ impl ClassHits {
     }
 
     /// Whether no rule is right more often than there are sources.
-    pub fn adds_up(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         self.left.values().chain(self.right.values()).all(|&right| right <= self.sources)
     }
 
@@ -178,7 +178,7 @@ const MIN_SOURCES_FOR_RULE: u64 = 30;
 const MAX_CLASSES: usize = 50;
 
 /// The commonest classes among candidates, from the number of words of each class.
-pub fn commonest(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
+pub fn commonest_classes(words: &BTreeMap<Box<str>, u64>) -> BTreeSet<Box<str>> {
     let mut classes: Vec<(&Box<str>, u64)> = words.iter().map(|(class, &count)| (class, count)).collect();
     classes.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     classes.into_iter().take(MAX_CLASSES).map(|(class, _)| class.clone()).collect()

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::rules::{ClassChoice, PlaceChoice, SAME_CLASS};
 use crate::corpus::{LinkSet, Upos};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::study::labels::evidence::Side;
@@ -45,7 +45,7 @@ impl LinkSource {
     }
 
     /// Sets `elsewhere` to the candidates whose positions exist in a neighbouring sequence of this many `words`.
-    pub fn beside(&mut self, words: usize) {
+    pub fn set_neighbour_candidates(&mut self, words: usize) {
         if self.word < words {
             self.elsewhere = self.candidates.iter().copied().filter(|&word| word < words).collect();
         }
@@ -85,13 +85,13 @@ pub struct Sources {
 /// The words of a sequence that links join, with their sentences and classes.
 pub struct LinkedWords<'a> {
     sequence: &'a Sequence,
-    even: Even,
+    even: UniformAttention,
     from: FromToken,
     /// For each word, the words of its sentence that take part; empty for a word that takes no part.
     sentences: Vec<Range<usize>>,
     classes: Vec<&'a str>,
     /// Whether some word has a class; words without one have their form in its place.
-    pub are_classed: bool,
+    pub have_classes: bool,
 }
 
 impl<'a> LinkedWords<'a> {
@@ -105,11 +105,11 @@ impl<'a> LinkedWords<'a> {
         let words = 0..sequence.words.len();
         Self {
             sequence,
-            even: Even::new(visibility, sequence.ids.len()),
+            even: UniformAttention::new(visibility, sequence.ids.len()),
             from,
-            sentences: sequence.candidates_of_words(),
+            sentences: sequence.head_candidates(),
             classes: words.clone().map(|word| class_of(word).unwrap_or_else(|| sequence.form(word))).collect(),
-            are_classed: words.clone().any(|word| class_of(word).is_some()),
+            have_classes: words.clone().any(|word| class_of(word).is_some()),
         }
     }
 
@@ -126,34 +126,37 @@ impl<'a> LinkedWords<'a> {
     /// The words of the sentence that a set of links is about; `None` for an empty set in a window of several sentences.
     pub fn sentence_of(&self, links: &LinkSet) -> Option<Range<usize>> {
         let word = links.targets.keys().next().copied();
-        let single_sentence = || self.sentences.first().filter(|_| self.sequence.sentences() == 1).cloned();
+        let single_sentence = || self.sentences.first().filter(|_| self.sequence.sentence_count() == 1).cloned();
         word.map(|word| self.sentences[word].clone()).or_else(single_sentence).filter(|words| !words.is_empty())
     }
 
     /// Whether `other` can be a candidate for `word`: both see each other or, in a decoder, where one `side` is scored, the later
     /// word sees the earlier.
-    pub fn is_seen(&self, word: usize, other: usize, side: Option<Side>) -> bool {
+    pub fn can_be_candidate(&self, word: usize, other: usize, side: Option<Side>) -> bool {
         let spans = &self.sequence.words;
         let (earlier, later) = (&spans[word.min(other)], &spans[word.max(other)]);
         match side {
             _ if word == other || !self.sentences[word].contains(&other) => false,
-            None => self.even.are_in_sight(earlier, later, self.from),
-            Some(side) => Side::of(other, word) == side && self.even.between_words(later, earlier, self.from) > 0.0,
+            None => self.even.see_each_other(earlier, later, self.from),
+            Some(side) => {
+                Side::from_positions(other, word) == side && self.even.word_weight(later, earlier, self.from) > 0.0
+            }
         }
     }
 
     /// The scored sources of a set of links, whose targets stand on one `side` in a decoder.
     pub fn sources(&self, links: &LinkSet, side: Option<Side>) -> Sources {
-        let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::of(to, from) == side);
+        let is_on_side = |&(from, to): &(usize, usize)| side.is_none_or(|side| Side::from_positions(to, from) == side);
         let links_of = |from: usize| links.targets[&from].iter().map(move |&to| (from, to)).filter(is_on_side);
         let sources: Vec<usize> =
             links.targets.keys().copied().filter(|&from| links_of(from).next().is_some()).collect();
         let is_source = |word: usize| sources.binary_search(&word).is_ok();
-        let mut result = Sources { out_of_sight: links.lost, ..Sources::default() };
+        let mut result = Sources { out_of_sight: links.dropped_links, ..Sources::default() };
         for (number, &word) in sources.iter().enumerate() {
-            let is_far = |&other: &usize| other.abs_diff(word) >= links.kind.min_distance;
+            let is_far = |&other: &usize| other.abs_diff(word) >= links.link_type.min_distance;
             let sentence = self.sentences[word].clone();
-            let seen: Vec<usize> = sentence.filter(is_far).filter(|&other| self.is_seen(word, other, side)).collect();
+            let seen: Vec<usize> =
+                sentence.filter(is_far).filter(|&other| self.can_be_candidate(word, other, side)).collect();
             let named = links.candidates.as_ref();
             let candidates: Vec<usize> = match named {
                 Some(named) => seen.iter().copied().filter(|other| named.contains(other)).collect(),
@@ -176,7 +179,7 @@ impl<'a> LinkedWords<'a> {
                     self.sequence.words[other].len()
                 }),
                 same_class: self.same_class(word, &candidates, free().filter(of_class).nth(earlier_of_class())),
-                class: self.are_classed.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
+                class: self.have_classes.then(|| ClassChoice::new(word, &self.classes, &candidates, &targets)),
                 of_class: candidates.iter().copied().filter(of_class).collect(),
                 elsewhere: Vec::new(),
                 is_free: side.is_none() && candidates.len() + 1 == self.classes.len(),

@@ -2,11 +2,11 @@
 
 use super::evidence::LABEL_Q;
 use super::policy::{Policy, Threshold};
-use super::{Assessment, Evidence, Measured, assess_all};
+use super::{Assessment, Evidence, MeasuredScore, assess_all};
 
 /// Multiple of the position-matched chance level that a label of content must exceed. The level is accurate to about a tenth,
 /// because it assumes equal offset preferences for all queries, so a label needs more than twice that distance.
-pub const TIMES_EXPECTED: f64 = 1.25;
+pub const POSITION_FACTOR: f64 = 1.25;
 
 pub const CONTENT_MASS: Threshold = Threshold::rule(
     "content_mass",
@@ -40,7 +40,7 @@ pub fn assess_content(
 pub fn assess_leads(
     label: &str,
     (metric, key): (&str, Option<&str>),
-    [over_chance, over_position]: [Measured; 2],
+    [over_chance, over_position]: [MeasuredScore; 2],
     margin: Option<f64>,
 ) -> Option<Assessment> {
     let name = |ending: &str| key.map_or_else(|| format!("{metric}{ending}"), |key| format!("{metric}{ending}[{key}]"));
@@ -51,12 +51,12 @@ pub fn assess_leads(
 }
 
 /// Name of the metric from which a lead or expected value is computed, with rates of the corpus; `None` for other metrics.
-pub fn made_of(metric: &str) -> Option<&str> {
+pub fn base_metric(metric: &str) -> Option<&str> {
     ["_expected", OVER_CHANCE, OVER_POSITION].iter().find_map(|ending| metric.strip_suffix(ending))
 }
 
 /// The reference of a lead, in words, from the name of its `number`; `None` if the number is no lead.
-pub fn lead_over(number: &str) -> Option<&'static str> {
+pub fn lead_reference(number: &str) -> Option<&'static str> {
     let metric = number.split('[').next().unwrap_or_default();
     match metric {
         _ if metric.ends_with(OVER_CHANCE) => Some("chance"),
@@ -66,7 +66,7 @@ pub fn lead_over(number: &str) -> Option<&'static str> {
 }
 
 /// Metric and key of a lead over chance, from the name of its `number`; `None` for other numbers.
-pub fn leading(number: &str) -> Option<(&str, Option<&str>)> {
+pub fn lead_over_chance(number: &str) -> Option<(&str, Option<&str>)> {
     let (metric, key) = number.split_once('[').map_or((number, None), |(metric, key)| (metric, key.strip_suffix(']')));
     Some((metric.strip_suffix(OVER_CHANCE)?, key))
 }

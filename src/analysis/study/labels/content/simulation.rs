@@ -11,7 +11,7 @@ use crate::model::grid::HeadGrid;
 use crate::stats::block_test::Scale;
 use crate::stats::blocks::{BLOCKS, block_of};
 use crate::studies::registry::default_policy;
-use crate::study::labels::{Measured, correct};
+use crate::study::labels::{MeasuredScore, correct_for_multiple_tests};
 use crate::study::metrics::estimates::{Estimates, EstimationContext};
 use crate::study::metrics::metric::{Column, Fraction, Keys, Metrics};
 use crate::study::section::NoSection;
@@ -19,7 +19,7 @@ use crate::study::section::NoSection;
 const MARGIN: Threshold = Threshold::rule("content_mass", 0.1, "as the labels of words have it");
 
 const fn column(id: &'static str) -> Column {
-    Column { id, keys: Keys::Single, scale: Scale::Real, ends: [f64::NEG_INFINITY, f64::INFINITY] }
+    Column { id, keys: Keys::Single, scale: Scale::Real, bounds: [f64::NEG_INFINITY, f64::INFINITY] }
 }
 
 const COLUMNS: [Column; 2] = [column("x_over_chance"), column("x_over_position")];
@@ -72,18 +72,18 @@ fn assessed(sentences: u64, heads: usize, rng: &mut ChaCha8Rng) -> Vec<Assessmen
     let assess = |head: usize| {
         let basis = *estimates.denominators.get("x_over_chance", None).expect("a column");
         let errors = &estimates.standard_errors[head];
-        let metrics: Metrics<Measured> = estimates.heads[head].zip_map(errors, |&score, error| Measured {
+        let metrics: Metrics<MeasuredScore> = estimates.heads[head].zip_map(errors, |&score, error| MeasuredScore {
             score,
             estimate: score
                 .zip(error.copied().flatten())
                 .and_then(|(score, error)| basis.estimate(score, error, Scale::Real)),
-            ..Measured::default()
+            ..MeasuredScore::default()
         });
-        let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, given: &[] };
+        let evidence = Evidence { place: head, metrics: &metrics, section: &NoSection, earlier_assessments: &[] };
         assess_content("x", "x", None, &MARGIN, (&evidence, &policy)).pop().expect("both leads are numbers")
     };
     let mut assessed: Vec<Assessment> = (0..heads).map(assess).collect();
-    correct(&mut assessed, &policy);
+    correct_for_multiple_tests(&mut assessed, &policy);
     assessed
 }
 

@@ -7,24 +7,37 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, FileContext, Parsed};
-use crate::corpus::annotation::{Annotation, Upos, WordClass, value_of};
+use super::reader::{FileContext, ParsedSentence, ReaderContext};
+use crate::corpus::annotation::{Annotation, Upos, WordClass, entry_value};
 use crate::corpus::bounds::{MAX_GENERATOR_BYTES, MAX_ID_BYTES, MAX_SENTENCE_BYTES, SentenceSize};
 use crate::corpus::lines::Lines;
-use crate::corpus::relation::{RelationNames, base};
+use crate::corpus::relation::{RelationNames, base_relation};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes, LinksFrom};
 use crate::corpus::sentence::written::{Written, WrittenPiece};
 use crate::corpus::sentence::{Content, Sentence, TreeHead, Word, check_tree};
 use crate::system::errors::Facts;
-use crate::system::errors::similar::closest;
+use crate::system::errors::similar::closest_name;
 use crate::system::printable::excerpt;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
-    let Context { relations, links: types, requested, links_from, classes, file, .. } = context;
-    requested.iter().map(|name| &**name).chain(classes.as_deref()).try_for_each(ensure_column).about(lines.path())?;
+pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
+    let ReaderContext {
+        relations,
+        link_types: types,
+        requested_columns: requested,
+        links_from,
+        class_column: classes,
+        file,
+        ..
+    } = context;
+    requested
+        .iter()
+        .map(|name| &**name)
+        .chain(classes.as_deref())
+        .try_for_each(ensure_column)
+        .with_file(lines.path())?;
     let (mut words, mut size) = (Vec::new(), SentenceSize::default());
     // The line of each word, for errors found only once the sentence is whole.
     let mut word_lines = Vec::new();
@@ -57,11 +70,11 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
             words.push(word);
             word_lines.push(lines.number());
         }
-        first.get_or_insert_with(|| lines.here());
+        first.get_or_insert_with(|| lines.origin());
     }
     let Some(origin) = first else { return Ok(None) };
     if let Err((word, problem)) = check_tree(&words) {
-        bail!(problem.reworded(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), word_lines[word]));
+        bail!(problem.map_message(|problem| format!("column 7 (HEAD) {problem}")).at(lines.path(), word_lines[word]));
     }
     for (word, value) in link_values {
         let added = add_links(&mut links, links_from.as_ref(), (word, &value), words.len(), types);
@@ -73,7 +86,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Pa
     let Comments { begins_document, family, id, text } = comments;
     let written = (!words.is_empty()).then(|| surface.written(&words, text.as_deref()));
     let sentence = Sentence { origin, id, links, written, ..Sentence::new(Content::Words(words)) };
-    Ok(Some(Parsed { sentence, begins_document, family }))
+    Ok(Some(ParsedSentence { sentence, begins_document, family }))
 }
 
 /// Facts about a sentence from the comment lines above its words.
@@ -108,7 +121,7 @@ impl Comments {
                 ensure!(!value.is_empty(), unnamed());
                 let before = self.family.replace(value.into());
                 let second = || anyhow!("the sentence is in a second family, `{}`: it can be in one", excerpt(value));
-                ensure!(before.as_deref().is_none_or(|before| before == value), second().of_value(value));
+                ensure!(before.as_deref().is_none_or(|before| before == value), second().with_value(value));
             }
             "text" if value.len() <= MAX_SENTENCE_BYTES => self.text = Some(value.to_owned()),
             "sent_id" if (1..=MAX_ID_BYTES).contains(&value.len()) => self.id = Some(value.into()),
@@ -128,20 +141,23 @@ fn parse_word(
 ) -> Result<Word> {
     let [id, form, lemma, upos, _, features, head, relation, _, misc] = *columns;
     let expected = before + 1;
-    let wrong_id = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).of_value(id);
+    let wrong_id = || anyhow!("column 1 (ID) is `{}`: expected {expected}", excerpt(id)).with_value(id);
     ensure!(parse_number(id) == Some(expected), wrong_id());
     ensure!(!form.is_empty(), "column 2 (FORM) is empty");
     let wrong_head = || anyhow!("column 7 (HEAD) is `{}`: expected a word's number, 0 or _", excerpt(head));
     let head = match head {
         "_" => TreeHead::Unknown,
         "0" => TreeHead::Root,
-        _ => TreeHead::Word(parse_number(head).ok_or_else(wrong_head).of_value(head)? - 1),
+        _ => TreeHead::Word(parse_number(head).ok_or_else(wrong_head).with_value(head)? - 1),
     };
-    relations.check(head, relation).reworded(|problem| format!("column 8 (DEPREL) {problem}")).of_value(relation)?;
+    relations
+        .check(head, relation)
+        .map_message(|problem| format!("column 8 (DEPREL) {problem}"))
+        .with_value(relation)?;
     let entity = misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")).unwrap_or_default();
     let value = |name: &str| column_value(name, columns).and_then(present);
     let requested: Box<[_]> = requested.iter().map(|name| value(name)).collect();
-    let class = classes.and_then(|key| Some(WordClass::shared(key, value(key)?))).transpose()?;
+    let class = classes.and_then(|key| Some(WordClass::new(key, value(key)?))).transpose()?;
     let optional = requested.iter().flatten().chain(class.iter().map(|class| &class.name)).map(|value| &**value);
     size.add([form, lemma, features, relation, entity].into_iter().chain(optional))?;
     let annotation = Annotation {
@@ -167,18 +183,18 @@ fn ensure_column(name: &str) -> Result<()> {
     if known.contains(&column) {
         return Ok(());
     }
-    let similar = closest(column, known)
+    let similar = closest_name(column, known)
         .map(|similar| if entry.is_empty() { similar.to_owned() } else { format!("{similar}.{entry}") });
     let (shown, all) = (excerpt(name), known.join(", "));
     let error = anyhow!("CoNLL-U has no column `{shown}`: {all}, or an entry as in `feats.Number`");
-    Err(error.of_value(name).did_you_mean(similar))
+    Err(error.with_value(name).did_you_mean(similar))
 }
 
 /// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name; `None` if it is missing.
 fn column_value<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
     let value = columns[NAMED_COLUMNS.into_iter().find(|(known, _)| *known == column)?.1];
-    entry.map_or(Some(value), |entry| value_of(entry, value))
+    entry.map_or(Some(value), |entry| entry_value(entry, value))
 }
 
 fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
@@ -227,12 +243,12 @@ impl Surface {
         let last = ends.filter(|&(first, last)| first == expected && last >= first && self.words <= before);
         let wrong_range = || anyhow!("column 1 (ID) is `{}`: expected a range from {expected} on", excerpt(id));
         let way_out = "put the line of a multiword token before the lines of its words";
-        let (_, last) = last.ok_or_else(|| wrong_range().of_value(id).hint(way_out))?;
+        let (_, last) = last.ok_or_else(|| wrong_range().with_value(id).hint(way_out))?;
         // A treebank released without its text has underscores here; the words' own forms take their place.
         if !matches!(form, "_" | "") {
             size.add_surface(form)?;
             let (surface, words) = (Some(form.to_owned()), last - before);
-            self.pieces.push(WrittenPiece { surface, words, space_after: space_after(misc) });
+            self.pieces.push(WrittenPiece { surface, word_count: words, space_after: space_after(misc) });
             self.words = last;
         }
         Ok(())
@@ -241,7 +257,7 @@ impl Surface {
     /// Adds a word, unless it belongs to a multiword token; `before` words precede it.
     fn add_word(&mut self, before: usize, space_after: bool) {
         if before >= self.words {
-            self.pieces.push(WrittenPiece::word(space_after));
+            self.pieces.push(WrittenPiece::single_word(space_after));
             self.words = before + 1;
         }
     }
@@ -249,8 +265,8 @@ impl Surface {
     /// Written text of a sentence: `text` if it has all words from left to right, else the forms joined as `SpaceAfter=No` says.
     fn written(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
-        let aligned = text.and_then(|text| Written::aligned(text, &forms, &self.pieces).ok());
-        aligned.unwrap_or_else(|| Written::joined(&forms, &self.pieces))
+        let aligned = text.and_then(|text| Written::align(text, &forms, &self.pieces).ok());
+        aligned.unwrap_or_else(|| Written::join(&forms, &self.pieces))
     }
 }
 
@@ -267,7 +283,7 @@ fn parse_number(text: &str) -> Option<usize> {
 fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     match from? {
         LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
-        LinksFrom::Misc(key) => value_of(key, columns[9]),
+        LinksFrom::Misc(key) => entry_value(key, columns[9]),
     }
 }
 
@@ -280,10 +296,10 @@ fn add_links(
     types: &mut LinkTypes,
 ) -> Result<()> {
     for (to, name) in link_targets(from, value)? {
-        let set = LinkSet::of_type(sets, &types.plain(name)?);
+        let set = LinkSet::get_or_add(sets, &types.get_by_name(name)?);
         match to {
-            Some(to) => set.link(word as u64 + 1, to, words).of_value(value)?,
-            None => set.lost += 1,
+            Some(to) => set.add_numbered(word as u64 + 1, to, words).with_value(value)?,
+            None => set.dropped_links += 1,
         }
     }
     Ok(())
@@ -293,7 +309,7 @@ fn add_links(
 /// link type. A root gives no target.
 fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, value: &str, expected: &str| {
-        anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).of_value(value)
+        anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).with_value(value)
     };
     match from {
         None => Ok(Vec::new()),
@@ -312,7 +328,7 @@ fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(
                     continue;
                 }
                 let to = if head.contains('.') { None } else { Some(parse_number(head).ok_or_else(wrong)? as u64) };
-                targets.push((to, base(relation)));
+                targets.push((to, base_relation(relation)));
             }
             Ok(targets)
         }

@@ -97,7 +97,7 @@ fn written(text: Option<&str>, lines: &[(&str, &str, &str)]) -> (String, Vec<Str
     let line = |(id, form, misc): &(&str, &str, &str)| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t{misc}\n");
     let lines: String = lines.iter().map(line).collect();
     let written = read(&format!("{comment}{lines}")).unwrap().remove(0).written.unwrap();
-    let words = written.words.iter().map(|word| written.text[word.clone()].to_owned()).collect();
+    let words = written.word_ranges.iter().map(|word| written.text[word.clone()].to_owned()).collect();
     (written.text, words, written.space_after)
 }
 
@@ -168,7 +168,8 @@ fn a_line_break_in_a_form_is_told() {
 fn sentences_may_be_glued() {
     let sentence = |misc: &str| format!("1\tGo\t_\t_\t_\t_\t_\t_\t_\t{misc}\n\n");
     let text: String = (0..258).map(|index| sentence(if index == 1 { "_" } else { "SpaceAfter=No" })).collect();
-    let glued: Vec<u64> = read(&text).unwrap().iter().filter(|sentence| sentence.is_glued).map(|s| s.index).collect();
+    let glued: Vec<u64> =
+        read(&text).unwrap().iter().filter(|sentence| sentence.follows_without_space).map(|s| s.index).collect();
     let expected: Vec<u64> = (1..258).filter(|index| ![2, 256].contains(index)).collect();
     assert_eq!(glued, expected);
 }

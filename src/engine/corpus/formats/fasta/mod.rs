@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::reader::{Context, Parsed};
+use super::reader::{ParsedSentence, ReaderContext};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_SENTENCE_BYTES};
 use crate::corpus::lines::Lines;
 use crate::corpus::sentence::{Content, Origin, Sentence};
@@ -22,7 +22,7 @@ const HEADER: char = '>';
 const COMMENT: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. A record without residues becomes a sentence without tokens.
-pub(super) fn next(lines: &mut Lines, _: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     let Some((origin, id)) = header(lines)? else { return Ok(None) };
     let mut protein = Protein::default();
     // The header of the next record is left for the next call.
@@ -47,7 +47,7 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
         });
         let id =
             header.map(|header| header.split_whitespace().next().filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from));
-        let origin = lines.here();
+        let origin = lines.origin();
         return Ok(Some((origin, id.at(lines.path(), lines.number())?)));
     }
     Ok(None)
@@ -69,12 +69,12 @@ impl Protein {
                 '*' => self.has_stopped = true,
                 'a'..='z' | 'A'..='Z' if self.has_stopped => bail!(
                     anyhow!("`{letter}` at column {column} comes after a stop (`*`), where a protein ends")
-                        .of_value(letter)
+                        .with_value(letter)
                         .hint("leave out the stop and what follows it, or make a record of each part")
                 ),
                 'a'..='z' | 'A'..='Z' => self.residues.push(letter.to_ascii_uppercase()),
                 other => {
-                    bail!(anyhow!("`{}` at column {column} is no residue", other.escape_debug()).of_value(other).hint(
+                    bail!(anyhow!("`{}` at column {column} is no residue", other.escape_debug()).with_value(other).hint(
                         if "<[".contains(other) {
                             "special tokens such as `<mask>` stand in plain text: a sequence a line, by --format text"
                         } else {

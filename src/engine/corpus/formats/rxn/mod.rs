@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::reader::{Context, Parsed, next_line};
+use super::reader::{ParsedSentence, ReaderContext, next_line};
 use crate::corpus::annotation::{Annotation, WordClass};
 use crate::corpus::bounds::{MAX_ID_BYTES, MAX_LINKS, SentenceSize};
 use crate::corpus::lines::Lines;
@@ -26,14 +26,14 @@ use molecule::{Atom, Molecule, SmilesToken};
 #[cfg(test)]
 mod tests;
 
-pub(super) fn next(lines: &mut Lines, context: &mut Context) -> Result<Option<Parsed>> {
+pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     next_line(lines, |line| {
         let (smiles, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let id = reaction_name(rest).filter(|id| id.len() <= MAX_ID_BYTES).map(Arc::from);
         ensure_no_table(line)?;
-        let (words, links) = words_and_links(parse_sides(smiles)?, &mut context.links)?;
+        let (words, links) = words_and_links(parse_sides(smiles)?, &mut context.link_types)?;
         let forms: Vec<&str> = words.iter().map(|word| &*word.form).collect();
-        let written = Written::joined(&forms, &vec![WrittenPiece::word(false); forms.len()]);
+        let written = Written::join(&forms, &vec![WrittenPiece::single_word(false); forms.len()]);
         Ok(Sentence { id, links, written: Some(written), ..Sentence::new(Content::Words(words)) }.into())
     })
 }
@@ -50,7 +50,7 @@ fn reaction_name(rest: &str) -> Option<&str> {
 fn ensure_no_table(line: &str) -> Result<()> {
     let begins = line.trim_start();
     let sign = ["$RXN", "$RDFILE"].into_iter().find(|sign| begins.starts_with(sign));
-    let error = |sign| anyhow!("this is an MDL file (`{sign}`), which is not read").of_value(sign);
+    let error = |sign| anyhow!("this is an MDL file (`{sign}`), which is not read").with_value(sign);
     let way_out =
         "write each reaction as SMILES with atom numbers, a line each, for example by RDKit's ReactionToSmiles";
     sign.map_or(Ok(()), |sign| Err(error(sign).hint(way_out)))
@@ -60,18 +60,18 @@ fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
     let sides: Vec<&str> = smiles.split('>').collect();
     let [reactants, agents, products] = sides[..] else {
         let error = anyhow!("a reaction has two `>`, and `{}` has {}", excerpt(smiles), sides.len() - 1);
-        return Err(error.of_value(smiles).hint("write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS"));
+        return Err(error.with_value(smiles).hint("write it as REACTANTS>>PRODUCTS or REACTANTS>AGENTS>PRODUCTS"));
     };
     for (name, side) in [("reactants", reactants), ("products", products)] {
         ensure!(!side.is_empty(), "there are no {name}: `{}`", excerpt(smiles));
     }
     let (mut left, mut right) = (Molecule::default(), Molecule::default());
-    left.add(reactants, 0)?;
+    left.add_smiles(reactants, 0)?;
     if !agents.is_empty() {
-        left.tokens.push(SmilesToken::sign("."));
-        left.add(agents, reactants.len() + 1)?;
+        left.tokens.push(SmilesToken::without_atom("."));
+        left.add_smiles(agents, reactants.len() + 1)?;
     }
-    right.add(products, smiles.len() - products.len())?;
+    right.add_smiles(products, smiles.len() - products.len())?;
     left.ensure_numbered_apart("reactants")?;
     right.ensure_numbered_apart("products")?;
     Ok([left, right])
@@ -82,18 +82,19 @@ fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) 
     let first_product_word = reactants.tokens.len() + 1;
     let positions = reactants.atom_positions();
     let numbered: HashMap<u32, usize> =
-        reactants.atoms.iter().zip(0..).filter_map(|(atom, index)| Some((atom.mapped()?, index))).collect();
+        reactants.atoms.iter().zip(0..).filter_map(|(atom, index)| Some((atom.map_number()?, index))).collect();
     let classes = reactants.equivalence_classes();
     let mut equivalent: HashMap<usize, Vec<usize>> = HashMap::new();
     classes.iter().zip(&positions).for_each(|(&class, &position)| equivalent.entry(class).or_default().push(position));
-    let (mut maps, mut count) = (LinkSet::new(types.plain("maps")?), 0);
+    let (mut maps, mut count) = (LinkSet::new(types.get_by_name("maps")?), 0);
     for (atom, position) in products.atoms.iter().zip(products.atom_positions()) {
-        let Some((number, &source)) = atom.mapped().and_then(|number| Some((number, numbered.get(&number)?))) else {
+        let Some((number, &source)) = atom.map_number().and_then(|number| Some((number, numbered.get(&number)?)))
+        else {
             continue;
         };
         let (before, after) = (&reactants.atoms[source].element, &atom.element);
         let changed = || anyhow!("atom {number} is {before} in the reactants and {after} in the products");
-        ensure!(before == after, changed().of_value(number));
+        ensure!(before == after, changed().with_value(number));
         let targets = &equivalent[&classes[source]];
         count += targets.len();
         let too_many = || anyhow!("more than {MAX_LINKS} links lead to equivalent atoms of the reactants");
@@ -118,9 +119,9 @@ impl Molecule {
 
     fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
         let mut seen = BTreeSet::new();
-        let twice = self.atoms.iter().filter_map(Atom::mapped).find(|&number| !seen.insert(number));
+        let twice = self.atoms.iter().filter_map(Atom::map_number).find(|&number| !seen.insert(number));
         let Some(number) = twice else { return Ok(()) };
-        let error = anyhow!("two atoms of the {side} have the number {number}").of_value(number);
+        let error = anyhow!("two atoms of the {side} have the number {number}").with_value(number);
         Err(error.hint("give each atom of a side a number of its own, or none"))
     }
 

@@ -41,7 +41,7 @@ pub(super) struct SmilesToken {
 }
 
 impl SmilesToken {
-    pub fn sign(text: impl Into<String>) -> Self {
+    pub fn without_atom(text: impl Into<String>) -> Self {
         Self { text: text.into(), atom: None }
     }
 }
@@ -61,7 +61,7 @@ pub(super) struct Atom {
 }
 
 impl Atom {
-    pub fn mapped(&self) -> Option<u32> {
+    pub fn map_number(&self) -> Option<u32> {
         self.number.filter(|&number| number > 0)
     }
 }
@@ -117,7 +117,7 @@ struct ParserState {
 impl Molecule {
     /// Parses a SMILES, after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the error names the
     /// character.
-    pub fn add(&mut self, smiles: &str, before: usize) -> Result<()> {
+    pub fn add_smiles(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = ParserState::default();
         let mut at = 0;
@@ -129,10 +129,10 @@ impl Molecule {
             bail!(anyhow!("`(` at character {place} has no `)`"));
         }
         if let Some((ring, (_, _, place))) = read.rings.iter().next() {
-            bail!(anyhow!("ring {ring}, which begins at character {place}, is not closed").of_value(ring));
+            bail!(anyhow!("ring {ring}, which begins at character {place}, is not closed").with_value(ring));
         }
         let last = self.tokens.last().map_or("", |token| &token.text);
-        let loose = || anyhow!("`{last}` at character {} leads nowhere", before + at).of_value(last);
+        let loose = || anyhow!("`{last}` at character {} leads nowhere", before + at).with_value(last);
         ensure!(read.last.is_some() && read.bond.is_none(), loose());
         self.drop_needless_brackets(first);
         Ok(())
@@ -146,7 +146,7 @@ impl Molecule {
         if sign == '[' {
             let Some(end) = rest.find(']') else { bail!(anyhow!("`[` at character {place} has no `]`")) };
             text = &rest[..=end];
-            let no_atom = || anyhow!("`{}` at character {place} is no atom", excerpt(text)).of_value(text);
+            let no_atom = || anyhow!("`{}` at character {place} is no atom", excerpt(text)).with_value(text);
             let (atom, shown) = bracket_atom(&text[1..end]).ok_or_else(no_atom)?;
             self.add_atom(atom, shown, read)?;
             return Ok(text.len());
@@ -157,7 +157,7 @@ impl Molecule {
             self.add_atom(Atom { element: element.into(), is_aromatic, ..Atom::default() }, symbol.to_owned(), read)?;
             return Ok(symbol.len());
         }
-        let unbound = || anyhow!("`{sign}` at character {place} follows no atom").of_value(sign);
+        let unbound = || anyhow!("`{sign}` at character {place} follows no atom").with_value(sign);
         if let Some(bond) = Bond::of(sign) {
             ensure!(read.last.is_some() && read.bond.is_none(), unbound());
             read.bond = Some(bond);
@@ -183,9 +183,9 @@ impl Molecule {
                 None => drop(read.rings.insert(ring, (atom, bond, place))),
             }
         } else {
-            bail!(anyhow!("`{}` at character {place} is no part of a SMILES", sign.escape_debug()).of_value(sign));
+            bail!(anyhow!("`{}` at character {place} is no part of a SMILES", sign.escape_debug()).with_value(sign));
         }
-        self.tokens.push(SmilesToken::sign(text));
+        self.tokens.push(SmilesToken::without_atom(text));
         Ok(text.len())
     }
 

@@ -30,19 +30,19 @@ pub struct LinkFile {
     pub digest: NamedDigest,
     pub(super) types: Vec<Box<str>>,
     /// Index into `links` by sentence id (`ids`), and by sentence number in the corpus, counted from 0 (`numbers`).
-    pub(super) ids: HashMap<Box<str>, usize>,
-    pub(super) numbers: HashMap<u64, usize>,
-    pub(super) links: Vec<Vec<Row>>,
+    pub(super) by_id: HashMap<Box<str>, usize>,
+    pub(super) by_number: HashMap<u64, usize>,
+    pub(super) links: Vec<Vec<LinkRow>>,
 }
 
 /// A link between two words of a sentence, by their numbers, counted from 1.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct LinkRow {
     pub from: u32,
     pub to: u32,
     pub line: u32,
     /// Index into [`LinkFile::types`].
-    pub kind: u8,
+    pub type_index: u8,
 }
 
 /// Identity of an input file: its name, and the SHA-256 of its content.
@@ -71,12 +71,12 @@ impl LinkFile {
     /// link; the error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let opened = input::open(path).cannot("read the links", path.display());
-        opened.and_then(|file| Self::from_reader(path, Box::new(file))).of_option("links").class(Class::Input)
+        opened.and_then(|file| Self::from_reader(path, Box::new(file))).with_option("links").class(Class::Input)
     }
 
     pub fn from_reader(path: &Path, bytes: Box<dyn Read + Send>) -> Result<Self> {
         let shown: Arc<str> = path.display().to_string().into();
-        let (compression, _) = Compression::of(path);
+        let (compression, _) = Compression::from_path(path);
         let lines = Lines::new(0, Arc::clone(&shown), bytes, compression, Arc::default());
         let mut lines = lines.cannot("read the links", &shown)?;
         let mut file = Self { path: shown, digest: NamedDigest::new(path, String::new()), ..Self::default() };
@@ -91,21 +91,21 @@ impl LinkFile {
                 added.at(&file.path, number.into())?;
             }
         }
-        let no_link = || anyhow!("`{}` has no link", file.path).about(&file.path);
+        let no_link = || anyhow!("`{}` has no link", file.path).with_file(&file.path);
         ensure!(reader.count > 0, no_link().hint(format!("{HEADER}, and each other line a link")));
         file.digest.sha256 = lines.into_sha256()?;
         Ok(file)
     }
 
     /// Link types that occur in only one line; empty if the file has only one type.
-    pub fn single_types(&self) -> Vec<&str> {
+    pub fn types_with_one_link(&self) -> Vec<&str> {
         let mut lines = vec![0_u64; self.types.len()];
-        self.links.iter().flatten().for_each(|row| lines[usize::from(row.kind)] += 1);
+        self.links.iter().flatten().for_each(|row| lines[usize::from(row.type_index)] += 1);
         let single = self.types.iter().zip(lines).filter(|(_, lines)| *lines == 1);
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
-    pub(super) fn line(&self, name: usize) -> u64 {
+    pub(super) fn first_line(&self, name: usize) -> u64 {
         self.links[name].first().map_or(1, |row| row.line.into())
     }
 }
@@ -129,19 +129,19 @@ impl RowReader {
             *index
         } else {
             let index = u8::try_from(file.types.len()).context("there are fewer types")?;
-            file.types.push(self.types.plain(kind)?.name.clone());
+            file.types.push(self.types.get_by_name(kind)?.name.clone());
             *self.type_indices.entry(kind.into()).or_insert(index)
         };
         let next = file.links.len();
-        let name = if let Some(number) = number_named(sentence) {
-            *file.numbers.entry(number).or_insert(next)
+        let name = if let Some(number) = parse_sentence_number(sentence) {
+            *file.by_number.entry(number).or_insert(next)
         } else {
             let length = sentence.len();
-            let no_id = || anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").of_value(sentence);
+            let no_id = || anyhow!("`sentence` has {length} bytes: an id has 1 to {MAX_ID_BYTES}").with_value(sentence);
             ensure!((1..=MAX_ID_BYTES).contains(&length), no_id());
-            match file.ids.get(sentence) {
+            match file.by_id.get(sentence) {
                 Some(known) => *known,
-                None => *file.ids.entry(sentence.into()).or_insert(next),
+                None => *file.by_id.entry(sentence.into()).or_insert(next),
             }
         };
         if name == next {
@@ -149,7 +149,7 @@ impl RowReader {
         }
         let [from, to] = [("from", from), ("to", to)].map(|(column, text)| word_number(column, text));
         let links = &mut file.links[name];
-        links.push(Row { from: from?, to: to?, line, kind });
+        links.push(LinkRow { from: from?, to: to?, line, type_index: kind });
         let too_many = || anyhow!("sentence `{}` has more than {MAX_LINKS} links", excerpt(sentence));
         ensure!(links.len() <= MAX_LINKS, too_many().hint("split the sentence"));
         Ok(())
@@ -157,14 +157,14 @@ impl RowReader {
 }
 
 /// Parses a sentence number, `#5`; `None` if `sentence` is an id.
-pub(super) fn number_named(sentence: &str) -> Option<u64> {
+pub(super) fn parse_sentence_number(sentence: &str) -> Option<u64> {
     let digits = sentence.strip_prefix('#')?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 fn word_number(column: &str, text: &str) -> Result<u32> {
     let wrong = || anyhow!("`{column}` is `{}`: expected the number of a word, counted from 1", excerpt(text));
-    text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).of_value(text)
+    text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).with_value(text)
 }
 
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
@@ -191,7 +191,7 @@ impl LinkColumns {
             } else {
                 anyhow!("column `{}` is none of {}", excerpt(other), COLUMNS.join(", "))
             };
-            return Err(error.of_value(other).hint("leave it out"));
+            return Err(error.with_value(other).hint("leave it out"));
         }
         Ok(Self { separator, places })
     }

@@ -19,7 +19,7 @@ use crate::system::counted::counted;
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 pub use file::NamedDigest;
-use file::{LinkFile, number_named};
+use file::{LinkFile, parse_sentence_number};
 use rules::LinkRules;
 
 #[cfg(test)]
@@ -27,7 +27,7 @@ mod tests;
 
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    pub from: Option<LinksFrom>,
+    pub conllu_column: Option<LinksFrom>,
     pub file: Option<Arc<LinkFile>>,
     pub rules: Option<Arc<LinkRules>>,
     pub types: LinkTypeOptions,
@@ -72,14 +72,14 @@ impl LinkOptions {
     }
 
     /// Whether a file of links, rules or type options are given, which must be checked against the complete corpus.
-    pub fn has_outside_links(&self) -> bool {
+    pub fn has_external_links(&self) -> bool {
         !self.sources().is_empty()
     }
 }
 
 /// Links from a file or from rules while a corpus is read, and a record of the ones that were used.
 #[derive(Default)]
-pub(super) struct OutsideLinks {
+pub(super) struct ExternalLinks {
     options: LinkOptions,
     /// Origin of the sentence with each name in the file of links; `None` for a sentence not read yet.
     origins_met: Vec<Option<Origin>>,
@@ -92,7 +92,7 @@ pub(super) struct OutsideLinks {
     has_ids: bool,
 }
 
-impl OutsideLinks {
+impl ExternalLinks {
     /// Starts before the first sentence; a word's first `requested` columns are not for rules.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
@@ -106,13 +106,13 @@ impl OutsideLinks {
         }
     }
 
-    pub(super) fn idle_rules(&self) -> Vec<&str> {
+    pub(super) fn unused_rules(&self) -> Vec<&str> {
         let rules = self.options.rules.iter().flat_map(|rules| &rules.rules).zip(&self.links_made);
         rules.filter(|(_, made)| **made == 0).map(|(rule, _)| &*rule.kind).collect()
     }
 
-    pub(super) fn go_by_number(&self) -> bool {
-        self.options.file.as_ref().is_some_and(|file| !file.numbers.is_empty())
+    pub(super) fn uses_sentence_numbers(&self) -> bool {
+        self.options.file.as_ref().is_some_and(|file| !file.by_number.is_empty())
     }
 
     /// Adds the file's and the rules' links to a sentence; `number` is its number in the corpus, `format` its file's format.
@@ -130,7 +130,7 @@ impl OutsideLinks {
         }
         let Some(rules) = &self.options.rules else { return Ok(()) };
         for (rule, made) in rules.rules.iter().zip(&mut self.links_made) {
-            *made += rule.add(sentence, self.requested, types).at(&rules.path, rule.line)?;
+            *made += rule.add_links(sentence, self.requested, types).at(&rules.path, rule.line)?;
         }
         if let Content::Words(words) = &mut sentence.content {
             let columns = words.iter_mut().map(|word| &mut word.annotation.requested);
@@ -147,29 +147,29 @@ impl OutsideLinks {
         (number, format): (u64, Format),
         types: &mut LinkTypes,
     ) -> Result<()> {
-        let by_id = sentence.id.as_deref().and_then(|id| file.ids.get(id)).copied();
-        if let Some(id) = sentence.id.as_deref().filter(|id| number_named(id).is_some()) {
+        let by_id = sentence.id.as_deref().and_then(|id| file.by_id.get(id)).copied();
+        if let Some(id) = sentence.id.as_deref().filter(|id| parse_sentence_number(id).is_some()) {
             let (shown, origin) = (excerpt(id), &sentence.origin);
             let error = anyhow!("the id `{shown}` of the sentence of {origin} reads as the number of a sentence");
             let way_out = format!("give the sentence another id, or none and name it `#{number}`");
-            return Err(error.of_value(id).hint(way_out));
+            return Err(error.with_value(id).hint(way_out));
         }
         if let Some((name, first)) = by_id.and_then(|name| Some((name, self.origins_met[name].as_ref()?))) {
             let id = sentence.id.as_deref().unwrap_or_default();
             let error = anyhow!("two sentences have the id `{}`, {first} and {}", excerpt(id), sentence.origin);
-            let error = error.of_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
-            return Err(error.at(&file.path, file.line(name)));
+            let error = error.with_value(id).hint(format!("name the sentence by its number, as in `#{number}`"));
+            return Err(error.at(&file.path, file.first_line(name)));
         }
-        for name in by_id.into_iter().chain(file.numbers.get(&number).copied()) {
+        for name in by_id.into_iter().chain(file.by_number.get(&number).copied()) {
             self.origins_met[name] = Some(sentence.origin.clone());
-            let words = word_count(sentence, format).at(&file.path, file.line(name))?;
+            let words = word_count(sentence, format).at(&file.path, file.first_line(name))?;
             let Sentence { links, origin, .. } = &mut *sentence;
             for row in &file.links[name] {
-                let kind = types.plain(&file.types[usize::from(row.kind)]);
-                let set = kind.map(|kind| LinkSet::of_type(links, &kind));
-                let added = set.and_then(|set| set.link(row.from.into(), row.to.into(), words));
+                let kind = types.get_by_name(&file.types[usize::from(row.type_index)]);
+                let set = kind.map(|kind| LinkSet::get_or_add(links, &kind));
+                let added = set.and_then(|set| set.add_numbered(row.from.into(), row.to.into(), words));
                 let in_sentence = |problem: String| format!("sentence of {origin}: {problem}");
-                added.reworded(in_sentence).at(&file.path, row.line.into())?;
+                added.map_message(in_sentence).at(&file.path, row.line.into())?;
             }
         }
         Ok(())
@@ -180,17 +180,17 @@ impl OutsideLinks {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };
         let missing = (0..self.origins_met.len()).filter(|&name| self.origins_met[name].is_none());
-        let Some(first) = missing.min_by_key(|&name| file.line(name)) else { return Ok(()) };
-        let (line, sentences) = (file.line(first), counted(self.sentences, "sentence"));
+        let Some(first) = missing.min_by_key(|&name| file.first_line(name)) else { return Ok(()) };
+        let (line, sentences) = (file.first_line(first), counted(self.sentences, "sentence"));
         let no_other =
             if self.origins_met.iter().all(Option::is_none) { ", nor any other sentence of the file" } else { "" };
-        let error = if let Some((number, _)) = file.numbers.iter().find(|(_, name)| **name == first) {
+        let error = if let Some((number, _)) = file.by_number.iter().find(|(_, name)| **name == first) {
             anyhow!("there is no sentence #{number}{no_other}: the corpus has {sentences}, counted from #0")
-                .of_value(number)
+                .with_value(number)
         } else {
-            let id = file.ids.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
-            let error = anyhow!("the corpus has no sentence `{}`{no_other}", excerpt(id)).of_value(id);
-            if self.has_ids { error } else { error.reworded(|error| format!("{error}: its sentences have no ids")) }
+            let id = file.by_id.iter().find(|(_, name)| **name == first).map_or("", |(id, _)| id);
+            let error = anyhow!("the corpus has no sentence `{}`{no_other}", excerpt(id)).with_value(id);
+            if self.has_ids { error } else { error.map_message(|error| format!("{error}: its sentences have no ids")) }
         };
         const WAY_OUT: &str = "`sentence` is an id (`# sent_id` of CoNLL-U, the first word of a FASTA header, `id` of JSON \
             lines) or #N, the number of a sentence in the corpus, counted from 0";

@@ -20,11 +20,11 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::file::NamedDigest;
-use crate::corpus::annotation::{Upos, value_of};
+use crate::corpus::annotation::{Upos, entry_value};
 use crate::corpus::bounds::{MAX_LINKS, MAX_RULE_PAIRS};
 use crate::corpus::sentence::links::{LinkSet, LinkTypes};
 use crate::corpus::sentence::{Content, Sentence, Word};
-use crate::system::errors::similar::closest;
+use crate::system::errors::similar::closest_name;
 use crate::system::errors::{Class, Facts};
 use crate::system::files::input;
 use crate::system::printable::excerpt;
@@ -41,13 +41,13 @@ const KEYS: [&str; 6] = ["from", "to", "same", "side", "within", "nearest"];
 pub struct LinkRules {
     pub path: Arc<str>,
     pub digest: NamedDigest,
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<LinkRule>,
     /// Names of the word annotations that are read for the rules alone.
     pub(super) columns: Vec<String>,
 }
 
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct LinkRule {
     pub kind: String,
     pub line: u64,
     from: Vec<WordCondition>,
@@ -98,7 +98,7 @@ impl LinkRules {
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_BYTES).cannot("read the rules", shown);
-        text.and_then(|text| Self::parse(&text, path)).of_option("link-rules").class(Class::Input)
+        text.and_then(|text| Self::parse(&text, path)).with_option("link-rules").class(Class::Input)
     }
 
     pub fn parse(text: &str, path: &Path) -> Result<Self> {
@@ -106,17 +106,18 @@ impl LinkRules {
         let line = |offset: usize| text[..offset].matches('\n').count() as u64 + 1;
         let mut columns = Vec::new();
         let rules = parse_rules(text, line, &mut columns).map_err(|(offset, error)| error.at(&shown, line(offset)))?;
-        let no_rule = || anyhow!("`{shown}` has no rule").about(&shown).hint("write a table for each type of links");
+        let no_rule =
+            || anyhow!("`{shown}` has no rule").with_file(&shown).hint("write a table for each type of links");
         ensure!(!rules.is_empty(), no_rule());
         Ok(Self { path: shown, digest: NamedDigest::of_text(path, text), rules, columns })
     }
 }
 
-impl Rule {
+impl LinkRule {
     /// Adds the rule's links to a sentence and returns their number; `first` is the index of the first rule column in
     /// [`Annotation::requested`](crate::corpus::Annotation::requested). Fails on running text, or if there are too many links or
     /// word pairs.
-    pub(super) fn add(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
+    pub(super) fn add_links(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
             return Err(error.hint("rules are about words: give CoNLL-U, or `words` of JSON lines"));
@@ -163,7 +164,7 @@ impl Rule {
             ensure!(links.len() <= MAX_LINKS, too_many().hint("add `within` or `nearest`"));
         }
         if !links.is_empty() {
-            let set = LinkSet::of_type(&mut sentence.links, &types.plain(&self.kind)?);
+            let set = LinkSet::get_or_add(&mut sentence.links, &types.get_by_name(&self.kind)?);
             links.iter().for_each(|&(from, to)| set.add(from, to));
         }
         Ok(links.len())
@@ -201,7 +202,7 @@ impl WordKey {
             Self::Upos => annotation.upos.map(Upos::tag),
             Self::Relation => Some(&*word.relation).filter(|relation| *relation != "_"),
             Self::Class => annotation.class.as_deref().map(|class| &*class.name),
-            Self::Feature(name) => value_of(name, annotation.features.as_deref()?),
+            Self::Feature(name) => entry_value(name, annotation.features.as_deref()?),
             Self::Column(column) => annotation.requested.get(first + column)?.as_deref(),
         }
     }
@@ -234,7 +235,7 @@ fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     entries
 }
 
-fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<Rule>, Fault> {
+fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String>) -> Result<Vec<LinkRule>, Fault> {
     let fault =
         |error: toml::de::Error| (error.span().map_or(0, |span| span.start), anyhow!(error.message().to_owned()));
     let table = DeTable::parse(text).map_err(fault)?;
@@ -242,10 +243,10 @@ fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String
     for (key, value) in entries_in_order(table.get_ref()) {
         let (kind, offset) = (key.get_ref().as_ref(), key.span().start);
         let Some(entries) = value.get_ref().as_table() else {
-            let error = anyhow!("`{}` stands in no rule", excerpt(kind)).of_value(kind);
+            let error = anyhow!("`{}` stands in no rule", excerpt(kind)).with_value(kind);
             return Err((offset, error.hint("write the name of a type above it, as in [comma]")));
         };
-        types.plain(kind).map_err(|error| (offset, error))?;
+        types.get_by_name(kind).map_err(|error| (offset, error))?;
         rules.push(parse_rule((kind, offset, line(offset)), entries, columns)?);
     }
     Ok(rules)
@@ -256,13 +257,13 @@ fn parse_rule(
     (kind, offset, line): (&str, usize, u64),
     entries: &DeTable<'_>,
     columns: &mut Vec<String>,
-) -> Result<Rule, Fault> {
+) -> Result<LinkRule, Fault> {
     let (mut from, mut to) = (None, None);
     let (mut same, mut side, mut within, mut nearest) = (Vec::new(), None, usize::MAX, false);
     for (key, value) in entries_in_order(entries) {
         let (name, shown) = (key.get_ref().as_ref(), excerpt(kind));
         let expected =
-            |what: &str| (value.span().start, anyhow!("`{name}` of rule `{shown}` must be {what}").of_value(name));
+            |what: &str| (value.span().start, anyhow!("`{name}` of rule `{shown}` must be {what}").with_value(name));
         let value = value.get_ref();
         match name {
             "from" | "to" => {
@@ -293,7 +294,7 @@ fn parse_rule(
             "nearest" => nearest = value.as_bool().ok_or_else(|| expected("true or false"))?,
             _ => {
                 let error = anyhow!("rule `{shown}` has no key `{}`: {}", excerpt(name), KEYS.join(", "));
-                return Err((key.span().start, error.of_value(name).did_you_mean(closest(name, KEYS))));
+                return Err((key.span().start, error.with_value(name).did_you_mean(closest_name(name, KEYS))));
             }
         }
     }
@@ -302,7 +303,7 @@ fn parse_rule(
         (offset, error.hint(format!("say which words, as in {key} = {{ upos = \"VERB\" }}")))
     };
     let (from, to) = (from.ok_or_else(|| missing("from"))?, to.ok_or_else(|| missing("to"))?);
-    Ok(Rule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
+    Ok(LinkRule { kind: kind.to_owned(), line, from, to, same, side, within, nearest })
 }
 
 fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -314,7 +315,7 @@ fn parse_texts(value: &DeValue<'_>) -> Option<Vec<String>> {
 }
 
 fn bad_condition(name: &str) -> anyhow::Error {
-    anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).of_value(name)
+    anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).with_value(name)
 }
 
 /// Adds the conditions of a TOML table to `parsed`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
@@ -340,7 +341,7 @@ fn parse_conditions(
                 continue;
             };
             let regex = RegexBuilder::new(pattern).delegate_size_limit(MAX_PATTERN_BYTES).build();
-            let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).of_value(pattern);
+            let no_pattern = |error| anyhow!("`{}` is no pattern: {error}", excerpt(pattern)).with_value(pattern);
             Test::Matches(regex.map_err(|error| (offset, no_pattern(error)))?)
         } else {
             let texts = parse_texts(value.get_ref()).filter(|texts| !texts.is_empty());

@@ -3,7 +3,7 @@ use std::fs;
 use std::io::Write as _;
 
 use super::*;
-use crate::corpus::{Corpus, FurtherColumns, Input, Scope, Unit};
+use crate::corpus::{AnnotationOptions, Corpus, Input, Scope, Unit};
 use crate::system::errors::Class;
 
 const CORPUS: &str = "# sent_id = a\n1\tA\t_\t_\t_\t_\t0\troot\t_\t_\n2\tB\t_\t_\t_\t_\t1\tdep\t_\t_\n\n\
@@ -24,7 +24,7 @@ impl Files {
     fn new(corpus: &'static str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(corpus), text).unwrap();
-        Self { folder, corpus, scope: Scope::sentences(), types: LinkTypeOptions::default() }
+        Self { folder, corpus, scope: Scope::all_sentences(), types: LinkTypeOptions::default() }
     }
 
     /// The sentences with the links of a table, or by rules.
@@ -40,7 +40,7 @@ impl Files {
         let options = LinkOptions { file, rules, types: self.types.clone(), ..LinkOptions::default() };
         let input = Input::parse(&self.folder.path().join(self.corpus), None).unwrap();
         let requested = ["xpos".to_owned()];
-        let columns = FurtherColumns { requested: &requested, links: Some(&options), classes: None };
+        let columns = AnnotationOptions { requested_columns: &requested, links: Some(&options), class_column: None };
         Corpus::open_with(&[input], &self.scope, columns, None)?.collect()
     }
 
@@ -58,7 +58,7 @@ impl Files {
 fn links(sentence: &Sentence) -> Found {
     let from_1 = |set: &LinkSet| {
         let pairs = set.targets.iter().flat_map(|(from, to)| to.iter().map(move |to| (from + 1, to + 1)));
-        (set.kind.name.to_string(), pairs.collect())
+        (set.link_type.name.to_string(), pairs.collect())
     };
     sentence.links.iter().map(from_1).collect()
 }
@@ -94,7 +94,7 @@ fn options_say_what_types_are() {
     let table = "sentence\tfrom\tto\ttype\nP1\t1\t5\tc\nP1\t1\t2\td\n";
     assert_eq!(files.links(table), [found([("c", &[(1, 5), (5, 1)]), ("d", &[(1, 2)])])]);
     let sentences = files.read("links.tsv", table.as_bytes()).unwrap();
-    assert_eq!(sentences[0].links[0].kind.min_distance, 6);
+    assert_eq!(sentences[0].links[0].link_type.min_distance, 6);
     files.types.undirected.clear();
     files.types.min_distance = BTreeMap::from([("contacts".to_owned(), 6)]);
     assert_eq!(
@@ -215,7 +215,7 @@ fn types_of_a_single_line_are_known() {
     let path = folder.path().join("links.tsv");
     let single = |table: &str| {
         fs::write(&path, table).unwrap();
-        LinkFile::read(&path).unwrap().single_types().join(" ")
+        LinkFile::read(&path).unwrap().types_with_one_link().join(" ")
     };
     assert_eq!(single("sentence,from,to,type\na,1,2,x\na,1,3,x\na,1,2,y\n"), "y");
     assert_eq!(single("sentence,from,to,type\na,1,2,x\n"), "");

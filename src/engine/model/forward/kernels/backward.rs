@@ -5,8 +5,8 @@
 
 use multiversion::multiversion;
 
-use super::{QUICK_GELU, TWICE, exp, logistic, normal_tail, reduce};
-use crate::linalg::lanes::{LANES, across, centred_dot, dot};
+use super::{GELU_TANH_FACTOR, QUICK_GELU, exp, logistic, normal_tail, reduce};
+use crate::linalg::lanes::{LANES, centred_dot, dot, reduce_lanes};
 use crate::model::config::{Activation, NormKind};
 
 /// Backward pass of [`activate`](super::activate) at `states + bias`, row by row. If gated, rows are `[2 * width]`: on entry,
@@ -66,7 +66,7 @@ pub fn softmax(
 /// Backward pass of the soft bound `y = c tanh(x / c)`: multiplies derivatives by `1 - (y / c)^2`, with `y` in `bounded`. Minus
 /// infinity marks a hidden key, whose derivative is 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
+pub fn soft_cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
     for (derivative, y) in derivatives.iter_mut().zip(bounded) {
         let share = y / c;
         *derivative *= if share < -1.0 { 0.0 } else { 1.0 - share * share };
@@ -75,7 +75,7 @@ pub fn cap(bounded: &[f32], c: f32, derivatives: &mut [f32]) {
 
 /// Replaces a row `x` by its softmax, and returns the logarithm of the sum of `e^x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn shares(row: &mut [f32]) -> f64 {
+pub fn softmax_with_log_sum(row: &mut [f32]) -> f64 {
     let largest = reduce(row, f32::NEG_INFINITY, |x| x, f32::max);
     let mut partial = [0.0_f64; LANES];
     let (chunks, rest) = row.as_chunks_mut::<LANES>();
@@ -89,7 +89,7 @@ pub fn shares(row: &mut [f32]) -> f64 {
         *x = exp(*x - largest);
         *partial += f64::from(*x);
     }
-    let total = across(partial, |a, b| a + b);
+    let total = reduce_lanes(partial, |a, b| a + b);
     #[expect(clippy::cast_possible_truncation, reason = "shares are f32")]
     let inverse = (1.0 / total) as f32;
     row.iter_mut().for_each(|x| *x *= inverse);
@@ -130,8 +130,8 @@ fn gelu(x: f32) -> [f32; 2] {
 
 #[inline(always)]
 fn gelu_tanh(x: f32) -> [f32; 2] {
-    let share = logistic(TWICE * (x + 0.044_715 * x * x * x));
-    [x * share, share + x * share * (1.0 - share) * TWICE * (1.0 + 3.0 * 0.044_715 * x * x)]
+    let share = logistic(GELU_TANH_FACTOR * (x + 0.044_715 * x * x * x));
+    [x * share, share + x * share * (1.0 - share) * GELU_TANH_FACTOR * (1.0 + 3.0 * 0.044_715 * x * x)]
 }
 
 #[inline(always)]
@@ -222,10 +222,10 @@ mod tests {
         assert_eq!((derivatives, products), ([-0.375, 0.375, 9.0], [7.0]));
         // At half of the bound three quarters of the derivative pass, at the bound nothing, and nothing of what is hidden.
         let mut derivatives = [4.0, 4.0, 4.0, 4.0];
-        cap(&[1.0, -2.0, 0.0, f32::NEG_INFINITY], 2.0, &mut derivatives);
+        soft_cap(&[1.0, -2.0, 0.0, f32::NEG_INFINITY], 2.0, &mut derivatives);
         assert_eq!(derivatives, [3.0, 0.0, 4.0, 0.0]);
         let mut row = [0.0, 3.0_f32.ln()];
-        assert!((shares(&mut row) - 4.0_f64.ln()).abs() < 1e-6);
+        assert!((softmax_with_log_sum(&mut row) - 4.0_f64.ln()).abs() < 1e-6);
         near(&row, &[0.25, 0.75], "shares");
     }
 }

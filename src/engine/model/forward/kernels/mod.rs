@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use multiversion::multiversion;
 
-use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
+use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::model::config::{Activation, NormKind};
 
 pub mod backward;
@@ -35,7 +35,7 @@ pub fn softmax(scores: &mut [f32], keys: usize, stride: usize, entropies: &mut [
 
 /// Sets the scores of hidden keys to minus infinity, among the first `keys` values of each row of `scores`, `[rows, stride]`.
 /// `visible_keys` returns the range of keys that a query sees.
-pub fn hide(scores: &mut [f32], keys: usize, stride: usize, visible_keys: impl Fn(usize) -> Range<usize>) {
+pub fn mask_hidden_keys(scores: &mut [f32], keys: usize, stride: usize, visible_keys: impl Fn(usize) -> Range<usize>) {
     for (query, row) in scores.chunks_exact_mut(stride).enumerate() {
         let Range { start, end } = visible_keys(query);
         row[..start].fill(f32::NEG_INFINITY);
@@ -58,7 +58,7 @@ pub fn activate(activation: Activation, is_gated: bool, states: &mut [f32], bias
 }
 
 /// Replaces each score `x` by `c tanh(x / c)`: a soft bound at `c`.
-pub fn cap(scores: &mut [f32], c: f32) {
+pub fn soft_cap(scores: &mut [f32], c: f32) {
     scores.iter_mut().for_each(|score| *score = c * (*score / c).tanh());
 }
 
@@ -118,7 +118,7 @@ const ROWS: usize = 4;
 /// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. Meant for the small
 /// products of one head over one sentence, where the set-up of gemm would take longer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn times_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
+pub fn multiply_square(rows: &[f32], stride: usize, square: &[f32], width: usize, into: &mut [f32]) {
     let count = into.len() / width;
     let whole = count - count % ROWS;
     for first in (0..whole).step_by(ROWS) {
@@ -172,7 +172,7 @@ pub fn add_to(sums: &mut [f32], more: &[f32]) {
 
 /// Adds `x + bias` to `residual`, row by row.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn add(x: &[f32], bias: &[f32], residual: &mut [f32]) {
+pub fn add_biased(x: &[f32], bias: &[f32], residual: &mut [f32]) {
     let width = bias.len();
     for (row, out) in x.chunks_exact(width).zip(residual.chunks_exact_mut(width)) {
         for ((out, x), bias) in out.iter_mut().zip(row).zip(bias) {
@@ -260,10 +260,10 @@ fn softmax_row(row: &mut [f32]) -> f32 {
             weighted[lane] = weight.mul_add(clamp_exponent(x), weighted[lane]);
         }
     }
-    let total = across(weights, |a, b| a + b);
+    let total = reduce_lanes(weights, |a, b| a + b);
     let inverse = 1.0 / total;
     row.iter_mut().for_each(|weight| *weight *= inverse);
-    total.ln() - across(weighted, |a, b| a + b) * inverse
+    total.ln() - reduce_lanes(weighted, |a, b| a + b) * inverse
 }
 
 #[inline(always)]
@@ -290,7 +290,7 @@ fn reduce(values: &[f32], start: f32, map: impl Fn(f32) -> f32, combine: impl Fn
     for (partial, &value) in partial.iter_mut().zip(rest) {
         *partial = combine(*partial, map(value));
     }
-    across(partial, combine)
+    reduce_lanes(partial, combine)
 }
 
 /// Exponent `x` below which `e^x` is subnormal in float32, and is taken as 0.
@@ -363,10 +363,10 @@ fn normal_tail(x: f32) -> [f32; 3] {
 }
 
 /// `2 sqrt(2 / pi)`: factor that turns tanh into the logistic function, as `(1 + tanh y) / 2` is `1 / (1 + e^(-2y))`.
-const TWICE: f32 = 1.595_769_1;
+const GELU_TANH_FACTOR: f32 = 1.595_769_1;
 
 /// `x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))` (Hendrycks & Gimpel 2016), transformers' `gelu_new`.
 #[inline(always)]
 fn gelu_tanh(x: f32) -> f32 {
-    x * logistic(TWICE * (x + 0.044_715 * x * x * x))
+    x * logistic(GELU_TANH_FACTOR * (x + 0.044_715 * x * x * x))
 }

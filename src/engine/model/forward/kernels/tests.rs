@@ -97,7 +97,7 @@ fn rows_times_a_square_matrix() {
         let rows: Vec<f32> = (0..count * stride).map(|place| (place % 7) as f32 - 3.0).collect();
         let square: Vec<f32> = (0..width * width).map(|place| (place % 5) as f32 - 2.0).collect();
         let mut found = vec![9.0; count * width];
-        times_square(&rows, stride, &square, width, &mut found);
+        multiply_square(&rows, stride, &square, width, &mut found);
         for (place, found) in found.iter().enumerate() {
             let (row, column) = (place / width, place % width);
             let terms = (0..width).map(|k| rows[row * stride + k] * square[k * width + column]);

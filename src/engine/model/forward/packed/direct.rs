@@ -8,20 +8,25 @@ use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::DirectScratch;
 use crate::model::forward::visitor::{FinalNorm, ResidualPart};
-use crate::model::forward::{NO_DIRECT, Pass};
+use crate::model::forward::{ForwardPass, NO_DIRECT};
 use crate::model::parameters::Norm;
 
 impl PackedEncoder {
     /// Computes the vector `g ⊙ u` of each compared token, with `g` the weights of the final norm and `u` the token's vector in
     /// the prediction head. Then shows the direct effects of the embeddings.
     /// Fails if logits are not linear in the residual stream.
-    pub(super) fn begin_direct(&self, pass: &mut Pass<'_>, states: &[f32], direct: &mut DirectScratch) -> Result<()> {
+    pub(super) fn begin_direct(
+        &self,
+        pass: &mut ForwardPass<'_>,
+        states: &[f32],
+        direct: &mut DirectScratch,
+    ) -> Result<()> {
         let (norm, head) = self.parameters.direct_head().context(NO_DIRECT)?;
         let hidden = self.parameters.config.hidden_size;
         let tokens = head.decoder.as_ref().unwrap_or(&self.parameters.embeddings.words);
         direct.vectors.clear();
         direct.constants.clear();
-        for &token in pass.batch.inputs.iter().flat_map(|input| input.compared) {
+        for &token in pass.batch.inputs.iter().flat_map(|input| input.compared_tokens) {
             let vector = row(tokens, token as usize, hidden);
             direct.vectors.extend(self.before_norm(vector, norm));
             direct.constants.push(head.bias[token as usize] + dot(vector, &norm.bias));
@@ -45,7 +50,7 @@ impl PackedEncoder {
     pub(super) fn show_direct(
         &self,
         number: usize,
-        pass: &mut Pass<'_>,
+        pass: &mut ForwardPass<'_>,
         (contexts, update): (Option<&[f32]>, &[f32]),
         direct: &mut DirectScratch,
     ) {
@@ -88,12 +93,18 @@ impl PackedEncoder {
     }
 
     /// Shows the direct effects of a block's biases on logits. Requires an earlier call of [`Self::before_write`].
-    fn show_biases(number: usize, norm: Option<&Norm>, pass: &mut Pass, bias: &[f32], direct: &mut DirectScratch) {
+    fn show_biases(
+        number: usize,
+        norm: Option<&Norm>,
+        pass: &mut ForwardPass,
+        bias: &[f32],
+        direct: &mut DirectScratch,
+    ) {
         let DirectScratch { vectors, block_vectors, scales, effects, .. } = direct;
         let bias_effects: Vec<f32> = block_vectors.chunks_exact(bias.len()).map(|vector| dot(vector, bias)).collect();
         let of_norm = |vector: &[f32]| norm.map_or(0.0, |norm| dot(vector, &norm.bias));
         let of_norm: Vec<f32> = vectors.chunks_exact(bias.len()).map(of_norm).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
             effects.clear();
             for token in span {
                 let scale = scales.get(token).unwrap_or(&1.0);
@@ -101,16 +112,16 @@ impl PackedEncoder {
             }
             if !compared.is_empty() {
                 let effects = Rows::new(effects, compared.len());
-                pass.visitor.direct(sequence, ResidualPart::Biases { layer: number }, effects);
+                pass.visitor.direct_effects(sequence, ResidualPart::Biases { layer: number }, effects);
             }
         }
     }
 
     /// Shows the scales by which the final norm divides the rows of `states`, `[tokens, hidden]`.
-    pub(super) fn show_final_norm(&self, pass: &mut Pass<'_>, states: &[f32], direct: &DirectScratch) {
+    pub(super) fn show_final_norm(&self, pass: &mut ForwardPass<'_>, states: &[f32], direct: &DirectScratch) {
         let rows = states.chunks_exact(self.parameters.config.hidden_size);
         let scales: Vec<f32> = rows.map(|row| self.scale_of(row)).collect();
-        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+        for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
             let (scales, constants) = (&scales[span], &direct.constants[compared]);
             pass.visitor.final_norm(sequence, FinalNorm { scales, constants });
         }
@@ -132,9 +143,15 @@ impl PackedEncoder {
 
 /// Shows the direct effects of `part`: products of rows, `[tokens, width]`, with vectors, `[width, compared]`. `factors` is
 /// (rows, vectors). Each row is divided by its entry of `scales`, unless `scales` is empty.
-fn show_part(pass: &mut Pass, part: ResidualPart, factors: (Matrix, Matrix), scales: &[f32], effects: &mut Vec<f32>) {
+fn show_part(
+    pass: &mut ForwardPass,
+    part: ResidualPart,
+    factors: (Matrix, Matrix),
+    scales: &[f32],
+    effects: &mut Vec<f32>,
+) {
     let (rows, vectors) = factors;
-    for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared()) {
+    for ((sequence, span), compared) in pass.batch.spans().enumerate().zip(pass.batch.compared_spans()) {
         if compared.is_empty() {
             continue;
         }
@@ -145,7 +162,7 @@ fn show_part(pass: &mut Pass, part: ResidualPart, factors: (Matrix, Matrix), sca
         for (row, scale) in effects.chunks_exact_mut(width).zip(scales.get(span).unwrap_or_default()) {
             row.iter_mut().for_each(|effect| *effect /= scale);
         }
-        pass.visitor.direct(sequence, part, Rows::new(effects, width));
+        pass.visitor.direct_effects(sequence, part, Rows::new(effects, width));
     }
 }
 

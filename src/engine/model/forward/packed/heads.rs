@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-use super::{Layer, PackedEncoder, Parameters, Pass, Positions, Scratch, add_to, project, resized};
+use super::{ForwardPass, Layer, PackedEncoder, Parameters, Positions, Scratch, add_to, project, resized};
 use crate::linalg::lanes::LANES;
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::relative::Scores;
 use crate::model::forward::rows::Rows;
-use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorms};
 use crate::model::forward::{AttentionScratch, LayerAttention, QueriesKeys, check_finite, kernels};
 use crate::model::grid::visibility::{Tile, Visibility};
 
@@ -34,40 +34,45 @@ pub(super) struct Projected<'a> {
 
 impl<'a> Projected<'a> {
     /// Takes the projections of the sequence whose tokens are `span` from the rows of all sequences.
-    pub(super) fn of(rows: &'a [f32], span: &Range<usize>, width: usize, (bias, head_dim): (&'a [f32], usize)) -> Self {
+    pub(super) fn from_span(
+        rows: &'a [f32],
+        span: &Range<usize>,
+        width: usize,
+        (bias, head_dim): (&'a [f32], usize),
+    ) -> Self {
         Self { rows: &rows[span.start * width..span.end * width], n: span.len(), width, bias, head_dim }
     }
 
     /// Returns the first column of a head's queries, keys or values, whichever `part` selects.
-    pub(super) fn start(&self, part: usize, head: usize) -> usize {
+    pub(super) fn first_column(&self, part: usize, head: usize) -> usize {
         part * self.bias.len() / 3 + head * self.head_dim
     }
 
     /// Returns the bias of a head's queries, keys or values (`part`), `[head_dim]`.
     pub(super) fn bias(&self, part: usize, head: usize) -> &'a [f32] {
-        &self.bias[self.start(part, head)..][..self.head_dim]
+        &self.bias[self.first_column(part, head)..][..self.head_dim]
     }
 
     /// Returns a head's queries, keys or values (`part`) without bias, `[n, head_dim]`.
     pub(super) fn matrix(&self, part: usize, head: usize) -> Matrix<'a> {
-        Matrix::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+        Matrix::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
     fn view(&self, part: usize, head: usize) -> Rows<'a> {
-        Rows::strided(&self.rows[self.start(part, head)..], self.n, self.head_dim, self.width)
+        Rows::strided(&self.rows[self.first_column(part, head)..], self.n, self.head_dim, self.width)
     }
 
     /// Computes a head's queries, keys or values (`part`) plus `bias`, times `scale`, in the buffer `into`, `[n, head_dim]`.
     fn biased<'b>(&self, part: usize, head: usize, bias: &[f32], scale: f32, into: &'b mut Vec<f32>) -> Matrix<'b> {
         let into = resized(into, self.n * self.head_dim);
-        kernels::bias_scale(&self.rows[self.start(part, head)..], self.width, bias, scale, into);
+        kernels::bias_scale(&self.rows[self.first_column(part, head)..], self.width, bias, scale, into);
         Matrix::new(into, self.n, self.head_dim)
     }
 }
 
 impl PackedEncoder {
     /// Prepares the buffers for the heads of a stored layer; `writes` says whether contexts are needed.
-    fn begin_layer(&self, place: usize, writes: bool, pass: &Pass<'_>, scratch: &mut Scratch) {
+    fn begin_layer(&self, place: usize, writes: bool, pass: &ForwardPass<'_>, scratch: &mut Scratch) {
         let Parameters { config, layers, .. } = &self.parameters;
         let (tokens, hidden, heads_width) = (pass.batch.tokens(), config.hidden_size, config.heads_width());
         if pass.needs.outputs {
@@ -86,35 +91,36 @@ impl PackedEncoder {
 
     /// Runs the attention heads of layer `number` over all sequences, from `scratch.projected`. Shows each head to the visitor,
     /// and puts the contexts into `scratch.context`. Fails if an entropy is not finite.
-    pub(super) fn attend(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn attend(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let config = &self.parameters.config;
         let (heads_width, head_dim) = (config.heads_width(), config.head_dim());
         let (place, needs) = (self.parameters.order[number], pass.needs);
         let layer = &self.parameters.layers[place];
-        let visibility = config.visibility.of_layer(number);
+        let visibility = config.visibility.in_layer(number);
         let bias = layer.query_key_value.bias.as_slice();
         let tokens = pass.batch.tokens();
         let width = scratch.projected.len() / tokens;
         let has_values = width == 3 * heads_width;
-        let is_read = needs.contexts || needs.mixing || needs.last_states() || number + 1 < self.parameters.order.len();
+        let is_read =
+            needs.contexts || needs.mixing || needs.includes_last_states() || number + 1 < self.parameters.order.len();
         let writes = has_values && is_read;
         self.begin_layer(place, writes, pass, scratch);
         let Scratch { projected, context, weights, values, unbiased_context, products, input_norms, mixing, .. } =
             scratch;
         for (sequence, span) in pass.batch.spans().enumerate() {
             let input = pass.batch.inputs[sequence];
-            let in_sentence = || format!("sentence {}", input.number);
+            let in_sentence = || format!("sentence {}", input.sentence_number);
             let n = span.len();
-            let parts = Projected::of(projected, &span, width, (bias, head_dim));
+            let parts = Projected::from_span(projected, &span, width, (bias, head_dim));
             let stride = stride_of(n);
             for head in 0..config.num_attention_heads {
-                self.attend_between((number, head), [&parts; 2], Positions::Seen, weights);
+                self.attend_between((number, head), [&parts; 2], Positions::Used, weights);
                 let (attention, entropies) = (&mut weights.attention[..], &mut weights.entropies[..]);
                 let is_patched = pass.gates.patch_weights((number, head, sequence), (attention, stride), entropies);
                 check_finite(entropies, number).with_context(in_sentence)?;
 
-                let own_values = || Values { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
-                let gate = pass.gates.of(number, head);
+                let own_values = || HeadValues { rows: parts.view(VALUE, head), bias: parts.bias(VALUE, head) };
+                let gate = pass.gates.get(number, head);
                 let is_open = gate.is_none_or(|gate| !gate.is_closed());
                 let unbiased_context = resized(unbiased_context, n * head_dim);
                 if needs.outputs || needs.mixing || (writes && is_open) {
@@ -131,9 +137,9 @@ impl PackedEncoder {
                 }
                 let output = needs.outputs.then(|| {
                     let (products, gram) = (resized(products, n * head_dim), self.output_gram(place, head).0);
-                    kernels::times_square(unbiased_context, head_dim, gram, head_dim, products);
+                    kernels::multiply_square(unbiased_context, head_dim, gram, head_dim, products);
                     let [contexts, products] = [unbiased_context, products].map(|rows| Rows::new(rows, head_dim));
-                    Output { contexts, products, gram, input_norms: &input_norms[span.clone()] }
+                    HeadOutput { contexts, products, gram, input_norms: &input_norms[span.clone()] }
                 });
                 let view = HeadView {
                     values: needs.values.then(own_values),
@@ -141,7 +147,7 @@ impl PackedEncoder {
                     output,
                     ..AttentionView::strided(number, head, stride, attention, entropies).into()
                 };
-                if needs.heads() && !needs.contexts {
+                if needs.includes_heads() && !needs.contexts {
                     // Shown at once, while the attention is in cache.
                     pass.visitor.head(sequence, &view);
                 }
@@ -191,7 +197,7 @@ impl PackedEncoder {
         into: &mut AttentionScratch,
     ) {
         let (config, place, n) = (&self.parameters.config, self.parameters.order[number], queries.n);
-        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.of_layer(number));
+        let (layer, visibility) = (&self.parameters.layers[place], config.visibility.in_layer(number));
         let AttentionScratch { query, key, distances, attention, .. } = into;
         let stride = stride_of(n);
         let attention = resized(attention, n * stride);
@@ -199,18 +205,18 @@ impl PackedEncoder {
         let scale = config.score_scale() as f32;
         // Normalised or rotated keys have their bias already. Otherwise it adds a constant to all scores of a query, which
         // cancels in the softmax.
-        let bias_of = |part| if layer.prepares_keys() { &self.no_bias[..] } else { keys.bias(part, head) };
+        let bias_of = |part| if layer.transforms_keys() { &self.zero_bias[..] } else { keys.bias(part, head) };
         let query = queries.biased(QUERY, head, bias_of(QUERY), scale, query);
         score(attention, stride, query, keys.matrix(KEY, head), visibility);
-        if let Some(relative) = self.relative[place].as_ref().filter(|_| positions == Positions::Seen) {
+        if let Some(relative) = self.distance_terms[place].as_ref().filter(|_| positions == Positions::Used) {
             let scores = Scores { values: attention, n, stride, scale };
-            relative.add(head, scores, query, keys.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
+            relative.add_to_scores(head, scores, query, keys.biased(KEY, head, bias_of(KEY), 1.0, key), distances);
         }
         if let Some(cap) = config.score_cap {
-            kernels::cap(attention, cap);
+            kernels::soft_cap(attention, cap);
         }
-        if !visibility.is_whole(n) {
-            kernels::hide(attention, n, stride, |query| visibility.keys(query, n));
+        if !visibility.is_full(n) {
+            kernels::mask_hidden_keys(attention, n, stride, |query| visibility.visible_keys(query, n));
         }
     }
 
@@ -225,8 +231,8 @@ impl PackedEncoder {
         let Projected { n, head_dim, width, .. } = *parts;
         let (gram, bias_product) = self.output_gram(place, head);
         let (products, norms) = (resized(products, n * head_dim), resized(norms, n));
-        let rows = &parts.rows[parts.start(VALUE, head)..];
-        kernels::times_square(rows, width, gram, head_dim, products);
+        let rows = &parts.rows[parts.first_column(VALUE, head)..];
+        kernels::multiply_square(rows, width, gram, head_dim, products);
         kernels::biased_norms(rows, width, parts.bias(VALUE, head), products, bias_product, norms);
         ValueNorms { norms, products: Rows::new(products, head_dim), bias_product, gram }
     }
@@ -246,7 +252,7 @@ impl PackedEncoder {
             for ((gram, bias_product), (part, bias)) in into.zip(parts.zip(biases)) {
                 let part = Matrix::new(part, head_dim, hidden);
                 multiply(MatrixMut::new(gram, head_dim, head_dim), part, part.transposed());
-                kernels::times_square(bias, head_dim, gram, head_dim, bias_product);
+                kernels::multiply_square(bias, head_dim, gram, head_dim, bias_product);
             }
             (grams, bias_products)
         });
@@ -255,23 +261,23 @@ impl PackedEncoder {
 }
 
 /// The attention heads of layer `number`, applied to rows other than the layer's input.
-pub(super) struct PackedLayer<'a> {
+pub(super) struct PackedLayerAttention<'a> {
     pub encoder: &'a PackedEncoder,
     pub number: usize,
     pub positions: Positions,
 }
 
-impl LayerAttention for PackedLayer<'_> {
-    fn products(&self, inputs: &[f32], into: &mut Vec<f32>) {
+impl LayerAttention for PackedLayerAttention<'_> {
+    fn project_unbiased(&self, inputs: &[f32], into: &mut Vec<f32>) {
         let hidden = self.encoder.parameters.config.hidden_size;
         assert!(inputs.len().is_multiple_of(hidden), "inputs are [rows, hidden]");
         project(inputs, &self.layer().query_key_value, self.width(), into, inputs.len() / hidden);
     }
 
-    fn prepare(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
+    fn normalise_and_rotate(&self, lengths: &[usize], QueriesKeys { rows, angles }: &mut QueriesKeys) {
         let (layer, outputs) = (self.layer(), self.width());
         assert_eq!(rows.len(), lengths.iter().sum::<usize>() * outputs, "products are [tokens, 2 * heads * head_dim]");
-        if layer.prepares_keys() {
+        if layer.transforms_keys() {
             self.encoder.prepare_keys(layer, (rows, outputs), lengths.iter().copied(), self.positions, angles);
         }
     }
@@ -285,13 +291,13 @@ impl LayerAttention for PackedLayer<'_> {
     ) -> AttentionView<'b> {
         let (width, bias) = (self.width(), &self.layer().query_key_value.bias[..]);
         let head_dim = self.encoder.parameters.config.head_dim();
-        let projected = queries_keys.map(|source| Projected::of(&source.rows, span, width, (bias, head_dim)));
+        let projected = queries_keys.map(|source| Projected::from_span(&source.rows, span, width, (bias, head_dim)));
         self.encoder.attend_between((self.number, head), projected.each_ref(), self.positions, scratch);
         AttentionView::strided(self.number, head, stride_of(span.len()), &scratch.attention, &scratch.entropies)
     }
 }
 
-impl<'a> PackedLayer<'a> {
+impl<'a> PackedLayerAttention<'a> {
     fn layer(&self) -> &'a Layer {
         self.encoder.layer(self.number)
     }

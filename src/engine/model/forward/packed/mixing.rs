@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::{PackedEncoder, Pass, Scratch, project, resized, row};
+use super::{ForwardPass, PackedEncoder, Scratch, project, resized, row};
 use crate::model::config::NormKind;
 use crate::model::forward::rows::Rows;
 use crate::model::forward::scratch::MixingScratch;
-use crate::model::forward::visitor::{Mixing, Values};
+use crate::model::forward::visitor::{HeadValues, Mixing};
 use crate::model::parameters::Norm;
 
 impl MixingScratch {
@@ -22,7 +22,7 @@ impl MixingScratch {
         &mut self,
         head: usize,
         span: &Range<usize>,
-        (attention, Values { rows: values, bias }, contexts): (Rows<'_>, Values<'_>, &[f32]),
+        (attention, HeadValues { rows: values, bias }, contexts): (Rows<'_>, HeadValues<'_>, &[f32]),
         keep: f32,
     ) {
         let head_dim = bias.len();
@@ -92,9 +92,9 @@ impl OutputNorms<'_> {
 
 impl PackedEncoder {
     /// Shows the mixing ratios of a layer, from the contexts kept for its heads and the states below the layer.
-    pub(super) fn show_mixing(&self, number: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
+    pub(super) fn show_mixing(&self, number: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let config = &self.parameters.config;
-        let (hidden, visibility) = (config.hidden_size, config.visibility.of_layer(number));
+        let (hidden, visibility) = (config.hidden_size, config.visibility.in_layer(number));
         let layer = self.layer(number);
         let output_norm = layer.write_norms.as_ref().map(|[attention_norm, _]| attention_norm);
         let is_of_sum = output_norm.is_none() && !config.blocks.normalises_first();
@@ -127,7 +127,7 @@ impl PackedEncoder {
                 ratios[token] = norms.ratio(residual, [own, others, constant]);
 
                 // Both ends of the visible range only move forward, so `visible_sum` is a running sum.
-                let keys = visibility.keys(query, span.len());
+                let keys = visibility.visible_keys(query, span.len());
                 let mut add = |keys: Range<usize>, sign: f64| {
                     for key in keys {
                         let row = row(&written[2], span.start + key, hidden);
@@ -145,7 +145,7 @@ impl PackedEncoder {
                 }
                 uniform_ratios[token] = norms.ratio(residual, [uniform_own, uniform_others, constant]);
             }
-            let ratios = Mixing { ratios: &ratios[span.clone()], even: &uniform_ratios[span] };
+            let ratios = Mixing { ratios: &ratios[span.clone()], uniform_ratios: &uniform_ratios[span] };
             pass.visitor.mixing(sequence, number, ratios);
         }
     }
@@ -159,7 +159,8 @@ mod tests {
     fn a_token_takes_its_own_value_and_those_of_others() {
         // Two tokens and one head of one number: values 4 and 8, and 1 more by their bias.
         let (attention, values) = ([0.75, 0.25, 0.5, 0.5], [4.0, 8.0]);
-        let head = (Rows::new(&attention, 2), Values { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
+        let head =
+            (Rows::new(&attention, 2), HeadValues { rows: Rows::new(&values, 1), bias: &[1.0] }, &[5.0, 6.0][..]);
         let mut mixing = MixingScratch::default();
         mixing.begin(2, 1);
         mixing.keep_head(0, &(0..2), head, 1.0);

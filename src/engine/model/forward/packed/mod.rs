@@ -14,27 +14,27 @@ use anyhow::{Result, ensure};
 use super::batch::Batch;
 use super::gates::Gates;
 use super::gradient::Differentiable;
-use super::held::{LayerWrites, Writes};
+use super::held::{HeldOutputs, LayerOutputs};
 use super::kernels::{self, add_to};
-use super::relative::Relative;
+use super::relative::DistanceTerm;
 use super::rows::Rows;
 use super::visitor::{BlockOutput, Needs, Visitor};
-use super::{Encoder, HeadWeights, LayerAttention, Pass, Positions, Scratch, Start, WordEmbeddings};
+use super::{Encoder, ForwardPass, HeadWeights, LayerAttention, Positions, Scratch, Start, WordEmbeddings};
 use super::{HELD_SHOWS_ATTENTION, NO_PREDICTION, check_finite, check_input};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::config::cost::Cost;
 use crate::model::config::{BlockPlan, Config, NormKind};
 use crate::model::parameters::{Layer, Linear, Norm, Parameters};
-use crate::system::parallel::{all_cores, in_parallel};
+use crate::system::parallel::{core_count, parallel_map};
 
 pub struct PackedEncoder {
     /// Parameters of the model; weights of linear layers are transposed, `[inputs, outputs]`, so that products read them in
     /// order.
     parameters: Parameters,
     /// Score term of each stored layer for the distance between tokens; `None` for a layer without one.
-    relative: Vec<Option<Relative>>,
+    distance_terms: Vec<Option<DistanceTerm>>,
     /// `[head_dim]`: zeros, in place of a bias that has been added already.
-    no_bias: Vec<f32>,
+    zero_bias: Vec<f32>,
     /// For each stored layer: `W_O W_Oᵀ` of each head, `[heads, head_dim, head_dim]`, and its products with the value biases,
     /// `[heads * head_dim]`. Computed on first use.
     output_grams: Vec<OnceLock<(Vec<f32>, Vec<f32>)>>,
@@ -42,13 +42,13 @@ pub struct PackedEncoder {
 
 impl PackedEncoder {
     pub fn new(mut parameters: Parameters) -> Self {
-        in_parallel(all_cores(), parameters.linear_layers(), |linear| {
+        parallel_map(core_count(), parameters.linear_layers(), |linear| {
             linear.weight = transposed(&linear.weight, linear.bias.len());
         });
-        let relative = Relative::take(&mut parameters);
+        let relative = DistanceTerm::take_all(&mut parameters);
         let output_grams = parameters.layers.iter().map(|_| OnceLock::new()).collect();
         let no_bias = vec![0.0; parameters.config.head_dim()];
-        Self { parameters, relative, no_bias, output_grams }
+        Self { parameters, distance_terms: relative, zero_bias: no_bias, output_grams }
     }
 
     pub fn config(&self) -> &Config {
@@ -62,7 +62,7 @@ impl PackedEncoder {
         let sum = resized(if embeddings.projection.is_some() { &mut *update } else { &mut *states }, tokens * width);
         let mut rows = sum.chunks_exact_mut(width);
         for input in &batch.inputs {
-            let scale = config.embedding_scale.of(input.ids);
+            let scale = config.embedding_scale.factor_by_id(input.ids);
             let tokens = input.ids.iter().zip(config.position_rows(input.ids)).zip(input.segments).zip(&mut rows);
             for (((&id, position), &segment), out) in tokens {
                 let (factor, word) = (scale(id), row(&embeddings.words, id as usize, width));
@@ -83,7 +83,7 @@ impl PackedEncoder {
 
     /// Projects the hidden states to queries and keys of all heads and, if `projections` is 3, values. Biases are added only to
     /// queries and keys that are normalised or rotated.
-    fn project_heads(&self, number: usize, projections: usize, pass: &mut Pass<'_>, scratch: &mut Scratch) {
+    fn project_heads(&self, number: usize, projections: usize, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let Scratch { states, update, projected, angles, .. } = scratch;
         let (config, layer) = (&self.parameters.config, self.layer(number));
         let norm = layer.attention_norm.as_ref().filter(|_| config.blocks.normalises_first());
@@ -92,8 +92,8 @@ impl PackedEncoder {
         let outputs = projections * config.heads_width();
         project(input, &layer.query_key_value, outputs, projected, pass.batch.tokens());
         pass.show_block_output(number, BlockOutput::Projected, projected);
-        if layer.prepares_keys() {
-            self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Seen, angles);
+        if layer.transforms_keys() {
+            self.prepare_keys(layer, (projected, outputs), pass.batch.lengths(), Positions::Used, angles);
         }
     }
 
@@ -110,14 +110,14 @@ impl PackedEncoder {
         let (heads, head_dim) = (config.heads_width(), config.head_dim());
         let longest = lengths.clone().max().unwrap_or(0);
         let token_positions = lengths.flat_map(|length| 0..length);
-        let rotary = layer.rotary.as_ref().filter(|_| positions == Positions::Seen);
+        let rotary = layer.rotary.as_ref().filter(|_| positions == Positions::Used);
         let pairs = rotary.map_or(0, |rotary| rotary.frequencies.len());
         // [longest, 2, pairs]
         let angles = resized(angles, longest * 2 * pairs);
         if let Some(rotary) = rotary {
             for (position, angles) in angles.chunks_exact_mut(2 * pairs).enumerate() {
                 let (cosines, sines) = angles.split_at_mut(pairs);
-                for ((cosine, sine), angle) in cosines.iter_mut().zip(sines).zip(rotary.at(position)) {
+                for ((cosine, sine), angle) in cosines.iter_mut().zip(sines).zip(rotary.cosines_and_sines(position)) {
                     (*cosine, *sine) = angle;
                 }
             }
@@ -136,7 +136,13 @@ impl PackedEncoder {
 
     /// Shows the attention of all layers after `first`, from the hidden states that entered `first`. All block outputs are held,
     /// except in the gated heads of `first`; the residual stream carries their change on. Fails if more than attention is needed.
-    fn run_held(&self, first: usize, writes: &Writes, pass: &mut Pass, scratch: &mut Scratch) -> Result<()> {
+    fn run_held(
+        &self,
+        first: usize,
+        writes: &HeldOutputs,
+        pass: &mut ForwardPass,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         ensure!(pass.needs == Needs::ATTENTION, HELD_SHOWS_ATTENTION);
         let (config, layers) = (&self.parameters.config, self.parameters.order.len());
         let (hidden, sizes) = (config.hidden_size, [config.head_dim(), config.heads_width()]);
@@ -148,7 +154,7 @@ impl PackedEncoder {
             if number + 1 == layers {
                 break;
             }
-            let LayerWrites { contexts, attention, feed_forward, .. } = writes.of_layer(number);
+            let LayerOutputs { contexts, attention, feed_forward, .. } = writes.get(number);
             let Scratch { states, context, update, .. } = &mut *scratch;
             if number == first {
                 pass.gates.apply(number, pass.batch, copied(contexts, context), sizes);
@@ -165,7 +171,7 @@ impl PackedEncoder {
 
     /// Turns the hidden states below a layer, in `scratch.states`, into those above it, from its heads' contexts, in
     /// `scratch.context`.
-    fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut Pass<'_>, scratch: &mut Scratch) {
+    fn feed_forward(&self, number: usize, layer: &Layer, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) {
         let Scratch { states, context, update, wide, direct, .. } = scratch;
         let config = &self.parameters.config;
         let (hidden, plan, part) = (config.hidden_size, config.blocks, &layer.intermediate);
@@ -188,7 +194,7 @@ impl PackedEncoder {
             BlockPlan::Parallel => &context[..states.len()],
         };
         project(input, part, width, wide, tokens);
-        pass.show_block_output(number, BlockOutput::Wide, wide);
+        pass.show_block_output(number, BlockOutput::ActivationInput, wide);
         kernels::activate(config.hidden_act, config.gated, wide, &part.bias);
         multiply(
             MatrixMut::new(resized(update, tokens * hidden), tokens, hidden),
@@ -226,7 +232,7 @@ impl PackedEncoder {
         if let Some(norm) = sum_norm.filter(|_| self.parameters.config.norm == NormKind::Layer) {
             return kernels::add_norm(update, bias, states, &norm.weight, &norm.bias, self.epsilon());
         }
-        kernels::add(update, bias, states);
+        kernels::add_biased(update, bias, states);
         if let Some(norm) = sum_norm {
             self.normalise(states, norm);
         }
@@ -281,12 +287,12 @@ impl Encoder for PackedEncoder {
         let layer = self.parameters.layers().nth(layer)?;
         let weights = Matrix::new(&layer.query_key_value.weight, hidden, 3 * width);
         let [query, key, value] = [0, 1, 2].map(|part| weights.columns_from(part * width, width));
-        let query_key = (!layer.prepares_keys()).then_some([query, key]);
+        let query_key = (!layer.transforms_keys()).then_some([query, key]);
         Some(HeadWeights { query_key, value, output: Matrix::new(&layer.attention_output.weight, width, hidden) })
     }
 
     fn layer_attention(&self, layer: usize, positions: Positions) -> Option<Box<dyn LayerAttention + '_>> {
-        let attention = heads::PackedLayer { encoder: self, number: layer, positions };
+        let attention = heads::PackedLayerAttention { encoder: self, number: layer, positions };
         (layer < self.parameters.order.len()).then(|| Box::new(attention) as _)
     }
 
@@ -305,7 +311,7 @@ impl Encoder for PackedEncoder {
         if batch.inputs.is_empty() {
             return Ok(());
         }
-        let mut pass = Pass { batch, gates, needs, visitor };
+        let mut pass = ForwardPass { batch, gates, needs, visitor };
         match start {
             Start::Embeddings => self.embed(batch, scratch),
             Start::Layer { states, .. } | Start::Held { states, .. } => {
@@ -316,18 +322,19 @@ impl Encoder for PackedEncoder {
             return self.run_held(layer, writes, &mut pass, scratch);
         }
         let (hidden, layers) = (config.hidden_size, self.parameters.order.len());
-        if needs.states_of(start.layer(), layers) {
+        if needs.includes_states_of(start.layer(), layers) {
             pass.show_states(start.layer(), &scratch.states, hidden);
         }
         if needs.direct {
             self.begin_direct(&mut pass, &scratch.states, &mut scratch.direct)?;
         }
         // Whether the residual stream keeps the predicted positions alone after the last layer's heads.
-        let keeps_predicted_only = needs.last_states() && !needs.every_last_state() && start.layer() < layers;
+        let keeps_predicted_only =
+            needs.includes_last_states() && !needs.includes_every_last_state() && start.layer() < layers;
         for (number, layer) in self.parameters.layers().enumerate().skip(start.layer()) {
             // No attention reads the output of the last layer.
             let last = number + 1 == layers;
-            let projections = if last && !needs.beyond_attention() { 2 } else { 3 };
+            let projections = if last && !needs.includes_more_than_attention() { 2 } else { 3 };
             self.project_heads(number, projections, &mut pass, scratch);
             self.attend(number, &mut pass, scratch)?;
             if needs.mixing {
@@ -340,7 +347,7 @@ impl Encoder for PackedEncoder {
                     std::mem::swap(rows, update);
                 }
             }
-            if !last || (needs.last_states() && !scratch.states.is_empty()) {
+            if !last || (needs.includes_last_states() && !scratch.states.is_empty()) {
                 self.feed_forward(number, layer, &mut pass, scratch);
                 if last && needs.direct {
                     self.show_final_norm(&mut pass, &scratch.states, &scratch.direct);
@@ -348,12 +355,12 @@ impl Encoder for PackedEncoder {
                 if let Some(norm) = self.parameters.final_norm.as_ref().filter(|_| last) {
                     self.normalise(&mut scratch.states, norm);
                 }
-                if needs.states_of(number + 1, layers) {
+                if needs.includes_states_of(number + 1, layers) {
                     pass.show_states(number + 1, &scratch.states, hidden);
                 }
             }
         }
-        if needs.last_states() {
+        if needs.includes_last_states() {
             check_finite(&scratch.states, layers)?;
         }
         if !keeps_predicted_only && (needs.logits || needs.predicted_states) {
@@ -364,7 +371,7 @@ impl Encoder for PackedEncoder {
             pass.visitor.predicted_states(Rows::new(&scratch.states, hidden));
         }
         if needs.logits {
-            self.predict(&mut pass, scratch)?;
+            self.show_logits(&mut pass, scratch)?;
         }
         pass.end();
         Ok(())
@@ -374,7 +381,7 @@ impl Encoder for PackedEncoder {
 /// Copies the rows of the predicted positions, in order. They suffice after the last layer's heads, where no token reads another.
 fn predicted_rows<'a>(batch: &Batch<'_>, width: usize, rows: &[f32], into: &'a mut Vec<f32>) -> &'a [f32] {
     into.clear();
-    batch.predicted().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
+    batch.predicted_places().for_each(|(_, _, row)| into.extend_from_slice(&rows[row * width..][..width]));
     into
 }
 

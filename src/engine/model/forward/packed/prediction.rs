@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{PackedEncoder, Pass, Scratch, add_bias, copied, project, project_backward, resized};
+use super::{ForwardPass, PackedEncoder, Scratch, add_bias, copied, project, project_backward, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply};
 use crate::model::forward::batch::Batch;
 use crate::model::forward::gradient::Score;
@@ -43,16 +43,16 @@ impl PackedEncoder {
         multiply(MatrixMut::new(logits, count, classes), rows, vectors.transposed());
         add_bias(logits, &head.bias);
         if let Some(cap) = head.cap {
-            kernels::cap(logits, cap);
+            kernels::soft_cap(logits, cap);
         }
         check_finite(logits, self.parameters.order.len())
     }
 
     /// Shows the logits at the predicted positions, whose hidden states are in `scratch.states`.
-    pub(super) fn predict(&self, pass: &mut Pass<'_>, scratch: &mut Scratch) -> Result<()> {
+    pub(super) fn show_logits(&self, pass: &mut ForwardPass<'_>, scratch: &mut Scratch) -> Result<()> {
         let (classes, hidden) = (self.prediction_head()?.1.rows(), self.parameters.config.hidden_size);
         let Scratch { states, update, logits, .. } = scratch;
-        let mut places = pass.batch.predicted();
+        let mut places = pass.batch.predicted_places();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
             self.logits(states, update, logits)?;
             for (row, (sequence, position, _)) in logits.chunks_exact(classes).zip(&mut places) {
@@ -73,7 +73,7 @@ impl PackedEncoder {
         let (head, vectors) = self.prediction_head()?;
         let (classes, width, hidden) = (vectors.rows(), vectors.columns(), self.parameters.config.hidden_size);
         derivatives.clear();
-        let mut places = batch.predicted();
+        let mut places = batch.predicted_places();
         for states in states.chunks(hidden * (MOST_LOGITS / classes).max(1)) {
             let count = states.len() / hidden;
             self.logits(states, update, logits)?;
@@ -82,7 +82,7 @@ impl PackedEncoder {
                 let bounded = head.cap.map(|cap| (cap, row.to_vec()));
                 score(sequence, position, row);
                 if let Some((cap, bounded)) = bounded {
-                    backward::cap(&bounded, cap, row);
+                    backward::soft_cap(&bounded, cap, row);
                 }
             }
             let rows = resized(wide, count * width);

@@ -17,7 +17,8 @@ use anyhow::{Context, Error, Result};
 use super::digest::Digest;
 use super::environment::Environment;
 use crate::model::files::{
-    FileStore, MissingFile, ModelFile, ModelFiles, Place, files_in, files_within, first_modules, gather,
+    FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, files_in, files_in_subfolder, first_modules,
+    gather_files,
 };
 use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output, shared};
@@ -39,9 +40,9 @@ pub(super) struct Cache {
 /// Why the cache cannot supply a model.
 pub(super) enum Unusable {
     /// The model or one of its files is missing; the clause names it.
-    Lacking(String),
+    Missing(String),
     /// A file exists but cannot be used, for this error.
-    Wrong(Error),
+    Defective(Error),
 }
 
 const MODELS: &str = "models--";
@@ -52,28 +53,28 @@ impl Cache {
         Self { all: environment.cache.clone(), folder: environment.cache.join(&name), name, whole: RefCell::default() }
     }
 
-    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+    pub(super) fn snapshot_folder(&self, commit: &str) -> PathBuf {
         self.folder.join("snapshots").join(commit)
     }
 
     /// Opens the files of a model from the cache alone.
     pub(super) fn files(&self, id: &str, revision: &str) -> Result<ModelFiles, Unusable> {
         let shown = self.all.display();
-        let absent = || Unusable::Lacking(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
+        let absent = || Unusable::Missing(format!("`{id}` (revision `{revision}`) is not in the Hub cache `{shown}`"));
         let commit = self.commit(revision).ok_or_else(absent)?;
-        let folder = self.snapshot(&commit);
+        let folder = self.snapshot_folder(&commit);
         if !folder.is_dir() {
             return Err(absent());
         }
         let mut names = files_in(&folder).unwrap_or_default();
-        names.extend(first_modules(&folder).into_iter().flat_map(|module| files_within(&folder, module)));
+        names.extend(first_modules(&folder).into_iter().flat_map(|module| files_in_subfolder(&folder, module)));
         let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
-        gather(id.to_owned(), Some(commit), &Place::Hub { id, revision }, &snapshot).map_err(|error| {
+        gather_files(id.to_owned(), Some(commit), &ModelLocation::Hub { id, revision }, &snapshot).map_err(|error| {
             if !causes(error.as_ref()).any(<dyn std::error::Error>::is::<MissingFile>) {
-                return Unusable::Wrong(error);
+                return Unusable::Defective(error);
             }
             let names = snapshot.names;
-            Unusable::Lacking(format!(
+            Unusable::Missing(format!(
                 "`{id}` (revision `{revision}`) is not complete in the Hub cache `{shown}`: it holds {} of it",
                 if names.is_empty() { "nothing".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
             ))
@@ -86,21 +87,21 @@ impl Cache {
         // A file opened before its digest was known is checked now. If it differs, the path may hold another file, so it is
         // reopened.
         let known = self.whole.borrow().get(path).cloned();
-        if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_of(file).is_ok())) {
+        if let Some(file) = known.filter(|file| promised.is_none_or(|digest| digest.ensure_matches(file).is_ok())) {
             return Ok(file);
         }
         let file = ModelFile::open(path)?;
         let blob = fs::read_link(path).ok();
-        let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::of(name.to_str()?));
+        let named = blob.as_deref().and_then(Path::file_name).and_then(|name| Digest::parse(name.to_str()?));
         for digest in named.iter().chain(promised.filter(|promised| named.as_ref() != Some(promised))) {
-            digest.ensure_of(&file).context("a file in the Hub cache is damaged")?;
+            digest.ensure_matches(&file).context("a file in the Hub cache is damaged")?;
         }
         self.whole.borrow_mut().insert(path.to_owned(), file.clone());
         Ok(file)
     }
 
     /// Returns the id of the cached model that is most similar to `id`; `None` if none is similar enough.
-    pub(super) fn closest(&self, id: &str) -> Option<String> {
+    pub(super) fn closest_id(&self, id: &str) -> Option<String> {
         // Below this similarity two ids have little in common: `acme/tiny-bert` and `acme/small-gpt` have 0.71.
         const MIN_SIMILARITY: f64 = 0.85;
         // `bert-base-uncased` for `google-bert/bert-base-uncased` is a common slip.
@@ -142,13 +143,15 @@ impl Cache {
     fn commit(&self, revision: &str) -> Option<String> {
         match self.read_ref(revision) {
             Ok(text) => Some(text.trim().to_owned()).filter(|commit| is_file_name(commit)),
-            Err(_) => Some(revision.to_owned()).filter(|name| is_file_name(name) && self.snapshot(name).is_dir()),
+            Err(_) => {
+                Some(revision.to_owned()).filter(|name| is_file_name(name) && self.snapshot_folder(name).is_dir())
+            }
         }
     }
 
     fn read_ref(&self, revision: &str) -> io::Result<String> {
         // A commit has forty bytes.
-        input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::text)
+        input::read_regular(&self.folder.join("refs").join(revision), 1 << 10).and_then(input::decode_utf8)
     }
 
     /// Records the commit of a branch or tag, unless it is already recorded.
@@ -160,7 +163,7 @@ impl Cache {
         create_parent(&path)?;
         // Replaced in one step, because another process may be reading the file.
         let write = || {
-            let mut file = output::new_files(0o666).tempfile_in(path.parent().unwrap_or(&self.folder))?;
+            let mut file = output::temporary_builder(0o666).tempfile_in(path.parent().unwrap_or(&self.folder))?;
             io::Write::write_all(&mut file, commit.as_bytes())?;
             file.persist(&path)?;
             Ok::<_, io::Error>(())
@@ -168,19 +171,19 @@ impl Cache {
         write().map_err(|error| cannot_write(&path, error))
     }
 
-    pub(super) fn blob(&self, etag: &str) -> PathBuf {
+    pub(super) fn blob_path(&self, etag: &str) -> PathBuf {
         self.folder.join("blobs").join(etag)
     }
 
-    pub(super) fn partial(&self, etag: &str, lock: Option<&File>) -> PathBuf {
+    pub(super) fn partial_path(&self, etag: &str, lock: Option<&File>) -> PathBuf {
         // Without a lock, the process id in the name keeps two processes apart.
         let owner = if lock.is_some() { String::new() } else { format!(".{}", std::process::id()) };
-        self.blob(&format!("{etag}{owner}.incomplete"))
+        self.blob_path(&format!("{etag}{owner}.incomplete"))
     }
 
     /// Makes `file` in the snapshot of `commit` a link to the blob `etag`. Where links are not supported, moves the blob.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> Result<()> {
-        let path = self.snapshot(commit).join(file);
+        let path = self.snapshot_folder(commit).join(file);
         create_parent(&path)?;
         let target = Path::new(&"../".repeat(2 + file.matches('/').count())).join("blobs").join(etag);
         // Removes a link that leads nowhere or to another blob, or a damaged file.
@@ -196,7 +199,7 @@ impl Cache {
             return Ok(());
         }
         // Without support for links, the file itself moves, as in the Python client.
-        fs::rename(self.blob(etag), &path).map_err(|error| cannot_write(&path, error))
+        fs::rename(self.blob_path(etag), &path).map_err(|error| cannot_write(&path, error))
     }
 }
 
@@ -208,7 +211,7 @@ pub(super) fn cannot_write(path: &Path, error: io::Error) -> Error {
     const WAY_OUT: &str = "HF_HOME can name another place";
     let shown = path.display();
     let error = Error::new(error).context(format!("cannot write `{shown}` in the Hub cache; {WAY_OUT}"));
-    error.about(shown).hinted(WAY_OUT)
+    error.with_file(shown).with_included_hint(WAY_OUT)
 }
 
 /// Whether a name sent by a server, an `ETag` or a commit, is a valid file name.

@@ -50,7 +50,7 @@ fn the_closest_model_is_one_with_much_in_common() {
         ("acme/tiny-bert", None),
         ("acme/small-gpt", None),
     ] {
-        assert_eq!(cache.closest(id).as_deref(), expected, "{id}");
+        assert_eq!(cache.closest_id(id).as_deref(), expected, "{id}");
     }
 }
 

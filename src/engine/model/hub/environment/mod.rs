@@ -18,7 +18,7 @@ mod tests;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Hint for an endpoint that does not answer as the Hub does.
-pub(super) const WAY_OUT: &str =
+pub(super) const ENDPOINT_HINT: &str =
     "set HF_ENDPOINT to the Hub itself, or download the model in another way and give its folder";
 
 /// Settings of the Hub client from environment variables, under the names that `huggingface_hub` gives them.
@@ -38,7 +38,7 @@ pub(super) struct Environment {
     /// Time limit for a connection, and for an answer to begin: `HF_HUB_ETAG_TIMEOUT`.
     pub(super) answer_timeout: Duration,
     /// Time limit for each further piece of an answer: `HF_HUB_DOWNLOAD_TIMEOUT`.
-    pub(super) piece_timeout: Duration,
+    pub(super) read_timeout: Duration,
     /// Number of tries and pauses between them; `HEADSCOPE_HUB_WAIT` sets the first pause.
     pub(super) backoff: Backoff,
     /// The variable that names a proxy, if one is set. Messages omit its value, which can hold a password.
@@ -64,8 +64,8 @@ impl std::fmt::Debug for Token {
 /// The setting that forbids requests to the Hub, and how to allow them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offline {
-    pub(super) by: &'static str,
-    pub(super) way_out: &'static str,
+    pub(super) setting: &'static str,
+    pub(super) hint: &'static str,
 }
 
 impl Environment {
@@ -86,7 +86,7 @@ impl Environment {
         let seconds = |name: &str, default: Duration| {
             let Some(text) = text(name) else { return Ok(default) };
             let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").of_value(&text).hint("give a number of seconds"))
+            seconds.ok_or_else(|| anyhow!("{name} is `{text}`").with_value(&text).hint("give a number of seconds"))
         };
         // 0 is no useful timeout, as in Python.
         let timeout =
@@ -116,11 +116,14 @@ impl Environment {
             offline: flag("HF_HUB_OFFLINE")
                 .or_else(|| flag("TRANSFORMERS_OFFLINE"))
                 .unwrap_or(false)
-                .then_some(Offline { by: "HF_HUB_OFFLINE", way_out: "unset HF_HUB_OFFLINE" }),
+                .then_some(Offline { setting: "HF_HUB_OFFLINE", hint: "unset HF_HUB_OFFLINE" }),
             answer_timeout: timeout("HF_HUB_ETAG_TIMEOUT")?,
-            piece_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
+            read_timeout: timeout("HF_HUB_DOWNLOAD_TIMEOUT")?,
             proxy: PROXY_VARIABLES.into_iter().find(|name| text(name).is_some()),
-            backoff: Backoff { first: seconds("HEADSCOPE_HUB_WAIT", Backoff::DEFAULT.first)?, ..Backoff::DEFAULT },
+            backoff: Backoff {
+                first_pause: seconds("HEADSCOPE_HUB_WAIT", Backoff::DEFAULT.first_pause)?,
+                ..Backoff::DEFAULT
+            },
         })
     }
 
@@ -157,12 +160,12 @@ impl Token {
         let origin = format!("the file `{}`", path.display());
         // A token has some forty bytes.
         match input::read_to_string(path, 1 << 12) {
-            Ok(value) => Self { value, origin }.trimmed().about(path.display()),
+            Ok(value) => Self { value, origin }.trimmed().with_file(path.display()),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error)
                 .with_context(|| format!("cannot read an access token from {origin}: {WAY_OUT}"))
-                .about(path.display())
-                .hinted(WAY_OUT),
+                .with_file(path.display())
+                .with_included_hint(WAY_OUT),
         }
     }
 

@@ -51,8 +51,8 @@ fn offline_is_what_python_takes_for_true() {
 fn times_are_seconds() {
     let settings = Environment::of(&[("HF_HUB_ETAG_TIMEOUT", "3"), ("HEADSCOPE_HUB_WAIT", "0.5")]);
     assert_eq!(settings.answer_timeout, Duration::from_secs(3));
-    assert_eq!(settings.piece_timeout, DEFAULT_TIMEOUT);
-    assert_eq!(settings.backoff.first, Duration::from_millis(500));
+    assert_eq!(settings.read_timeout, DEFAULT_TIMEOUT);
+    assert_eq!(settings.backoff.first_pause, Duration::from_millis(500));
     for value in ["soon", "-1", "nan", "1e300"] {
         let variable = |name: &str| (name == "HF_HUB_DOWNLOAD_TIMEOUT").then(|| value.into());
         let error = Environment::read(&variable, Some("/home/ada".into())).unwrap_err().to_string();

@@ -94,10 +94,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Vocabulary<'a> {
 }
 
 /// Fails if a part of `tokenizer.json` exceeds its bounds, or the file is no JSON.
-pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
+pub(in crate::model::tokenizer) fn ensure_bounded_file(json: &[u8]) -> Result<()> {
     let file: TokenizerFile =
-        serde_json::from_slice(json).map_err(|error| anyhow!("{error}").in_line(error.line() as u64))?;
-    ensure_few(file.added_tokens.iter().flatten())?;
+        serde_json::from_slice(json).map_err(|error| anyhow!("{error}").with_line(error.line() as u64))?;
+    ensure_short_added_tokens(file.added_tokens.iter().flatten())?;
     if let Some(model) = file.model {
         let longest = match &model.vocab {
             Some(Vocabulary::Map(bytes)) => *bytes,
@@ -106,7 +106,7 @@ pub(in crate::model::tokenizer) fn ensure_bounded(json: &[u8]) -> Result<()> {
         };
         ensure_short("a token of its vocabulary", longest)?;
         if let Some(Vocabulary::Scored(tokens)) = &model.vocab {
-            ensure_small_tree(tokens.iter().map(|token| &**token))?;
+            ensure_small_trie(tokens.iter().map(|token| &**token))?;
         }
         for (what, text) in [
             ("unk_token", model.unk_token),
@@ -175,7 +175,7 @@ fn ensure_pattern(pattern: &Value) -> Result<()> {
     let Some(regex) = text("Regex") else { return Ok(()) };
     RegexBuilder::new(regex).delegate_size_limit(LARGEST_AUTOMATON).build().map(drop).map_err(|error| {
         anyhow!("the pattern `{regex}` cannot be used, or needs more than {LARGEST_AUTOMATON} bytes: {error}")
-            .of_value(regex)
+            .with_value(regex)
     })
 }
 
@@ -213,7 +213,7 @@ const MOST_ADDED: usize = 1 << 20;
 fn ensure_short(what: &str, bytes: usize) -> Result<()> {
     ensure!(
         bytes <= LONGEST_TOKEN,
-        anyhow!("{what} has {bytes} bytes, and no more than {LONGEST_TOKEN} are read").of_value(bytes)
+        anyhow!("{what} has {bytes} bytes, and no more than {LONGEST_TOKEN} are read").with_value(bytes)
     );
     Ok(())
 }
@@ -233,7 +233,7 @@ const MOST_NODES: (usize, usize) = (1 << 20, 16);
 
 /// Fails if the trie over the tokens of a unigram model has more nodes than [`MOST_NODES`] allows, or memory is too small for it.
 /// The trie has a node for each distinct prefix of a token.
-pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
+pub(in crate::model::tokenizer) fn ensure_small_trie<'a>(tokens: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut tokens: Vec<&[u8]> = tokens.into_iter().map(str::as_bytes).collect();
     tokens.sort_unstable();
     let mut nodes = tokens.first().map_or(0, |first| first.len());
@@ -248,15 +248,17 @@ pub(in crate::model::tokenizer) fn ensure_small_tree<'a>(tokens: impl IntoIterat
         anyhow!(
             "the {} of its vocabulary need {} of memory to be looked for, as they begin in {nodes} ways: at most {most} are read",
             counted(tokens.len(), "token"),
-            memory::in_words(needed)
+            memory::format_bytes(needed)
         )
     );
-    memory::ensure(needed, || format!("the vocabulary of {}", counted(tokens.len(), "token")))
+    memory::ensure_available(needed, || format!("the vocabulary of {}", counted(tokens.len(), "token")))
         .map_err(|error| error.hint(format!("`--memory {}` lets it have as much", memory::limit_for(needed))))
 }
 
 /// Fails if an added token is longer than [`LONGEST_TOKEN`], or all of them together are longer than [`MOST_ADDED`].
-pub(in crate::model::tokenizer) fn ensure_few<'a>(added: impl IntoIterator<Item = &'a AddedToken>) -> Result<()> {
+pub(in crate::model::tokenizer) fn ensure_short_added_tokens<'a>(
+    added: impl IntoIterator<Item = &'a AddedToken>,
+) -> Result<()> {
     let mut all = 0_usize;
     for token in added {
         ensure_short("an added token", token.content.len())?;

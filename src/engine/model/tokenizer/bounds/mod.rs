@@ -4,7 +4,9 @@
 mod file;
 mod steps;
 
-pub(super) use file::{ensure_bounded, ensure_few, ensure_short_replacements, ensure_short_tokens, ensure_small_tree};
+pub(super) use file::{
+    ensure_bounded_file, ensure_short_added_tokens, ensure_short_replacements, ensure_short_tokens, ensure_small_trie,
+};
 pub(super) use steps::{BoundedModel, BoundedNormalizer, BoundedPreTokenizer, Tokenizer};
 
 #[cfg(test)]

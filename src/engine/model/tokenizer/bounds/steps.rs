@@ -15,8 +15,8 @@ use tokenizers::{
 };
 
 use super::file::LONGEST_TOKEN;
-use crate::model::tokenizer::codes::{Codes, JOINT};
-use crate::system::contained::break_off;
+use crate::model::tokenizer::codes::{BpeCodes, CONTINUATION_MARK};
+use crate::system::contained::abort_with;
 use crate::system::time_limit;
 
 /// The library's tokenizer type, with bounded steps.
@@ -65,13 +65,13 @@ impl Normalizer for BoundedNormalizer {
         let bytes = text.len_original();
         let most = LONGEST_NORMALIZED.min(bytes.saturating_mul(times).saturating_add(more));
         for part in &self.parts {
-            time_limit::check();
+            time_limit::abort_if_over();
             if estimate_bytes(part, text.get()) > LONGEST_NORMALIZED {
-                break_off(too_long(bytes, LONGEST_NORMALIZED));
+                abort_with(too_long(bytes, LONGEST_NORMALIZED));
             }
             part.normalize(text)?;
             if text.len() > most {
-                break_off(too_long(bytes, most));
+                abort_with(too_long(bytes, most));
             }
         }
         Ok(())
@@ -127,7 +127,7 @@ pub(in crate::model::tokenizer) struct BoundedPreTokenizer(pub PreTokenizerWrapp
 impl PreTokenizer for BoundedPreTokenizer {
     fn pre_tokenize(&self, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
         fn apply(part: &PreTokenizerWrapper, text: &mut PreTokenizedString) -> tokenizers::Result<()> {
-            time_limit::check();
+            time_limit::abort_if_over();
             match part {
                 PreTokenizerWrapper::Sequence(parts) => parts.as_ref().iter().try_for_each(|part| apply(part, text)),
                 part => part.pre_tokenize(text),
@@ -152,7 +152,7 @@ pub(in crate::model::tokenizer) struct BoundedModel {
     /// Byte length of the longest token; 0 for `WordPiece`, which has a bound on words instead.
     longest: usize,
     /// The `bpe.codes` that cut words into pieces for the model to look up; `None` if the model cuts words itself.
-    pub codes: Option<Arc<Codes>>,
+    pub codes: Option<Arc<BpeCodes>>,
 }
 
 impl From<ModelWrapper> for BoundedModel {
@@ -173,7 +173,7 @@ impl BoundedModel {
         let mut start = 0;
         let last = pieces.len().saturating_sub(1);
         for (place, piece) in pieces.into_iter().enumerate() {
-            let end = start + piece.len() - if place < last { JOINT.len() } else { 0 };
+            let end = start + piece.len() - if place < last { CONTINUATION_MARK.len() } else { 0 };
             tokens
                 .extend(self.model.tokenize(&piece)?.into_iter().map(|token| Token { offsets: (start, end), ..token }));
             start = end;
@@ -225,12 +225,12 @@ impl Model for BoundedModel {
     type Trainer = TrainerWrapper;
 
     fn tokenize(&self, word: &str) -> tokenizers::Result<Vec<Token>> {
-        time_limit::check();
+        time_limit::abort_if_over();
         if let Err(error) = self.ensure_cheap_word(word) {
-            break_off(error);
+            abort_with(error);
         }
         match &self.codes {
-            Some(codes) => self.tokenize_pieces(codes.cut(word)),
+            Some(codes) => self.tokenize_pieces(codes.split_word(word)),
             None => self.model.tokenize(word),
         }
     }

@@ -4,11 +4,11 @@ use tokenizers::{NormalizedString, Normalizer};
 use anyhow::{Result, anyhow};
 
 use super::*;
-use crate::system::contained::contained;
+use crate::system::contained::catch_panic;
 
 fn normalized(normalizer: impl Into<BoundedNormalizer>, text: &str) -> Result<String> {
     let normalizer = normalizer.into();
-    contained(|| {
+    catch_panic(|| {
         let mut text = NormalizedString::from(text);
         normalizer.normalize(&mut text).map(|()| text.get().to_owned()).map_err(|error| anyhow!("{error}"))
     })?
@@ -38,7 +38,7 @@ fn what_it_would_make_is_refused_before_and_after() {
 
 #[test]
 fn parts_of_a_file_are_bounded() {
-    let refused = |json: &str| ensure_bounded(json.as_bytes()).unwrap_err().to_string();
+    let refused = |json: &str| ensure_bounded_file(json.as_bytes()).unwrap_err().to_string();
     let long = "x".repeat(1025);
     assert_eq!(
         refused(&format!(r#"{{"model": {{"vocab": {{"{long}": 1}}}}}}"#)),
@@ -51,7 +51,7 @@ fn parts_of_a_file_are_bounded() {
     assert!(
         refused(&format!(r#"{{"normalizer": {{"type": "Prepend", "prepend": "{long}"}}}}"#)).starts_with("prepend")
     );
-    ensure_bounded(br#"{"model": {"vocab": {"a": 0}}, "normalizer": {"type": "Replace", "pattern": {"Regex": "\\p{L}+(?!b)"}, "content": ""}}"#).unwrap();
+    ensure_bounded_file(br#"{"model": {"vocab": {"a": 0}}, "normalizer": {"type": "Replace", "pattern": {"Regex": "\\p{L}+(?!b)"}, "content": ""}}"#).unwrap();
 }
 
 #[test]

@@ -11,13 +11,13 @@ use tokenizers::pre_tokenizers::punctuation::Punctuation;
 use tokenizers::pre_tokenizers::whitespace::WhitespaceSplit;
 use tokenizers::tokenizer::normalizer::SplitDelimiterBehavior;
 
-use super::proto::SentencePiece;
-use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named};
+use super::proto::SentencePieceModel;
+use crate::model::tokenizer::config::{ROLES, TokenizerConfig, named_token};
 use crate::system::errors::Facts;
 
 /// A class of transformers that builds a tokenizer from a sentencepiece model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum SentencePieceClass {
     Albert,
     BigBird,
     Camembert,
@@ -29,27 +29,27 @@ pub(super) enum Class {
 }
 
 /// Tokenizer classes: (name in transformers, class, families by `model_type` that have it as default).
-const CLASSES: [(&str, Class, &[&str]); 8] = [
-    ("AlbertTokenizer", Class::Albert, &["albert"]),
-    ("BigBirdTokenizer", Class::BigBird, &["big_bird"]),
-    ("CamembertTokenizer", Class::Camembert, &["camembert"]),
-    ("DebertaV2Tokenizer", Class::DebertaV2, &["deberta-v2"]),
-    ("LlamaTokenizer", Class::Llama, &[]),
-    ("RemBertTokenizer", Class::RemBert, &["rembert"]),
-    ("T5Tokenizer", Class::T5, &["t5", "mt5"]),
+const CLASSES: [(&str, SentencePieceClass, &[&str]); 8] = [
+    ("AlbertTokenizer", SentencePieceClass::Albert, &["albert"]),
+    ("BigBirdTokenizer", SentencePieceClass::BigBird, &["big_bird"]),
+    ("CamembertTokenizer", SentencePieceClass::Camembert, &["camembert"]),
+    ("DebertaV2Tokenizer", SentencePieceClass::DebertaV2, &["deberta-v2"]),
+    ("LlamaTokenizer", SentencePieceClass::Llama, &[]),
+    ("RemBertTokenizer", SentencePieceClass::RemBert, &["rembert"]),
+    ("T5Tokenizer", SentencePieceClass::T5, &["t5", "mt5"]),
     // transformers 5 names no class for XLM-RoBERTa-XL; transformers 4 takes XLM-RoBERTa's.
-    ("XLMRobertaTokenizer", Class::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
+    ("XLMRobertaTokenizer", SentencePieceClass::XlmRoberta, &["xlm-roberta", "xlm-roberta-xl"]),
 ];
 
 /// Largest number of T5 sentinels that are added to a vocabulary; T5 has 100.
 const MOST_SENTINELS: u64 = 1 << 16;
 
-impl Class {
+impl SentencePieceClass {
     /// Finds a tokenizer's class by its name or, if no file names one, its family. Fails at an unknown class; the error lists the
     /// known.
-    pub fn of(settings: &TokenizerConfig) -> Result<Self> {
+    pub fn find(settings: &TokenizerConfig) -> Result<Self> {
         let family = settings.model_type.as_str();
-        let entry = CLASSES.iter().find(|(name, _, families)| settings.is_of(name, families));
+        let entry = CLASSES.iter().find(|(name, _, families)| settings.is_of_class(name, families));
         entry.map(|(_, class, _)| *class).ok_or_else(|| {
             let origin = settings.class.as_deref().map_or_else(
                 || format!("model_type {family}, which has no class of its own for one"),
@@ -57,7 +57,7 @@ impl Class {
             );
             let names: Vec<&str> = CLASSES.iter().map(|(name, ..)| *name).collect();
             let error = anyhow!("it is a sentencepiece model of {origin} (read as it is: {})", names.join(", "));
-            error.of_value(settings.class.as_deref().unwrap_or(family))
+            error.with_value(settings.class.as_deref().unwrap_or(family))
         })
     }
 
@@ -74,13 +74,17 @@ impl Class {
     }
 
     /// Whether a mask in a text absorbs the space before it, unless a file says otherwise.
-    pub fn mask_takes_space(self) -> bool {
+    pub fn mask_absorbs_space(self) -> bool {
         matches!(self, Self::BigBird | Self::Camembert)
     }
 
     /// Returns (pieces with their scores in the order of the class's ids, id of the unknown token).
-    pub fn vocabulary(self, model: SentencePiece, settings: &TokenizerConfig) -> Result<(Vec<(String, f64)>, usize)> {
-        let special = |role: &str| (self.named(settings, role).unwrap_or_default(), 0.0);
+    pub fn vocabulary(
+        self,
+        model: SentencePieceModel,
+        settings: &TokenizerConfig,
+    ) -> Result<(Vec<(String, f64)>, usize)> {
+        let special = |role: &str| (self.role_token(settings, role).unwrap_or_default(), 0.0);
         let own_unknown = usize::try_from(model.unknown).unwrap_or(0);
         let pieces = model.pieces.into_iter().map(|piece| (piece.text, f64::from(piece.score)));
         let unknown = special("unk_token");
@@ -124,7 +128,8 @@ impl Class {
         replacements: Option<Precompiled>,
         settings: &TokenizerConfig,
     ) -> Result<Vec<NormalizerWrapper>> {
-        let switch = |key: &str, default: bool| Ok::<_, anyhow::Error>(settings.switch(key)?.unwrap_or(default));
+        let switch =
+            |key: &str, default: bool| Ok::<_, anyhow::Error>(settings.boolean_setting(key)?.unwrap_or(default));
         let mut all: Vec<NormalizerWrapper> = vec![];
         match self {
             Self::Camembert | Self::T5 | Self::XlmRoberta => all.extend(replacements.map(Into::into)),
@@ -155,9 +160,9 @@ impl Class {
 
     /// Builds the pre-tokenizers that cut a text into words, in order.
     pub fn pre_tokenizers(self, settings: &TokenizerConfig) -> Result<Vec<PreTokenizerWrapper>> {
-        let prefix_space = settings.switch("add_prefix_space")?.unwrap_or(true) || self == Self::T5;
+        let prefix_space = settings.boolean_setting("add_prefix_space")?.unwrap_or(true) || self == Self::T5;
         let prepend = match (prefix_space, self) {
-            (true, Self::Llama) if !settings.switch("legacy")?.unwrap_or(false) => PrependScheme::First,
+            (true, Self::Llama) if !settings.boolean_setting("legacy")?.unwrap_or(false) => PrependScheme::First,
             (true, _) => PrependScheme::Always,
             (false, Self::DebertaV2) => PrependScheme::First,
             (false, _) => PrependScheme::Never,
@@ -165,7 +170,7 @@ impl Class {
         let metaspace = Metaspace::new('▁', prepend, self != Self::Llama).into();
         Ok(match self {
             Self::Albert | Self::Camembert | Self::T5 | Self::XlmRoberta => vec![WhitespaceSplit.into(), metaspace],
-            Self::DebertaV2 if settings.switch("split_by_punct")?.unwrap_or(false) => {
+            Self::DebertaV2 if settings.boolean_setting("split_by_punct")?.unwrap_or(false) => {
                 vec![Punctuation::new(SplitDelimiterBehavior::Isolated).into(), metaspace]
             }
             Self::BigBird | Self::DebertaV2 | Self::Llama | Self::RemBert => vec![metaspace],
@@ -188,23 +193,23 @@ impl Class {
         };
         let mut left_out = Vec::new();
         for (key, role) in [("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")] {
-            if self == Self::Llama && !settings.switch(key)?.unwrap_or(false) {
+            if self == Self::Llama && !settings.boolean_setting(key)?.unwrap_or(false) {
                 left_out.push(role);
             }
         }
         let part = |part: &str| {
             let (role, segment) = part.split_once(':').unwrap_or((part, "0"));
-            let token = if role.starts_with('$') { Some(role.to_owned()) } else { self.named(settings, role) };
+            let token = if role.starts_with('$') { Some(role.to_owned()) } else { self.role_token(settings, role) };
             (!left_out.contains(&role)).then(|| format!("{}:{segment}", token.unwrap_or_default()))
         };
         Ok(by_role.map(|template| template.split(' ').filter_map(part).collect()))
     }
 
     /// Returns the token of a role, from a file or by the class's default; `None` if there is neither.
-    pub fn named(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
+    pub fn role_token(self, settings: &TokenizerConfig, role: &str) -> Option<String> {
         let own_token = || ROLES.iter().zip(self.special()).find(|(known, _)| **known == role).map(|(_, token)| token);
         let default = || own_token().filter(|token| !token.is_empty());
-        named(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
+        named_token(&settings.values, role).map(|(token, _)| token).or_else(default).map(str::to_owned)
     }
 }
 

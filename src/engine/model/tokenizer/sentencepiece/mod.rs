@@ -14,16 +14,16 @@ use tokenizers::processors::template::TemplateProcessing;
 use tokenizers::{AddedToken, ModelWrapper};
 
 use super::bounds::{
-    BoundedModel, BoundedPreTokenizer, Tokenizer, ensure_few, ensure_short_replacements, ensure_short_tokens,
-    ensure_small_tree,
+    BoundedModel, BoundedPreTokenizer, Tokenizer, ensure_short_added_tokens, ensure_short_replacements,
+    ensure_short_tokens, ensure_small_trie,
 };
 use super::build::ensure_id;
-use super::config::{ROLES, TokenizerConfig, named};
+use super::config::{ROLES, TokenizerConfig, named_token};
 use crate::model::files::ModelFile;
-use crate::model::files::names::{LONGEST_TOKENIZER, TOKENIZER};
+use crate::model::files::names::{MAX_TOKENIZER_BYTES, TOKENIZER};
 use crate::system::errors::Facts;
-use class::{Class, sentinels};
-use proto::{Algorithm, CONTROL, SentencePiece, USER_DEFINED};
+use class::{SentencePieceClass, sentinels};
+use proto::{Algorithm, CONTROL, SentencePieceModel, USER_DEFINED};
 
 /// Builds a tokenizer from a sentencepiece model. Fails if the file is no such model, its class is unknown, or its tokens do not
 /// fit the tokens in files beside it.
@@ -31,9 +31,10 @@ pub(super) fn sentencepiece(file: &ModelFile, settings: &TokenizerConfig) -> Res
     let path = file.path();
     let at = path.display();
     let unusable = |error: tokenizers::Error| anyhow!("{error}").cannot("use sentencepiece model", &at);
-    let class =
-        Class::of(settings).cannot("use sentencepiece model", &at).map_err(|error| error.hint(convert_hint(path)))?;
-    let model = SentencePiece::parse(&file.bytes(LONGEST_TOKENIZER)?)
+    let class = SentencePieceClass::find(settings)
+        .cannot("use sentencepiece model", &at)
+        .map_err(|error| error.hint(convert_hint(path)))?;
+    let model = SentencePieceModel::parse(&file.bytes(MAX_TOKENIZER_BYTES)?)
         .cannot("read sentencepiece model", &at)
         .map_err(|error| error.hint("is it whole, and a model of sentencepiece?"))?;
     let own_tokens = own_tokens(class, &model, settings)?;
@@ -62,8 +63,12 @@ fn convert_hint(path: &Path) -> String {
 }
 
 /// Builds the library's BPE or unigram model. Fails if the vocabulary was trained for another algorithm than its class uses.
-fn build_model(class: Class, model: SentencePiece, settings: &TokenizerConfig) -> Result<ModelWrapper> {
-    let algorithm = if class == Class::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
+fn build_model(
+    class: SentencePieceClass,
+    model: SentencePieceModel,
+    settings: &TokenizerConfig,
+) -> Result<ModelWrapper> {
+    let algorithm = if class == SentencePieceClass::Llama { Algorithm::Bpe } else { Algorithm::Unigram };
     // transformers 5 always uses the class's algorithm, even if the model was trained for the other one.
     if model.algorithm != algorithm {
         bail!("{class:?} tokenizers cut text by {algorithm:?}, and this model is trained for {:?}", model.algorithm);
@@ -71,8 +76,8 @@ fn build_model(class: Class, model: SentencePiece, settings: &TokenizerConfig) -
     let (vocabulary, unknown) = class.vocabulary(model, settings)?;
     // Files beside the model can name special tokens of any length.
     ensure_short_tokens(vocabulary.iter().map(|(token, _)| token))?;
-    if class != Class::Llama {
-        ensure_small_tree(vocabulary.iter().map(|(token, _)| token.as_str()))?;
+    if class != SentencePieceClass::Llama {
+        ensure_small_trie(vocabulary.iter().map(|(token, _)| token.as_str()))?;
         return Ok(Unigram::from(vocabulary, Some(unknown), false).map_err(|error| anyhow!("{error}"))?.into());
     }
     let ids: Vocab = vocabulary.into_iter().map(|(token, _)| token).zip(0..).collect();
@@ -95,7 +100,7 @@ fn merges(ids: &Vocab) -> Vec<(String, String)> {
 }
 
 /// Parses the model's replacements of characters; `None` if it has none. Fails if they are damaged or too long.
-fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
+fn replacements(model: &SentencePieceModel) -> Result<Option<Precompiled>> {
     let map = &model.replacements;
     if map.is_empty() {
         return Ok(None);
@@ -113,15 +118,19 @@ fn replacements(model: &SentencePiece) -> Result<Option<Precompiled>> {
 }
 
 /// Lists the model's tokens that stay whole wherever a text contains them.
-fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -> Result<Vec<AddedToken>> {
+fn own_tokens(
+    class: SentencePieceClass,
+    model: &SentencePieceModel,
+    settings: &TokenizerConfig,
+) -> Result<Vec<AddedToken>> {
     // A list in a file replaces the model's own tokens.
-    if let Some(tokens) = &settings.extra {
+    if let Some(tokens) = &settings.extra_special_tokens {
         return Ok(tokens.clone());
     }
     let pieces = model.pieces.iter().filter(|piece| [CONTROL, USER_DEFINED].contains(&piece.kind));
     let token = |text: &str, special| AddedToken::from(text, special).normalized(false);
     let mut tokens: Vec<AddedToken> = pieces.map(|piece| token(&piece.text, piece.kind == CONTROL)).collect();
-    if class == Class::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
+    if class == SentencePieceClass::T5 && !tokens.iter().any(|token| token.content.contains("<extra_id_")) {
         tokens.extend(sentinels(settings)?.into_iter().map(|text| token(&text, true)));
     }
     Ok(tokens)
@@ -131,20 +140,20 @@ fn own_tokens(class: Class, model: &SentencePiece, settings: &TokenizerConfig) -
 /// of transformers: tokens listed with ids, tokens with a role, the model's own.
 fn add_tokens(
     tokenizer: &mut Tokenizer,
-    class: Class,
+    class: SentencePieceClass,
     own: Vec<AddedToken>,
     settings: &TokenizerConfig,
     path: &Path,
 ) -> Result<()> {
-    let mut tokens: Vec<AddedToken> = settings.added.values().cloned().collect();
-    let is_listed = |content: &str| settings.added.values().any(|token| token.content == content);
+    let mut tokens: Vec<AddedToken> = settings.added_tokens.values().cloned().collect();
+    let is_listed = |content: &str| settings.added_tokens.values().any(|token| token.content == content);
     let mut roles = vec![];
     for role in ROLES {
-        let Some(content) = class.named(settings, role) else { continue };
+        let Some(content) = class.role_token(settings, role) else { continue };
         if !is_listed(&content) {
-            let details = named(&settings.values, role).and_then(|(_, details)| details);
+            let details = named_token(&settings.values, role).and_then(|(_, details)| details);
             let flag = |key: &str, default: bool| details.and_then(|token| token[key].as_bool()).unwrap_or(default);
-            let takes_space = role == "mask_token" && details.is_none() && class.mask_takes_space();
+            let takes_space = role == "mask_token" && details.is_none() && class.mask_absorbs_space();
             let token = AddedToken::from(&content, true)
                 .lstrip(flag("lstrip", takes_space))
                 .rstrip(flag("rstrip", false))
@@ -158,13 +167,13 @@ fn add_tokens(
     for token in &mut tokens {
         token.special |= roles.contains(&token.content);
     }
-    ensure_few(&tokens).cannot("use vocabulary", path.display())?;
+    ensure_short_added_tokens(&tokens).cannot("use vocabulary", path.display())?;
     tokenizer.add_tokens(tokens).map_err(|error| anyhow!("{error}").cannot("use vocabulary", path.display()))?;
-    settings.added.iter().try_for_each(|(id, token)| ensure_id(tokenizer, &token.content, *id, path))
+    settings.added_tokens.iter().try_for_each(|(id, token)| ensure_id(tokenizer, &token.content, *id, path))
 }
 
 /// Puts the class's special tokens around each text and each pair of texts.
-fn enclose_texts(tokenizer: &mut Tokenizer, class: Class, settings: &TokenizerConfig) -> Result<()> {
+fn enclose_texts(tokenizer: &mut Tokenizer, class: SentencePieceClass, settings: &TokenizerConfig) -> Result<()> {
     let [single, pair] = class.templates(settings)?;
     let mut special = vec![];
     for piece in single.iter().chain(&pair).filter(|piece| !piece.starts_with('$')) {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// A sentencepiece model: its vocabulary, and the settings of its tokenizer.
 #[derive(Debug, PartialEq)]
-pub(super) struct SentencePiece {
+pub(super) struct SentencePieceModel {
     /// The vocabulary, by id.
     pub pieces: Vec<Piece>,
     /// Algorithm that cuts text into pieces.
@@ -49,7 +49,7 @@ const MOST_PIECES: usize = 1 << 22;
 /// are tags.
 const LONGEST_PIECE: usize = 1 << 10;
 
-impl SentencePiece {
+impl SentencePieceModel {
     /// Parses the bytes of a `.model` file.
     /// Fails if they are no protocol buffers message, or hold no vocabulary or an invalid piece.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
@@ -194,21 +194,21 @@ mod tests {
     }
 
     fn error(model: &[u8]) -> String {
-        format!("{:#}", SentencePiece::parse(model).unwrap_err())
+        format!("{:#}", SentencePieceModel::parse(model).unwrap_err())
     }
 
     #[test]
     fn fields_have_their_values_and_their_defaults() {
         let named = [bytes(1, "▁a".as_bytes()), vec![0x15, 0, 0, 0x80, 0xbf, 0x18, 4]].concat();
         let model = [bytes(1, &named), bytes(1, &[&bytes(1, b"<s>")[..], &[0x18, 3]].concat())].concat();
-        let read = SentencePiece::parse(&model).unwrap();
+        let read = SentencePieceModel::parse(&model).unwrap();
         assert_eq!((read.pieces[0].text.as_str(), read.pieces[0].score), ("▁a", -1.0));
         assert!(read.pieces[0].kind == USER_DEFINED && read.pieces[1].kind == CONTROL);
         assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Unigram, 0, &[][..]));
         // Unknown fields are passed over; a negative id has ten bytes.
         let trainer = [&[0x18, 2, 0xc0, 0x02][..], &[0xff; 9], &[1, 0x09], &[0; 8]].concat();
         let whole = [model, bytes(2, &trainer), bytes(3, &bytes(2, b"map"))].concat();
-        let read = SentencePiece::parse(&whole).unwrap();
+        let read = SentencePieceModel::parse(&whole).unwrap();
         assert_eq!((read.algorithm, read.unknown, &read.replacements[..]), (Algorithm::Bpe, -1, &b"map"[..]));
     }
 
@@ -230,8 +230,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(model: Vec<u8>, piece: Vec<u8>) {
-            let _ = SentencePiece::parse(&model);
-            let _ = SentencePiece::parse(&bytes(1, &piece[..piece.len().min(100)]));
+            let _ = SentencePieceModel::parse(&model);
+            let _ = SentencePieceModel::parse(&bytes(1, &piece[..piece.len().min(100)]));
         }
     }
 }

@@ -61,7 +61,7 @@ fn a_model_is_read_as_transformers_reads_it() {
         let separator = golden["separator"].as_u64().map(|id| u32::try_from(id).unwrap());
         assert_eq!(tokenizer.separator, separator, "{name}");
         assert_eq!((tokenizer.unknown, tokenizer.mask), (Some(unknown), Some(mask)), "{name}");
-        let begins = tokenizer.word_beginnings();
+        let begins = tokenizer.word_start_ids();
         assert!(!begins.is_empty(), "{name}");
         assert!(begins.iter().all(|&id| tokenizer.token(id).unwrap().starts_with('▁')), "{name}");
         let full_stop = (0..226).find(|&id| tokenizer.token(id).as_deref() == Some(".")).unwrap();
@@ -115,7 +115,7 @@ fn models_that_cannot_be_used() {
 
 #[test]
 fn a_table_of_replacements_that_is_not_there_is_not_made_room_for() {
-    let model = |replacements: &[u8]| SentencePiece {
+    let model = |replacements: &[u8]| SentencePieceModel {
         pieces: vec![],
         algorithm: Algorithm::Unigram,
         unknown: 0,

@@ -36,7 +36,7 @@ pub struct PickledTensor<'a> {
 
 /// Reads the tensors of a pickled state dict by name; other entries are left out.
 /// Fails if the pickle is damaged, or holds no state dict.
-pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
+pub fn read_tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
     let mut machine = Machine::new(pickle);
     let top = machine.run()?;
     machine.state_dict(top)
@@ -44,7 +44,7 @@ pub fn tensors(pickle: &[u8]) -> Result<HashMap<&str, PickledTensor<'_>>> {
 
 /// A `torch.save` file from before PyTorch 1.6: several pickles, followed by the storages.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Legacy<'a> {
+pub struct LegacyFile<'a> {
     pub tensors: HashMap<&'a str, PickledTensor<'a>>,
     /// (name, type) of each storage, in the order of the file.
     pub storages: Vec<(&'a str, &'a str)>,
@@ -59,7 +59,7 @@ pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\x
 /// Reads the pickles at the beginning of a file that begins with [`LEGACY_MAGIC`]: facts about the system that wrote it, the
 /// state dict, and the names of its storages.
 /// Fails if a pickle is damaged, there is no state dict, or the system had another byte order.
-pub fn legacy(pickles: &[u8]) -> Result<Legacy<'_>> {
+pub fn read_legacy(pickles: &[u8]) -> Result<LegacyFile<'_>> {
     let rest = pickles.strip_prefix(LEGACY_MAGIC).context("it is no file of torch.save of before PyTorch 1.6")?;
     let mut system = Machine::new(rest);
     let facts = system.run().context("the facts on the system that wrote it")?;
@@ -74,7 +74,7 @@ pub fn legacy(pickles: &[u8]) -> Result<Legacy<'_>> {
         Ok((key, *storage_type.with_context(|| format!("storage `{}` is of no tensor", key.escape_debug()))?))
     });
     let storages = storages.collect::<Result<_>>()?;
-    Ok(Legacy { tensors: machine.state_dict(top)?, storages, bytes: pickles.len() - keys.rest.0.len() })
+    Ok(LegacyFile { tensors: machine.state_dict(top)?, storages, bytes: pickles.len() - keys.rest.0.len() })
 }
 
 #[derive(Default)]
@@ -194,7 +194,7 @@ impl<'a> Machine<'a> {
             }
             b'G' => self.rest.take::<8>().map(|_| Object::Float)?,
             b'X' => Object::Text(self.rest.text()?),
-            b'c' => Object::Global(Global::named(self.rest.line()?, self.rest.line()?)?),
+            b'c' => Object::Global(Global::from_name(self.rest.line()?, self.rest.line()?)?),
             b')' => Object::Tuple(Vec::new()),
             b't' => Object::Tuple(self.pop_to_mark()?),
             // TUPLE1, TUPLE2, TUPLE3
@@ -323,7 +323,7 @@ impl<'a> Machine<'a> {
     }
 
     fn describe(&self, id: Id) -> &'static str {
-        self.objects[id].describe()
+        self.objects[id].kind_name()
     }
 
     fn push(&mut self, object: Object<'a>) {

@@ -32,20 +32,20 @@ pub(super) enum Global<'a> {
 }
 
 impl<'a> Global<'a> {
-    pub(super) fn named(module: &'a str, name: &'a str) -> Result<Self> {
+    pub(super) fn from_name(module: &'a str, name: &'a str) -> Result<Self> {
         Ok(match (module, name) {
             ("collections", "OrderedDict") => Self::OrderedDict,
             ("torch._utils", "_rebuild_tensor_v2") => Self::RebuildTensor,
             ("torch._utils", "_rebuild_parameter") => Self::RebuildParameter,
             ("torch", name) if name.ends_with("Storage") => Self::Storage(name),
-            _ => bail!(NotAStateDict::Name(format!("{module}.{name}"))),
+            _ => bail!(NotAStateDict::UnknownName(format!("{module}.{name}"))),
         })
     }
 }
 
 impl Object<'_> {
     /// Names the kind of the object, for messages.
-    pub(super) fn describe(&self) -> &'static str {
+    pub(super) fn kind_name(&self) -> &'static str {
         match self {
             Self::None => "None",
             Self::Bool(_) => "a truth value",
@@ -67,18 +67,18 @@ pub(in crate::model::weights) enum NotAStateDict {
     /// The tensors are in a nested dict, to which these keys lead.
     Nested(Vec<String>),
     /// The pickle refers to a class or a function of this name, as a pickled module does.
-    Name(String),
+    UnknownName(String),
     Protocol(u8),
     Tar,
 }
 
 impl NotAStateDict {
     /// Whether PyTorch cannot load the file with `weights_only`: a whole module, a tar archive, or a newer protocol.
-    pub(in crate::model::weights) fn needs_all_of_pickle(&self) -> bool {
+    pub(in crate::model::weights) fn needs_full_pickle(&self) -> bool {
         const MODULES: [&str; 3] = ["transformers.models.", "torch.nn.modules.", "sentence_transformers."];
         match self {
             Self::Nested(_) => false,
-            Self::Name(name) => MODULES.iter().any(|module| name.starts_with(module)),
+            Self::UnknownName(name) => MODULES.iter().any(|module| name.starts_with(module)),
             Self::Protocol(protocol) => *protocol >= 4,
             Self::Tar => true,
         }
@@ -93,7 +93,7 @@ impl fmt::Display for NotAStateDict {
                 let keys = keys.join(", and there under ");
                 write!(f, "its tensors are not at the top but under {keys}, as what trains models saves them")
             }
-            Self::Name(name) => write!(
+            Self::UnknownName(name) => write!(
                 f,
                 "it refers to `{}`, which has no place in a state dict: nothing of it was executed",
                 name.escape_debug()

@@ -24,13 +24,13 @@ fn state_dict(shape: &[u8], key: &str) -> Vec<u8> {
 }
 
 fn error(pickle: &[u8]) -> String {
-    format!("{:#}", tensors(pickle).unwrap_err())
+    format!("{:#}", read_tensors(pickle).unwrap_err())
 }
 
 #[test]
 fn a_state_dict() {
     let pickle = state_dict(&[2, 3], "0");
-    let found = tensors(&pickle).unwrap();
+    let found = read_tensors(&pickle).unwrap();
     let expected =
         PickledTensor { storage_type: "FloatStorage", key: "0", offset: 0, shape: vec![2, 3], strides: vec![2, 3] };
     assert_eq!(found, HashMap::from([("w", expected)]));
@@ -63,7 +63,7 @@ fn nothing_else_is_run_or_read() {
 fn what_is_below_a_mark_is_out_of_reach() {
     for taker in [b"\x85".as_slice(), b"\x87", b"0", b"s", b"R", b"Q", b"b", b"a"] {
         let pickle = [b"\x80\x02K\x01K\x02K\x03(", taker, b"t."].concat();
-        assert!(tensors(&pickle).is_err());
+        assert!(read_tensors(&pickle).is_err());
     }
 }
 
@@ -87,12 +87,12 @@ proptest! {
         change in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let _ = tensors(&instructions);
-        let _ = tensors(&[b"\x80\x02ccollections\nOrderedDict\n)R", instructions.as_slice()].concat());
+        let _ = read_tensors(&instructions);
+        let _ = read_tensors(&[b"\x80\x02ccollections\nOrderedDict\n)R", instructions.as_slice()].concat());
         let mut pickle = state_dict(&[2, 3], "0");
         let place = change.index(pickle.len());
         pickle[place] = byte;
-        let _ = tensors(&pickle);
+        let _ = read_tensors(&pickle);
     }
 }
 
@@ -109,5 +109,5 @@ fn tensors_within_dicts_are_found_and_dicts_within_themselves_are_not_followed()
     // A dict that is under a thousand keys of itself.
     let item = [key(b'a').as_slice(), b"h\0s"].concat();
     let itself = [b"\x80\x02}q\0".as_slice(), &item.repeat(1000), b"."].concat();
-    assert_eq!(tensors(&itself).unwrap(), HashMap::new());
+    assert_eq!(read_tensors(&itself).unwrap(), HashMap::new());
 }

@@ -33,7 +33,7 @@ pub const EXTENSION: &str = "headscope";
 const MAGIC: &str = "headscope partial ";
 
 /// Whether a file with these bytes is a partial, by its beginning.
-pub fn is_one(bytes: &[u8]) -> bool {
+pub fn is_partial(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC.as_bytes())
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for DamagedPartial {
 impl std::error::Error for DamagedPartial {}
 
 impl DamagedPartial {
-    pub fn is(error: &anyhow::Error) -> bool {
+    pub fn is_cause_of(error: &anyhow::Error) -> bool {
         causes(error.as_ref()).any(<dyn std::error::Error>::is::<Self>)
     }
 }
@@ -94,7 +94,7 @@ fn damaged() -> Error {
 /// Default file name of a shard's partial; `is_after` marks the second of two stages.
 pub fn file_name(shard: Shard, is_after: bool) -> String {
     let stage = if is_after { "-after" } else { "" };
-    format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.of())
+    format!("{}-of-{}{stage}.{EXTENSION}", shard.number(), shard.shard_count())
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,21 +105,21 @@ pub struct PassBytes {
 }
 
 /// Serialises a shard as a partial. Fails if the header or the sums cannot be serialised.
-pub fn render(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
-    let Observation { identity, tally, stage, passes, run } = observation;
+pub fn serialize(shard: Shard, observation: &Observation) -> Result<Vec<u8>> {
+    let Observation { identity, tally, stage, passes, run_info: run } = observation;
     let (stage, identity, tally, run) = (stage.clone(), identity.clone(), tally.clone(), run.clone());
     let header = Header { shard, stage, identity, tally, run };
     let pass = |pass: &PassSums| -> Result<PassBytes> {
         let sums = pass.sums.iter().map(|sums| sums.to_bytes()).collect::<Result<_>>()?;
-        Ok(PassBytes { left_out: pass.left_out, sums })
+        Ok(PassBytes { left_out: pass.left_out_sentences, sums })
     };
     let body: Vec<PassBytes> = passes.iter().map(pass).collect::<Result<_>>()?;
-    seal(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
+    assemble(&serde_json::to_string(&header)?, &postcard::to_stdvec(&body)?)
 }
 
 /// Compresses `sums` and assembles the file without checks, so that fuzzing can make files with a right checksum. No argument
 /// makes it fail.
-pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
+pub fn assemble(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
     let beginning = format!("{MAGIC}{FORMAT_VERSION}\n{header}\n").into_bytes();
     let mut packed = zstd::Encoder::new(beginning, zstd::DEFAULT_COMPRESSION_LEVEL)?;
     packed.write_all(sums)?;
@@ -130,10 +130,10 @@ pub fn seal(header: &str, sums: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Deserialises the sums of all passes of a stage, and checks that they belong to a run by its protocol.
-pub type Restore<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
+pub type RestoreSums<'a> = &'a dyn Fn(&Identity, &Stage, Vec<PassBytes>) -> Result<Vec<PassSums>>;
 
 /// Reads the partial at `path`. Fails if it cannot be read, is no partial, has another format, or is damaged.
-pub fn read(path: &Path, restore: Restore<'_>) -> Result<(Shard, Observation)> {
+pub fn read(path: &Path, restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     bytes(path).and_then(|bytes| parse(&bytes, restore)).cannot(ACTION, path.display())
 }
 
@@ -144,13 +144,13 @@ pub fn read_header(path: &Path) -> Result<Header> {
 }
 
 /// The header of the partial that an output file already holds; `None` if there is no file. Fails as [`read_header`].
-pub fn earlier_header(path: &Path) -> Result<Option<Header>> {
+pub fn previous_header(path: &Path) -> Result<Option<Header>> {
     let bytes = output::read_previous_bytes(path, MOST_BYTES).map_err(Error::new);
     bytes.and_then(|bytes| bytes.map(|bytes| Ok(verify(&bytes)?.0)).transpose()).cannot(ACTION, path.display())
 }
 
 /// The header of a partial from its bytes. Errors call the partial `shown`. Fails as [`read_header`].
-pub fn header_of(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
+pub fn parse_header(bytes: &[u8], shown: impl fmt::Display) -> Result<Header> {
     verify(bytes).map(|(header, _)| header).cannot(ACTION, shown)
 }
 
@@ -174,14 +174,14 @@ fn ensure_magic(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn parse(bytes: &[u8], restore: Restore<'_>) -> Result<(Shard, Observation)> {
+fn parse(bytes: &[u8], restore: RestoreSums<'_>) -> Result<(Shard, Observation)> {
     let (Header { shard, stage, identity, tally, run }, packed) = verify(bytes)?;
     let body: Vec<PassBytes> = postcard::from_bytes(&unpack(packed)?).context("its sums cannot be read")?;
     ensure_countable(&(&tally, &run, body.iter().map(|pass| pass.left_out).collect::<Vec<_>>()))?;
     let runs = run.as_ref().map_or(1, |run| run.shards);
     ensure!(runs == 1 || shard == Shard::WHOLE, "its header has the run of several shards");
     let passes = restore(&identity, &stage, body)?;
-    Ok((shard, Observation { identity, tally, stage, passes, run }))
+    Ok((shard, Observation { identity, tally, stage, passes, run_info: run }))
 }
 
 /// Tests the checksum of a partial. Returns its header and its compressed sums.
@@ -193,7 +193,7 @@ fn verify(bytes: &[u8]) -> Result<(Header, &[u8])> {
     ensure!(
         version == FORMAT_VERSION,
         anyhow!("it has format version {version}, this program reads {FORMAT_VERSION}")
-            .of_value(version)
+            .with_value(version)
             .hint("use the version of headscope that wrote it, or remove it and run its shard again")
     );
     let contents = bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(damaged)?;

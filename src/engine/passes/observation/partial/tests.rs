@@ -1,10 +1,10 @@
 use super::*;
-use crate::corpus::{CorpusIdentity, FileIdentity, Format, LinkSources, Repeats, Unit};
+use crate::corpus::{CorpusIdentity, FileIdentity, Format, LinkSources, RepeatCounts, Unit};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::control::{Control, ControlKind};
 use crate::passes::observation::identity::{ModelInfo, Protocol, Tool};
-use crate::passes::observer::{Event, Sums, observer_of, restored, sums};
+use crate::passes::observer::{Event, Sums, expect_sums, new_observer, restore_observer};
 use crate::passes::pass::Pass;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::reading::{Spacing, WindowTally};
@@ -45,8 +45,8 @@ impl Sums for Count {
 /// Any number of counts in any number of passes.
 fn restore(_: &Identity, _: &Stage, passes: Vec<PassBytes>) -> Result<Vec<PassSums>> {
     let pass = |PassBytes { left_out, sums }: PassBytes| -> Result<PassSums> {
-        let sums = sums.iter().map(|bytes| restored::<Count>(bytes)).collect::<Result<_>>()?;
-        Ok(PassSums { pass: Pass::PLAIN, left_out, sums })
+        let sums = sums.iter().map(|bytes| restore_observer::<Count>(bytes)).collect::<Result<_>>()?;
+        Ok(PassSums { pass: Pass::PLAIN, left_out_sentences: left_out, sums })
     };
     passes.into_iter().map(pass).collect()
 }
@@ -103,7 +103,7 @@ fn observation() -> Observation {
     let corpus = CorpusIdentity {
         name: text("corpus"),
         files: vec![FileIdentity { name: text("corpus"), format: Format::Conllu, sha256: text("s"), generated: None }],
-        repeats: Repeats::default(),
+        repeats: RepeatCounts::default(),
         unit: Unit::default(),
         documents: None,
     };
@@ -129,15 +129,19 @@ fn observation() -> Observation {
         },
         stage: Stage::Whole,
         passes: vec![
-            PassSums { pass: Pass::PLAIN, left_out: 1, sums: vec![observer_of(Count(300)), observer_of(Count(2))] },
-            PassSums { pass: Pass::PLAIN, left_out: 0, sums: Vec::new() },
+            PassSums {
+                pass: Pass::PLAIN,
+                left_out_sentences: 1,
+                sums: vec![new_observer(Count(300)), new_observer(Count(2))],
+            },
+            PassSums { pass: Pass::PLAIN, left_out_sentences: 0, sums: Vec::new() },
         ],
-        run: None,
+        run_info: None,
     }
 }
 
 fn partial() -> Vec<u8> {
-    render(Shard::WHOLE, &observation()).unwrap()
+    serialize(Shard::WHOLE, &observation()).unwrap()
 }
 
 fn refusal(bytes: &[u8]) -> String {
@@ -148,9 +152,9 @@ fn refusal(bytes: &[u8]) -> String {
 fn what_is_written_is_read() {
     let (shard, read) = parse(&partial(), &restore).unwrap();
     assert_eq!((shard, &read.identity, &read.tally), (Shard::WHOLE, &observation().identity, &observation().tally));
-    let counts: Vec<u32> = read.passes[0].sums.iter().map(|count| sums::<Count>(&**count).0).collect();
-    assert_eq!((read.passes[0].left_out, counts, read.passes.len()), (1, vec![300, 2], 2));
-    assert_eq!(render(shard, &read).unwrap(), partial());
+    let counts: Vec<u32> = read.passes[0].sums.iter().map(|count| expect_sums::<Count>(&**count).0).collect();
+    assert_eq!((read.passes[0].left_out_sentences, counts, read.passes.len()), (1, vec![300, 2], 2));
+    assert_eq!(serialize(shard, &read).unwrap(), partial());
 }
 
 #[test]
@@ -173,10 +177,10 @@ fn counts_that_cannot_be_added_up_are_refused() {
     let changed = |change: &dyn Fn(&mut Observation)| {
         let mut observation = observation();
         change(&mut observation);
-        refusal(&render(half, &observation).unwrap())
+        refusal(&serialize(half, &observation).unwrap())
     };
     assert!(changed(&|it| it.tally.tokens = u64::MAX).contains("a count of more than 70368744177664"));
-    assert!(changed(&|it| it.passes[1].left_out = 1 << 47).contains("a count of more than"));
+    assert!(changed(&|it| it.passes[1].left_out_sentences = 1 << 47).contains("a count of more than"));
     let run = |shards| RunInfo {
         shards,
         started_at: String::new(),
@@ -186,11 +190,11 @@ fn counts_that_cannot_be_added_up_are_refused() {
         os: String::new(),
         arch: String::new(),
     };
-    assert!(changed(&|it| it.run = Some(run(2))).contains("the run of several shards"));
+    assert!(changed(&|it| it.run_info = Some(run(2))).contains("the run of several shards"));
     // A shard is one run, the whole may be merged of several.
     for (shard, shards) in [(half, 1), (Shard::WHOLE, 2)] {
-        let ran = Observation { run: Some(run(shards)), ..observation() };
-        assert!(parse(&render(shard, &ran).unwrap(), &restore).is_ok());
+        let ran = Observation { run_info: Some(run(shards)), ..observation() };
+        assert!(parse(&serialize(shard, &ran).unwrap(), &restore).is_ok());
     }
 }
 
@@ -204,7 +208,7 @@ fn another_format_version_is_named() {
 fn sums_that_unpack_without_end_are_cut_off() {
     let header = String::from_utf8(line(line(&partial()).unwrap().1).unwrap().0.to_vec()).unwrap();
     let zeros = vec![0; usize::try_from(SMALLEST_UNPACKED_LIMIT).unwrap() + 1];
-    let bomb = seal(&header, &zeros).unwrap();
+    let bomb = assemble(&header, &zeros).unwrap();
     assert!(bomb.len() < 10_000);
     assert!(refusal(&bomb).contains("unpack to more than"));
 }

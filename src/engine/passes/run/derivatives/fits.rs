@@ -14,9 +14,9 @@ use crate::model::forward::gradient::Differentiable;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::ablation::equivalence_margin;
-use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, start_of};
+use crate::passes::gate_fits::{FittedLoss, GateFit, GateFits, starting_gate};
 use crate::passes::observer::set::ObserverSet;
-use crate::passes::observer::{self, Demands, Event, Sums, observer_of};
+use crate::passes::observer::{self, Demands, Event, Sums, new_observer};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::{PredictedToken, Sequence};
 use crate::stats::blocks::merge_fields;
@@ -68,7 +68,7 @@ impl<'a> GatedHeads<'a> {
         let mut gates = self.open_gates.clone();
         for (group, &share) in self.groups.iter().zip(shares) {
             for at in group.iter().map(|&place| self.grid.place(place)) {
-                let open_gate = self.open_gates.of(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
+                let open_gate = self.open_gates.get(at.layer, at.head).cloned().unwrap_or_else(|| Gate::scale(1.0));
                 gates.set(at.layer, at.head, Gate { keep: share as f32, ..open_gate });
             }
         }
@@ -87,7 +87,7 @@ impl<'a> GatedHeads<'a> {
 
 /// Fits gates from each starting point of a fold. The objective is the mean loss plus one [`equivalence_margin`] for each open
 /// gate. Fails if a sequence cannot be read, there is no memory for all of them, or a loss or derivative cannot be computed.
-pub fn fit(
+pub fn fit_gates(
     (model, encoder): (&str, &dyn Differentiable),
     heads: &GatedHeads<'_>,
     (fold, starts): (usize, Vec<u64>),
@@ -102,12 +102,12 @@ pub fn fit(
     let units = count_units(&sequences);
     let evaluate = |shares: &[f64]| -> Result<ValueAndGradient> {
         let (grid, gates) = (heads.grid, vec![ExactSum::default(); heads.grid.count()]);
-        let sums = ObserverSet::new(vec![observer_of(LossSums { grid, loss: ExactSum::default(), gates })]);
+        let sums = ObserverSet::new(vec![new_observer(LossSums { grid, loss: ExactSum::default(), gates })]);
         let gates = (&heads.open(shares), &[][..], None);
         let sequences = sequences.iter().cloned().map(Ok);
         let observers = differentiate(sums, (model, encoder), gates, sequences, threads, &RunProgress::default())?;
         let observers = observers.into_observers();
-        let LossSums { loss, gates, .. } = observer::sums(&*observers[0]);
+        let LossSums { loss, gates, .. } = observer::expect_sums(&*observers[0]);
         let mean = |sum: f64| sum / units as f64;
         let group_slope = |group: &Vec<usize>| mean(group.iter().map(|&place| gates[place].value()).sum());
         Ok((mean(loss.value()), heads.groups.iter().map(group_slope).collect()))
@@ -122,7 +122,7 @@ pub fn fit(
     let losses = Some(FittedLoss { units, loss, loss_without_heads, band });
     let mut fits = BTreeMap::new();
     for &start in starts.iter().filter(|_| band > 0.0) {
-        let start_point: Vec<f64> = heads.groups.iter().map(|group| start_of(fold, start, group[0])).collect();
+        let start_point: Vec<f64> = heads.groups.iter().map(|group| starting_gate(fold, start, group[0])).collect();
         let price = |shares: &[f64]| -> f64 {
             heads.groups.iter().zip(shares).map(|(group, share)| group.len() as f64 * share).sum::<f64>() * band
         };
@@ -153,8 +153,8 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
     for sequence in sequences {
         let Sequence { index, family, ids, segments, kinds, texts, predictions, item, .. } = sequence?;
         bytes += size_of::<Sequence>() + ids.len() * 3 * size_of::<u32>() + size_of_val(&predictions[..]);
-        if memory::is_too_much(bytes as u64, free) {
-            let error = memory::too_much(bytes as u64, free, "the sample that gates are fitted to");
+        if memory::is_shortage(bytes as u64, free) {
+            let error = memory::shortage_error(bytes as u64, free, "the sample that gates are fitted to");
             return Err(error.hint("draw fewer sentences by `--sample`")).class(Class::Input);
         }
         all.push(Sequence { index, family, ids, segments, kinds, texts, predictions, item, ..Sequence::default() });
@@ -164,7 +164,7 @@ fn collect_sequences(sequences: impl Iterator<Item = Result<Sequence>>) -> Resul
 
 /// The number of scored tokens, or of items of a task (an item may be several sequences).
 fn count_units(sequences: &[Sequence]) -> u64 {
-    let scored = sequences.iter().map(|sequence| sequence.predicted().count() as u64);
+    let scored = sequences.iter().map(|sequence| sequence.predicted_positions().count() as u64);
     let items: BTreeSet<u64> = sequences.iter().filter(|one| one.item.is_some()).map(|one| one.index).collect();
     if items.is_empty() { scored.sum() } else { items.len() as u64 }
 }
@@ -226,10 +226,10 @@ mod tests {
             _: &mut Score<'_>,
             _: &mut GradientScratch,
         ) -> Result<Vec<GateGradient>> {
-            let (loss, [first, second]) = self.0([0, 1].map(|head| f64::from(gates.of(0, head).unwrap().keep)));
+            let (loss, [first, second]) = self.0([0, 1].map(|head| f64::from(gates.get(0, head).unwrap().keep)));
             let gradient =
                 |tokens: f64| GateGradient { loss: tokens * loss, gates: vec![tokens * first, tokens * second, 7.0] };
-            Ok(batch.inputs.iter().map(|input| gradient(input.predicted.len() as f64)).collect())
+            Ok(batch.inputs.iter().map(|input| gradient(input.predicted_positions.len() as f64)).collect())
         }
 
         fn path_gradients(
@@ -244,7 +244,7 @@ mod tests {
         }
 
         fn gradient_cost(&self, _: &[usize]) -> Cost {
-            Cost { bytes: 0, weights: 0 }
+            Cost { bytes: 0, attention_weights: 0 }
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
         let progress = RunProgress::default();
         let run = (0, vec![0, 1, 2, 3, 4]);
         let threads = NonZeroUsize::MIN;
-        fit(("model", &Formula(formula)), &heads, run, sequences.into_iter().map(Ok), threads, &progress).unwrap()
+        fit_gates(("model", &Formula(formula)), &heads, run, sequences.into_iter().map(Ok), threads, &progress).unwrap()
     }
 
     /// Heads that are worth 1 nat each, beside the price of .01 * 2.
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!((known.units, known.loss, known.loss_without_heads), (2, 2.0, 4.0));
         assert!((known.band - 0.02).abs() < 1e-12 && found.fits.len() == 5);
         for fit in found.fits.values() {
-            assert_eq!([0, 1, 2].map(|place| fit.keeps(place)), [Some(true), Some(true), None]);
+            assert_eq!([0, 1, 2].map(|place| fit.keeps_head(place)), [Some(true), Some(true), None]);
             assert!(fit.converged && fit.evaluations < 10, "{fit:?}");
             assert!((fit.objective - 2.04).abs() < 1e-6 && (fit.loss - 2.0).abs() < 1e-6, "{fit:?}");
         }
@@ -281,8 +281,8 @@ mod tests {
         let either = |[a, b]: [f64; 2]| (2.0 + 2.0 * (1.0 - a) * (1.0 - b), [-2.0 * (1.0 - b), -2.0 * (1.0 - a)]);
         let found = fitted(either, &[&[0], &[1]], 3);
         for (start, fit) in &found.fits {
-            let first = start_of(0, *start, 0) > start_of(0, *start, 1);
-            assert_eq!([0, 1].map(|place| fit.keeps(place)), [Some(first), Some(!first)], "{fit:?}");
+            let first = starting_gate(0, *start, 0) > starting_gate(0, *start, 1);
+            assert_eq!([0, 1].map(|place| fit.keeps_head(place)), [Some(first), Some(!first)], "{fit:?}");
             assert!((fit.objective - 2.02).abs() < 1e-6, "{fit:?}");
         }
         // With one gate for both, both are open or neither is; both cost two prices.
@@ -304,7 +304,7 @@ mod tests {
         let item = |index| Sequence {
             index,
             item: Some(ItemPart {
-                rule: ScoreRule::Gains,
+                rule: ScoreRule::GoodText,
                 answer: None,
                 foils: Vec::new(),
                 group: None,

@@ -6,9 +6,9 @@ use std::num::{NonZeroU16, NonZeroUsize};
 
 use anyhow::Result;
 
-use super::workers::over_packs;
+use super::workers::run_packs;
 use crate::model::forward::gates::Gates;
-use crate::model::forward::gradient::{Differentiable, GradientScratch, surprise};
+use crate::model::forward::gradient::{Differentiable, GradientScratch, surprisal};
 use crate::passes::observer::set::ObserverSet;
 use crate::passes::observer::{Event, FurtherRuns};
 use crate::sequences::pack::Pack;
@@ -26,18 +26,19 @@ pub fn differentiate(
     threads: NonZeroUsize,
     progress: &RunProgress,
 ) -> Result<ObserverSet> {
-    let steps = steps.filter(|_| observers.demands().any(|one| one.further_runs == FurtherRuns::AlongPath));
+    let steps = steps.filter(|_| observers.demands().any(|one| one.further_runs == FurtherRuns::PathGradients));
     let show_pack = |observers: &mut ObserverSet, (_, pack): (usize, &Pack), scratch: &mut GradientScratch| {
-        let (classes, predicted) = (pack.classes(), pack.predicted());
+        let (classes, predicted) = (pack.token_classes(), pack.predicted_positions());
         let mut batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
-        let numbers: Vec<usize> = (0..pack.sentences.len()).filter(|&number| !predicted[number].is_empty()).collect();
-        batch.inputs.retain(|input| !input.predicted.is_empty());
-        let targets: Vec<Vec<u32>> = numbers.iter().map(|&number| pack.sentences[number].targets().collect()).collect();
+        let numbers: Vec<usize> = (0..pack.sequences.len()).filter(|&number| !predicted[number].is_empty()).collect();
+        batch.inputs.retain(|input| !input.predicted_positions.is_empty());
+        let targets: Vec<Vec<u32>> =
+            numbers.iter().map(|&number| pack.sequences[number].true_classes().collect()).collect();
         let mut score = |sequence: usize, position: usize, logits: &mut [f32]| {
-            let positions = batch.inputs[sequence].predicted;
+            let positions = batch.inputs[sequence].predicted_positions;
             let place = positions.binary_search(&position).expect("one of the predicted positions");
-            let item = pack.sentences[numbers[sequence]].item.as_ref();
-            let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::Against(foil));
+            let item = pack.sequences[numbers[sequence]].item.as_ref();
+            let foil = item.and_then(|item| item.foils.get(place)).map(|&foil| ScoreRule::VersusFoil(foil));
             loss(foil.or(item.map(|item| item.rule)), logits, targets[sequence][place])
         };
         let zero_removed = |mut gates: Vec<f64>| {
@@ -57,26 +58,26 @@ pub fn differentiate(
         Ok(())
     };
     let cost = |lengths: &[usize]| encoder.gradient_cost(lengths);
-    over_packs(observers, (model, &cost, 0), sequences, (threads, progress), show_pack)
+    run_packs(observers, (model, &cost, 0), sequences, (threads, progress), show_pack)
 }
 
 /// The loss at a position with the true class `truth`: the surprisal, or for an item of a task minus the position's contribution
 /// to its score. Its derivatives overwrite `logits`.
 fn loss(rule: Option<ScoreRule>, logits: &mut [f32], truth: u32) -> f64 {
     match rule {
-        Some(ScoreRule::Against(foil)) => {
+        Some(ScoreRule::VersusFoil(foil)) => {
             let [own, other] = [truth, foil].map(|token| f64::from(logits[token as usize]));
             logits.fill(0.0);
             (logits[truth as usize], logits[foil as usize]) = (-1.0, 1.0);
             other - own
         }
-        Some(ScoreRule::Loses) => {
-            let surprise = surprise(logits, truth);
+        Some(ScoreRule::BadText) => {
+            let surprise = surprisal(logits, truth);
             logits.iter_mut().for_each(|derivative| *derivative = -*derivative);
             -surprise
         }
         // Texts of triples predict nothing.
-        None | Some(ScoreRule::Gains | ScoreRule::Class | ScoreRule::Embeds(..)) => surprise(logits, truth),
+        None | Some(ScoreRule::GoodText | ScoreRule::Class | ScoreRule::Embedding(..)) => surprisal(logits, truth),
     }
 }
 
@@ -89,9 +90,13 @@ mod tests {
     fn losses_have_their_derivatives() {
         const STEP: f32 = 1e-2;
         let logits = [0.5, -1.0, 2.0, 0.25];
-        for rule in
-            [None, Some(ScoreRule::Class), Some(ScoreRule::Gains), Some(ScoreRule::Loses), Some(ScoreRule::Against(3))]
-        {
+        for rule in [
+            None,
+            Some(ScoreRule::Class),
+            Some(ScoreRule::GoodText),
+            Some(ScoreRule::BadText),
+            Some(ScoreRule::VersusFoil(3)),
+        ] {
             let mut derivatives = logits;
             let value = loss(rule, &mut derivatives, 1);
             for place in 0..logits.len() {
@@ -105,8 +110,8 @@ mod tests {
             }
             // p(1) = e^-1 / (e^0.5 + e^-1 + e^2 + e^0.25)
             let expected = match rule {
-                Some(ScoreRule::Against(_)) => 1.25,
-                Some(ScoreRule::Loses) => -3.369_279,
+                Some(ScoreRule::VersusFoil(_)) => 1.25,
+                Some(ScoreRule::BadText) => -3.369_279,
                 _ => 3.369_279,
             };
             assert!((value - expected).abs() < 1e-3, "{rule:?} {value}");

@@ -13,7 +13,7 @@ use crate::sequences::sequence::{Sequence, Token, TokenKind};
 mod tests;
 
 /// The longest sequence, special tokens included: `--max_sequence_length` of the code of Clark et al. 2019.
-pub const MAX_TOKENS: usize = 128;
+pub const MAX_PAIR_TOKENS: usize = 128;
 
 /// Number of special tokens in a sequence: `[CLS]`, `[SEP]` and `[SEP]`.
 const SPECIAL: usize = 3;
@@ -68,7 +68,8 @@ impl<I: Iterator<Item = Result<Sequence>>> PairPacker<I> {
         let mut random = ChaCha8Rng::seed_from_u64(SEED);
         random.set_stream(first.index);
         let (a, b) = chunk.split_at(random.random_range(1..chunk.len()));
-        let text = |sentences: &[Sequence]| -> Vec<Token> { sentences.iter().flat_map(Sequence::text).collect() };
+        let text =
+            |sentences: &[Sequence]| -> Vec<Token> { sentences.iter().flat_map(Sequence::text_tokens).collect() };
         let (mut a, mut b) = (text(a), text(b));
         while a.len() + b.len() > self.max_tokens - SPECIAL {
             let longer = if a.len() > b.len() { &mut a } else { &mut b };

@@ -13,7 +13,7 @@ fn sentence(index: u64, tokens: usize) -> Sequence {
 
 fn pairs(lengths: &[(u64, usize)]) -> (Vec<Sequence>, u64) {
     let sentences = lengths.iter().map(|&(index, tokens)| Ok(sentence(index, tokens)));
-    let mut pairs = PairPacker::new(sentences, MAX_TOKENS);
+    let mut pairs = PairPacker::new(sentences, MAX_PAIR_TOKENS);
     let packed = pairs.by_ref().map(Result::unwrap).collect();
     (packed, pairs.left_out)
 }
@@ -24,7 +24,7 @@ fn sentences_are_taken_until_a_sequence_is_full() {
     let (packed, dropped) = pairs(&[(0, 60), (1, 60), (2, 60), (3, 7), (4, 8)]);
     assert_eq!(dropped, 0);
     assert_eq!(packed.len(), 2);
-    assert_eq!(packed[0].ids.len(), MAX_TOKENS);
+    assert_eq!(packed[0].ids.len(), MAX_PAIR_TOKENS);
     let ids = [vec![1], vec![13; 7], vec![2], vec![14; 8], vec![2]].concat();
     assert_eq!((&packed[1].ids, packed[1].segments.len()), (&ids, ids.len()));
     assert_eq!(packed[1].kinds.iter().filter(|&&kind| kind == Separator).count(), 2);
@@ -35,7 +35,7 @@ fn the_longer_segment_loses_tokens_at_random_ends() {
     let orders: std::collections::BTreeSet<Vec<u32>> = (0..20)
         .map(|index| pairs(&[(2 * index, 100), (2 * index + 1, 30)]).0.remove(0))
         .map(|pair| {
-            assert_eq!(pair.ids.len(), MAX_TOKENS);
+            assert_eq!(pair.ids.len(), MAX_PAIR_TOKENS);
             // 130 - 125 tokens are lost, all of the longer segment.
             assert_eq!(pair.ids.iter().filter(|&&id| id == pair.ids[1]).count(), 95);
             pair.ids
@@ -68,7 +68,7 @@ fn no_pair_reaches_over_the_end_of_a_document() {
     // Documents of two, one and three sentences, all of which one sequence would hold.
     let documents = [(0, 0), (1, 0), (2, 2), (3, 3), (4, 3), (5, 3)];
     let sentences = documents.map(|(index, document)| Ok(Sequence { document, ..sentence(index, 10) }));
-    let mut pairs = PairPacker::new(sentences.into_iter(), MAX_TOKENS);
+    let mut pairs = PairPacker::new(sentences.into_iter(), MAX_PAIR_TOKENS);
     let packed: Vec<Sequence> = pairs.by_ref().map(Result::unwrap).collect();
     assert_eq!(
         packed.iter().map(|pair| (pair.index, pair.document, pair.ids.len())).collect::<Vec<_>>(),

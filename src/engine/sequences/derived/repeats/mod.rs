@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::corpus::SentenceFamily;
 use crate::model::tokenizer::ModelTokenizer;
-use crate::sequences::derived::corrupted::predicting_next;
+use crate::sequences::derived::corrupted::with_next_token_predictions;
 use crate::sequences::frame::Frame;
 use crate::sequences::sequence::{Sequence, Token, TokenKind};
 use crate::sequences::span::WordSpan;
@@ -37,7 +37,7 @@ const MASKED_VARIANTS: usize = 8;
 const SEED: u64 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
+pub enum RepeatVariant {
     Plain,
     /// The two copies, with a token of the second one masked: eight variants of each sequence, each with one mask.
     Masked,
@@ -45,7 +45,7 @@ pub enum Repeats {
     Predicted,
 }
 
-impl Repeats {
+impl RepeatVariant {
     /// Expected number of tokens in all sequences: two copies of the mean length, the mean filler, two special tokens.
     pub fn expected_tokens(self) -> f64 {
         let mean = |of: &RangeInclusive<usize>| (of.start() + of.end()) as f64 / 2.0;
@@ -55,9 +55,9 @@ impl Repeats {
 
     /// The sequences for a model with this many positions; none if positions or words are too few, or the mask is missing.
     pub fn sequences(self, tokenizer: &ModelTokenizer, positions: usize) -> Result<Vec<Sequence>> {
-        let Some(frame) = Frame::of_text(tokenizer)? else { return Ok(Vec::new()) };
-        let words = ordered_by_digest("repeat-token", "all", tokenizer.word_beginnings());
-        let longest = frame.special() + COPY_LENGTHS.end() + MAX_DISTINCT_WORDS;
+        let Some(frame) = Frame::for_text(tokenizer)? else { return Ok(Vec::new()) };
+        let words = ordered_by_digest("repeat-token", "all", tokenizer.word_start_ids());
+        let longest = frame.special_count() + COPY_LENGTHS.end() + MAX_DISTINCT_WORDS;
         if words.len() < MIN_WORDS || longest > positions {
             return Ok(Vec::new());
         }
@@ -82,10 +82,15 @@ impl Repeats {
                 // The ids of the first copy, and of the tokens between the copies.
                 let first = |copies: Copies, ids: &[u32]| ids[copies.text.start..][..copies.shift].to_vec();
                 let compared = |sequence: Sequence| Sequence {
-                    compared: Copies::of(&sequence).map_or_else(Vec::new, |copies| first(copies, &sequence.ids)),
+                    compared_tokens: Copies::find(&sequence)
+                        .map_or_else(Vec::new, |copies| first(copies, &sequence.ids)),
                     ..sequence
                 };
-                plain.map(plain_alone).filter_map(|sequence| predicting_next(&sequence, None)).map(compared).collect()
+                plain
+                    .map(plain_alone)
+                    .filter_map(|sequence| with_next_token_predictions(&sequence, None))
+                    .map(compared)
+                    .collect()
             }
             (Self::Masked, None) => Vec::new(),
             (Self::Masked, Some(mask)) => {
@@ -123,11 +128,11 @@ fn with_two_copies(frame: &Frame, draw: &DrawnLengths, tokens: &[u32]) -> Sequen
     let (copy, filler) = tokens.split_at(draw.length);
     let text: Vec<Token> =
         [copy, filler, copy].concat().into_iter().map(|id| Token { id, kind: TokenKind::Text }).collect();
-    let sequence = frame.around(&[text]);
+    let sequence = frame.surround(&[text]);
     Sequence {
         index: draw.number as u64,
-        family: SentenceFamily::alone(draw.number as u64),
-        words: WordSpan::whole(sequence.texts[0].clone().map(|token| token..token + 1)),
+        family: SentenceFamily::new(draw.number as u64),
+        words: WordSpan::whole_words(sequence.texts[0].clone().map(|token| token..token + 1)),
         ..sequence
     }
 }
@@ -154,12 +159,12 @@ pub struct Copies {
     /// Distance of the second copy from the first, in tokens.
     pub shift: usize,
     /// Position of the masked token; `None` if no token is masked.
-    pub masked: Option<usize>,
+    pub masked_token: Option<usize>,
 }
 
 impl Copies {
     /// Finds the copies by the smallest shift at which all tokens recur, except for a mask; `None` if there is none.
-    pub fn of(sequence: &Sequence) -> Option<Self> {
+    pub fn find(sequence: &Sequence) -> Option<Self> {
         let is_text = |&token: &usize| !sequence.kinds[token].is_special();
         let start = (0..sequence.ids.len()).find(is_text)?;
         let end = (start..sequence.ids.len()).rfind(is_text)? + 1;
@@ -171,17 +176,17 @@ impl Copies {
         let shift = (1..ids.len()).find(is_shift)?;
         let length = ids.len() - shift;
         let masked = (0..length).find(|place| ids[*place] != ids[place + shift]);
-        Some(Self { text: start..end, length, shift, masked: masked.map(|place| start + shift + place) })
+        Some(Self { text: start..end, length, shift, masked_token: masked.map(|place| start + shift + place) })
     }
 
     /// The copy, 0 or 1, of a token that follows equal tokens in both copies: every token of a copy except its first.
-    pub fn of_token(&self, token: usize) -> Option<usize> {
+    pub fn copy_of_token(&self, token: usize) -> Option<usize> {
         let copy = |start: usize| start + 1..start + self.length;
         [self.text.start, self.text.start + self.shift].into_iter().position(|start| copy(start).contains(&token))
     }
 
     /// The index of a token in the first copy with filler; a token of the second copy has the index of its twin.
-    pub fn place(&self, token: usize) -> usize {
+    pub fn index_in_first_copy(&self, token: usize) -> usize {
         let place = token - self.text.start;
         if place < self.shift { place } else { place - self.shift }
     }

@@ -3,7 +3,7 @@ use super::*;
 /// `first special, r_1 .. r_3, filler, r_1 .. r_3, last special`, with the tokens of the text numbered from 10.
 fn sequence(number: usize) -> (Sequence, DrawnLengths) {
     let draw = DrawnLengths { number, length: 3, filler: 1 };
-    (with_two_copies(&Frame::of_bert(1), &draw, &[10, 11, 12, 13]), draw)
+    (with_two_copies(&Frame::bert_for_tests(1), &draw, &[10, 11, 12, 13]), draw)
 }
 
 #[test]
@@ -15,10 +15,10 @@ fn two_copies_in_a_frame() {
         (7, TokenKind::FirstSpecial, TokenKind::Separator)
     );
     assert_eq!(sequence.words, (1..8).map(|token| token..token + 1).collect::<Vec<_>>());
-    let copies = Copies::of(&sequence).unwrap();
-    assert_eq!(copies, Copies { text: 1..8, length: 3, shift: 4, masked: None });
-    assert_eq!((0..9).filter_map(|token| copies.of_token(token)).collect::<Vec<_>>(), [0, 0, 1, 1]);
-    assert_eq!([2, 3, 6, 7].map(|token| copies.of_token(token)), [Some(0), Some(0), Some(1), Some(1)]);
+    let copies = Copies::find(&sequence).unwrap();
+    assert_eq!(copies, Copies { text: 1..8, length: 3, shift: 4, masked_token: None });
+    assert_eq!((0..9).filter_map(|token| copies.copy_of_token(token)).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    assert_eq!([2, 3, 6, 7].map(|token| copies.copy_of_token(token)), [Some(0), Some(0), Some(1), Some(1)]);
     assert_eq!(copies.twins().collect::<Vec<_>>(), [(1, 5), (2, 6), (3, 7), (5, 1), (6, 2), (7, 3)]);
 }
 
@@ -26,7 +26,8 @@ fn two_copies_in_a_frame() {
 fn one_mask_at_a_time_in_the_second_copy() {
     let (sequence, draw) = sequence(0);
     let variants = masked_variants(&sequence, 9, &draw);
-    let mut places: Vec<usize> = variants.iter().map(|variant| Copies::of(variant).unwrap().masked.unwrap()).collect();
+    let mut places: Vec<usize> =
+        variants.iter().map(|variant| Copies::find(variant).unwrap().masked_token.unwrap()).collect();
     assert!(variants.iter().all(|variant| variant.ids.iter().filter(|&&id| id == 9).count() == 1));
     places.sort_unstable();
     assert_eq!(places, [5, 6, 7]);
@@ -37,11 +38,11 @@ fn copies_are_found_among_few_tokens() {
     // The first token of a copy comes again in it, and in the filler.
     let draw = DrawnLengths { number: 0, length: 5, filler: 2 };
     let tokens = [10, 11, 10, 10, 11, 10, 11];
-    let sequence = with_two_copies(&Frame::of_bert(1), &draw, &tokens);
-    assert_eq!(Copies::of(&sequence).unwrap(), Copies { text: 1..13, length: 5, shift: 7, masked: None });
+    let sequence = with_two_copies(&Frame::bert_for_tests(1), &draw, &tokens);
+    assert_eq!(Copies::find(&sequence).unwrap(), Copies { text: 1..13, length: 5, shift: 7, masked_token: None });
     let places: Vec<usize> = masked_variants(&sequence, 9, &draw)
         .iter()
-        .map(|variant| Copies::of(variant).unwrap().masked.unwrap())
+        .map(|variant| Copies::find(variant).unwrap().masked_token.unwrap())
         .collect();
     assert!(places.len() == 5 && places.iter().all(|place| (8..13).contains(place)), "{places:?}");
 }
@@ -50,8 +51,8 @@ fn copies_are_found_among_few_tokens() {
 fn text_without_copies_has_none() {
     let (mut sequence, _) = sequence(0);
     sequence.ids = (0..9).collect();
-    assert_eq!(Copies::of(&sequence), None);
-    assert_eq!(Copies::of(&Sequence::default()), None);
+    assert_eq!(Copies::find(&sequence), None);
+    assert_eq!(Copies::find(&Sequence::default()), None);
 }
 
 /// Expected order from Python: `sorted(range(5), key=lambda i:

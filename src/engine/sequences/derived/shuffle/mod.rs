@@ -46,16 +46,16 @@ pub fn reordered(sequence: &Sequence, order: &[usize]) -> Sequence {
         start += pieces[word].len();
         end = first + span.len();
         let from = span.start();
-        span.moved(from, first)
+        span.shifted(from, first)
     };
     reordered.words = order.iter().map(moved).collect();
     let mut new_positions = vec![0; order.len()];
     order.iter().enumerate().for_each(|(position, &word)| new_positions[word] = position);
-    reordered.links = sequence.links.iter().map(|links| links.moved(|word| Some(new_positions[word]))).collect();
-    let moved = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| new_positions[head]), ..arc };
+    reordered.links = sequence.links.iter().map(|links| links.remapped(|word| Some(new_positions[word]))).collect();
+    let moved = |arc: GoldArc| GoldArc { head: arc.head.map_word(|head| new_positions[head]), ..arc };
     reordered.tree = sequence.tree.as_ref().map(|tree| in_order(tree, order).into_iter().map(moved).collect());
     reordered.forms = in_order(&sequence.forms, order);
-    reordered.spelled = in_order(&sequence.spelled, order);
+    reordered.spellings = in_order(&sequence.spellings, order);
     reordered.annotations = in_order(&sequence.annotations, order);
     reordered
 }
@@ -67,7 +67,7 @@ fn in_order<T: Clone>(items: &[T], order: &[usize]) -> Vec<T> {
 
 /// The tokens that move with each word: its tokens that the word before lacks, and the following text tokens outside words.
 fn movable_tokens(sentence: &Sequence) -> Vec<Range<usize>> {
-    let of_word = sentence.word_of_tokens();
+    let of_word = sentence.words_by_token();
     let is_loose = |token: &usize| !sentence.kinds[*token].is_special() && of_word[*token].is_none();
     let mut end = 0;
     let piece = |word: &WordSpan| {

@@ -7,16 +7,18 @@ use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use super::file::{ClozeText, CorruptedText, Item, ItemContent, TaskFile};
 use super::{
     BESIDE_CORRUPTED, ExchangedPositions, InterchangeInfo, ItemSkip, ItemTexts, SkippedItem, Task, TaskInfo, TaskKind,
-    reasons,
+    describe_skips,
 };
 use crate::corpus::{Content, Origin, Sentence, SentenceFamily};
 use crate::model::files::Pooling;
 use crate::model::forward::batch::Exchange;
 use crate::model::parameters::Labels;
 use crate::model::tokenizer::ModelTokenizer;
-use crate::sequences::derived::corrupted::predicting_next;
+use crate::sequences::derived::corrupted::with_next_token_predictions;
 use crate::sequences::frame::Frame;
-use crate::sequences::sequence::{Corruption, InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TripleText};
+use crate::sequences::sequence::{
+    InputToken, ItemPart, PredictedToken, ScoreRule, Sequence, TextCorruption, TripleText,
+};
 use crate::sequences::tally::SkipReason;
 use crate::sequences::tokenize::SentenceTokenizer;
 use crate::system::errors::{Class, Facts};
@@ -36,7 +38,7 @@ pub struct TaskReader<'a> {
     /// Whether an item that cannot be scored is an error.
     pub strict: bool,
     /// Positions at which heads exchange contexts between the texts of an item and its corrupted text; `None` if none do.
-    pub exchanged: Option<ExchangedPositions>,
+    pub exchanged_positions: Option<ExchangedPositions>,
 }
 
 impl TaskReader<'_> {
@@ -44,9 +46,10 @@ impl TaskReader<'_> {
     pub fn read(&self, file: &TaskFile) -> Result<Task> {
         let pooling = (file.kind == TaskKind::Triple).then(|| self.pooling.clone().map_err(Error::msg)).transpose();
         let pooling = pooling.context("it is not known how the model makes one vector of a text");
-        let pooling = pooling.of_option("task").class(Class::Model)?;
+        let pooling = pooling.with_option("task").class(Class::Model)?;
         let texts = self.items(file, None, pooling)?;
-        let interchanged = self.exchanged.map(|positions| self.items(file, Some(positions), pooling)).transpose()?;
+        let interchanged =
+            self.exchanged_positions.map(|positions| self.items(file, Some(positions), pooling)).transpose()?;
         let interchanged = interchanged.unwrap_or_default();
         let TaskFile { name, sha256, kind, .. } = file;
         let info = TaskInfo {
@@ -57,7 +60,7 @@ impl TaskReader<'_> {
             items: file.items.len() as u64,
             skipped: count_by_reason(&texts.skipped),
             interchange: self
-                .exchanged
+                .exchanged_positions
                 .map(|positions| InterchangeInfo { positions, skipped: count_by_reason(&interchanged.skipped) }),
         };
         let mask = self.mask.filter(|_| *kind == TaskKind::Pair);
@@ -90,9 +93,10 @@ impl TaskReader<'_> {
                     // A skip must get no facts before this downcast, which would not find it.
                     let reason = error.downcast::<ItemSkip>().class(Class::Input)?;
                     let label = self.unknown_label(&item.content).filter(|_| reason == ItemSkip::UnknownLabel);
-                    let item = SkippedItem { reason, line: item.line, label: label.map(str::to_owned) };
+                    let item = SkippedItem { reason, line: item.line, unknown_label: label.map(str::to_owned) };
                     if self.strict {
-                        let named = item.label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
+                        let named =
+                            item.unknown_label.as_ref().map_or_else(String::new, |label| format!(" (`{label}`)"));
                         let error = anyhow!("an item {reason}{named} would be skipped, and --strict skips none");
                         return Err(self.refusal(error, &item, file));
                     }
@@ -102,7 +106,7 @@ impl TaskReader<'_> {
         }
         if let Some(first) = skipped.first().filter(|_| items.is_empty()) {
             let done = exchanged.map_or("scored", |_| BESIDE_CORRUPTED);
-            let error = anyhow!("no item of the task can be {done}: {}", reasons(&skipped));
+            let error = anyhow!("no item of the task can be {done}: {}", describe_skips(&skipped));
             return Err(self.refusal(error, first, file));
         }
         Ok(ItemTexts { items, mask: None, skipped })
@@ -110,7 +114,7 @@ impl TaskReader<'_> {
 
     fn unknown_label<'b>(&self, content: &'b ItemContent) -> Option<&'b str> {
         let labels = self.labels?;
-        let is_unknown = |name: &&String| labels.number(name).is_none();
+        let is_unknown = |name: &&String| labels.class_number(name).is_none();
         let unknown = match content {
             ItemContent::Classify { label, foil, .. } => [label].into_iter().chain(foil).find(is_unknown),
             ItemContent::Tag { labels, foils, .. } => labels.iter().chain(foils).flatten().find(is_unknown),
@@ -124,7 +128,7 @@ impl TaskReader<'_> {
         error
             .hint(item.reason.way_out(mask.as_deref(), self.labels))
             .at(&file.path, item.line)
-            .of_option("task")
+            .with_option("task")
             .class(Class::Input)
     }
 
@@ -155,11 +159,11 @@ impl ItemReader<'_> {
         match &self.item.content {
             ItemContent::Classify { text, pair, label, foil } => {
                 let labels = self.task.labels.context("a task of classes needs a head that classifies")?;
-                let label = labels.number(label).ok_or(ItemSkip::UnknownLabel)?;
+                let label = labels.class_number(label).ok_or(ItemSkip::UnknownLabel)?;
                 let foil = foil.as_ref().map(|foil| foil_class(labels, label, foil)).transpose()?;
                 let sequence = self.classified(text, pair.as_deref())?;
-                let position = if labels.at_end { sequence.ids.len() - 1 } else { 0 };
-                let predicted = PredictedToken { position, word: 0, shown: InputToken::Itself, truth: Some(label) };
+                let position = if labels.is_at_last_token { sequence.ids.len() - 1 } else { 0 };
+                let predicted = PredictedToken { position, word: 0, input: InputToken::Original, truth: Some(label) };
                 let sequence = Sequence { predictions: vec![predicted], ..sequence };
                 let foils = foil.into_iter().collect();
                 Ok(vec![self.part(sequence, ScoreRule::Class, Some(label), foils)])
@@ -171,13 +175,13 @@ impl ItemReader<'_> {
                 ensure!(positive.ids != negative.ids, ItemSkip::NothingDiffers);
                 let texts = [self.text(anchor)?, positive, negative];
                 let roles = [TripleText::Anchor, TripleText::Positive, TripleText::Negative];
-                let embeds = |(text, role)| self.part(text, ScoreRule::Embeds(role, pooling), None, Vec::new());
+                let embeds = |(text, role)| self.part(text, ScoreRule::Embedding(role, pooling), None, Vec::new());
                 Ok(texts.into_iter().zip(roles).map(embeds).collect())
             }
             ItemContent::Cloze { text, answer, foil, .. } => Ok(vec![self.cloze(text, [answer, foil])?]),
             ItemContent::Pair { good, bad } => {
                 let [good, bad] = self.pair([self.text(good)?, self.text(bad)?])?;
-                let sides = [(good, ScoreRule::Gains), (bad, ScoreRule::Loses)];
+                let sides = [(good, ScoreRule::GoodText), (bad, ScoreRule::BadText)];
                 Ok(sides.into_iter().map(|(side, rule)| self.part(side, rule, None, Vec::new())).collect())
             }
         }
@@ -196,11 +200,11 @@ impl ItemReader<'_> {
         let (mut predictions, mut foil_classes): (Vec<PredictedToken>, Vec<u32>) = (Vec::new(), Vec::new());
         for (word, (label, span)) in labels.iter().zip(&sequence.words).enumerate() {
             let Some(label) = label else { continue };
-            let truth = known.number(label).ok_or(ItemSkip::UnknownLabel)?;
+            let truth = known.class_number(label).ok_or(ItemSkip::UnknownLabel)?;
             // A token that two words share counts for the first word.
             let position = span.start();
             if predictions.last().is_none_or(|last| last.position < position) {
-                predictions.push(PredictedToken { position, word, shown: InputToken::Itself, truth: Some(truth) });
+                predictions.push(PredictedToken { position, word, input: InputToken::Original, truth: Some(truth) });
                 if let Some(foil) = foils.get(word).and_then(Option::as_ref) {
                     foil_classes.push(foil_class(known, truth, foil)?);
                 }
@@ -213,8 +217,8 @@ impl ItemReader<'_> {
     fn cloze(&self, ClozeText { text, is_prompt }: &ClozeText, sides: [&str; 2]) -> Result<Sequence> {
         let encoded = if *is_prompt { self.encode_prompt(text, sides) } else { self.encode_masked(text, sides) };
         let (sequence, answer, foil) = encoded?;
-        let sequence = Sequence { compared: vec![answer, foil], ..sequence };
-        Ok(self.part(sequence, ScoreRule::Against(foil), Some(answer), Vec::new()))
+        let sequence = Sequence { compared_tokens: vec![answer, foil], ..sequence };
+        Ok(self.part(sequence, ScoreRule::VersusFoil(foil), Some(answer), Vec::new()))
     }
 
     /// The text of a cloze item and its corrupted text. Activation patching over heads exchanges contexts between the two, so
@@ -239,7 +243,7 @@ impl ItemReader<'_> {
             ExchangedPositions::Answer => Exchange::At(place),
         };
         let part = clean.item.as_mut().expect("the text of an item");
-        part.corruption = Some(Corruption { name: name.clone(), changed, exchange });
+        part.corruption = Some(TextCorruption { name: name.clone(), changed_tokens: changed, exchange });
         Ok(vec![clean, corrupted])
     }
 
@@ -247,8 +251,10 @@ impl ItemReader<'_> {
         let first = self.sequence(text.clone())?;
         let Some(pair) = pair else { return Ok(first) };
         let second = self.text(pair)?;
-        let frame = Frame::of_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
-        let both = frame.with_segments(self.task.segments).around(&[&first, &second].map(|text| text.text().collect()));
+        let frame = Frame::for_pair(self.task.tokenizer)?.ok_or(ItemSkip::NoPairs)?;
+        let both = frame
+            .with_segments(self.task.segments)
+            .surround(&[&first, &second].map(|text| text.text_tokens().collect()));
         ensure!(both.ids.len() <= self.task.max_tokens, ItemSkip::TooManyTokens);
         Ok(Sequence { index: self.index, family: self.family, ..both })
     }
@@ -267,7 +273,7 @@ impl ItemReader<'_> {
             if is_one { self.task.ensure_known(filled[place]) } else { Err(ItemSkip::NotOneToken.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
-        let word = masked.word_of_tokens()[place].unwrap_or_default();
+        let word = masked.words_by_token()[place].unwrap_or_default();
         let predictions = vec![PredictedToken::masked(place, word, Some(answer))];
         Ok((Sequence { predictions, ..masked }, answer, foil))
     }
@@ -276,7 +282,7 @@ impl ItemReader<'_> {
     fn encode_prompt(&self, prompt: &str, sides: [&str; 2]) -> Result<(Sequence, u32, u32)> {
         ensure!(self.task.mask.is_none(), ItemSkip::NeedsMask);
         let begun = self.text(prompt)?;
-        let last = begun.text_places().last().ok_or(ItemSkip::NoTokens)?;
+        let last = begun.text_positions().last().ok_or(ItemSkip::NoTokens)?;
         let not_one = if prompt.ends_with(' ') { ItemSkip::SpaceAfterPrompt } else { ItemSkip::NotOneToken };
         let id = |side: &str| -> Result<u32> {
             // Without a space, prompt and answer are one word, even if both remain separate tokens.
@@ -284,13 +290,13 @@ impl ItemReader<'_> {
             let are_joined = is_of_word(prompt.chars().last()) && is_of_word(side.chars().next());
             ensure!(!are_joined, ItemSkip::JoinedToPrompt);
             let whole = self.text(&format!("{prompt}{side}"))?;
-            let is_one = whole.text_places().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
+            let is_one = whole.text_positions().last() == Some(last + 1) && whole.ids[..=last] == begun.ids[..=last];
             if is_one { self.task.ensure_known(whole.ids[last + 1]) } else { Err(not_one.into()) }
         };
         let [answer, foil] = ensure_different(sides.map(id))?;
-        let word = begun.word_of_tokens()[last].unwrap_or_default();
-        let shown = InputToken::Unread;
-        let predictions = vec![PredictedToken { position: last, word, shown, truth: Some(answer) }];
+        let word = begun.words_by_token()[last].unwrap_or_default();
+        let input = InputToken::NoInput;
+        let predictions = vec![PredictedToken { position: last, word, input, truth: Some(answer) }];
         Ok((Sequence { predictions, ..begun }, answer, foil))
     }
 
@@ -298,14 +304,14 @@ impl ItemReader<'_> {
     fn pair(&self, sides: [Sequence; 2]) -> Result<[Sequence; 2]> {
         let [good, bad] = &sides;
         ensure!(good.ids != bad.ids, ItemSkip::NothingDiffers);
-        for token in sides.iter().flat_map(Sequence::text) {
+        for token in sides.iter().flat_map(Sequence::text_tokens) {
             self.task.ensure_known(token.id)?;
         }
         if self.task.mask.is_some() {
             return Ok(sides);
         }
         ensure!(good.ids[0] == bad.ids[0], ItemSkip::FirstToken);
-        let next = |side: &Sequence| predicting_next(side, None).ok_or(ItemSkip::NoTokens);
+        let next = |side: &Sequence| with_next_token_predictions(side, None).ok_or(ItemSkip::NoTokens);
         Ok([next(good)?, next(bad)?])
     }
 
@@ -315,11 +321,11 @@ impl ItemReader<'_> {
 
     fn sequence(&self, content: Content) -> Result<Sequence> {
         let origin = Origin { file: 0, path: self.path.into(), line: self.item.line };
-        let single = Sentence::single(self.path, content);
+        let single = Sentence::standalone(self.path, content);
         let sentence = Sentence { index: self.index, origin, family: self.family, ..single };
         let tokenized = SentenceTokenizer::new(self.task.tokenizer, self.task.max_tokens, false).encode(sentence)?;
         match tokenized {
-            Ok(sequence) => Ok(Sequence { spelled: Vec::new(), ..sequence }),
+            Ok(sequence) => Ok(Sequence { spellings: Vec::new(), ..sequence }),
             Err(SkipReason::TooManyTokens) => Err(ItemSkip::TooManyTokens.into()),
             Err(SkipReason::NoTokens | SkipReason::WordWithoutTokens) => Err(ItemSkip::NoTokens.into()),
         }
@@ -328,7 +334,7 @@ impl ItemReader<'_> {
 
 /// The class of a foil. Fails if the model lacks it, or it is the label's class.
 fn foil_class(labels: &Labels, label: u32, foil: &str) -> Result<u32> {
-    let foil = labels.number(foil).ok_or(ItemSkip::UnknownLabel)?;
+    let foil = labels.class_number(foil).ok_or(ItemSkip::UnknownLabel)?;
     ensure!(foil != label, ItemSkip::NothingDiffers);
     Ok(foil)
 }

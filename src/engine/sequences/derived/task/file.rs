@@ -12,7 +12,7 @@ use super::TaskKind;
 use crate::corpus::{Content, ItemName, NamedDigest, TreeHead, Word};
 use crate::system::errors::{Class, Facts, similar};
 use crate::system::files::input;
-use crate::system::json::problem_in_line;
+use crate::system::json::describe_error_in_line;
 use crate::system::printable::shortened;
 
 /// The longest file, 64 MiB: the 67,000 minimal pairs of Warstadt et al. 2020 have some 30 MB with their annotations.
@@ -118,8 +118,8 @@ fn ensure_known_keys(json: &str) -> Result<()> {
     let known = || KEYS_BY_KIND.iter().flat_map(|(keys, _)| keys.iter()).chain(&COMMON_KEYS).copied();
     let stray = given.keys().find(|key| !key.starts_with('_') && !known().any(|one| one == *key));
     let Some(stray) = stray.filter(|_| !given.contains_key("sentence_good")) else { return Ok(()) };
-    let error = anyhow!("an item has no key `{}`", shortened(&stray.escape_debug().to_string())).of_value(stray);
-    Err(match similar::closest(stray, known()) {
+    let error = anyhow!("an item has no key `{}`", shortened(&stray.escape_debug().to_string())).with_value(stray);
+    Err(match similar::closest_name(stray, known()) {
         None => error.hint("leave it out, or begin it with `_`: such keys are ignored"),
         near => error.did_you_mean(near),
     })
@@ -145,7 +145,7 @@ impl TaskFile {
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let text = input::read_to_string(path, MAX_TASK_BYTES).cannot("read the task", shown).class(Class::Input)?;
-        Self::parse(&text, path).of_option("task").class(Class::Input)
+        Self::parse(&text, path).with_option("task").class(Class::Input)
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self> {
@@ -172,7 +172,7 @@ impl TaskFile {
         let kind = items.first().map(|item| item.content.kind());
         let nothing = || {
             anyhow!("the task `{shown}` has no item")
-                .about(&shown)
+                .with_file(&shown)
                 .hint(format!("an item a line: {}", describe_kinds()))
         };
         let NamedDigest { name, sha256 } = NamedDigest::of_text(path, text);
@@ -214,7 +214,7 @@ fn parse_item(json: &str, line: u64, units: &mut UnitNumbers, known: Option<Task
     // serde would also accept an array of the fields in order.
     ensure!(json.trim_start().starts_with('{'), "a line is an object: `{}`", shortened(json));
     let mut parsed: Line = serde_json::from_str(json)
-        .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", problem_in_line(&error), shortened(json)))?;
+        .map_err(|error| anyhow!("not an item in JSON: {}: `{}`", describe_error_in_line(&error), shortened(json)))?;
     parsed.group = parsed.group.or(parsed.linguistics_term.take());
     let name = |is_family: bool, name: ItemName| (is_family, name.into_text());
     let unit = parsed.family.map(|family| name(true, family)).or(parsed.document.map(|document| name(false, document)));

@@ -36,7 +36,7 @@ pub enum TaskKind {
 
 impl TaskKind {
     /// Whether items have classes, named by the labels of the model.
-    pub fn is_of_classes(self) -> bool {
+    pub fn has_class_labels(self) -> bool {
         matches!(self, Self::Classify | Self::Tag)
     }
 }
@@ -133,7 +133,7 @@ impl ItemSkip {
             Self::NotOneMask | Self::NeedsMask => {
                 return format!("give `text` with {} in the place of the answer", mask.unwrap_or("[MASK]"));
             }
-            Self::UnknownLabel => return labels.map_or_else(String::new, known_labels),
+            Self::UnknownLabel => return labels.map_or_else(String::new, describe_labels),
             Self::TooManyTokens => "raise --max-tokens if the model has more positions, or leave the item out",
             Self::NeedsPrompt => "give `prompt`, the text up to the answer",
             Self::NotOneToken => "take words that the vocabulary has whole",
@@ -152,7 +152,7 @@ impl ItemSkip {
 }
 
 /// Describes the labels of a model in a hint.
-pub fn known_labels(Labels { names, count, .. }: &Labels) -> String {
+pub fn describe_labels(Labels { class_names: names, class_count: count, .. }: &Labels) -> String {
     match names.len() {
         0 => format!("give numbers from 0 to {}", count - 1),
         1..=MAX_NAMED => format!("its labels are {}", names.join(", ")),
@@ -166,14 +166,14 @@ pub struct SkippedItem {
     /// Line of the item in the task file, counted from 1.
     pub line: u64,
     /// The unknown label, if the reason is that the model does not have it.
-    pub label: Option<String>,
+    pub unknown_label: Option<String>,
 }
 
 /// Describes how many items are skipped for each reason, with the lines of the first items.
-pub fn reasons(skipped: &[SkippedItem]) -> String {
+pub fn describe_skips(skipped: &[SkippedItem]) -> String {
     let mut by_reason: BTreeMap<ItemSkip, Vec<&SkippedItem>> = BTreeMap::new();
     skipped.iter().for_each(|item| by_reason.entry(item.reason).or_default().push(item));
-    let place = |item: &&SkippedItem| match &item.label {
+    let place = |item: &&SkippedItem| match &item.unknown_label {
         Some(label) => format!("{} `{}`", item.line, shortened(label)),
         None => item.line.to_string(),
     };
@@ -275,7 +275,7 @@ impl ItemTexts {
 
     /// The number of texts, with or without a mask, that run for a sequence.
     fn text_count(&self, sequence: &Sequence) -> usize {
-        if self.mask.is_some() { sequence.text_places().count() } else { 1 }
+        if self.mask.is_some() { sequence.text_positions().count() } else { 1 }
     }
 
     pub fn sequences(&self, takes: impl Fn(&Sequence) -> bool + Send) -> impl Iterator<Item = Sequence> + Send {
@@ -290,7 +290,7 @@ impl ItemTexts {
 /// One copy of the sequence for each token of its text: the token and the later tokens of its word are masked, and the token is
 /// predicted (`PLL-word-l2r`, Kauf & Ivanova 2023, section 3): earlier tokens of a word give its later ones away otherwise.
 fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
-    let words = sequence.word_of_tokens();
+    let words = sequence.words_by_token();
     let variant = |place: usize| {
         let mut variant = sequence.clone();
         for later in (place..words.len()).take_while(|&later| words[later] == words[place]) {
@@ -300,7 +300,7 @@ fn word_l2r(sequence: &Sequence, mask: u32) -> Vec<Sequence> {
         }
         variant
     };
-    sequence.text_places().map(variant).collect()
+    sequence.text_positions().map(variant).collect()
 }
 
 #[cfg(test)]
@@ -312,13 +312,15 @@ mod tests {
     #[test]
     fn each_token_is_masked_with_the_rest_of_its_word() {
         // Special, a word of two tokens, a word of one, special.
-        let words = WordSpan::whole([1..3, 3..4]);
+        let words = WordSpan::whole_words([1..3, 3..4]);
         let text = Sequence { ids: vec![1, 10, 11, 12, 2], words, ..sentence(0, 3, "dep") };
         let variants = word_l2r(&text, 99);
         let ids: Vec<_> = variants.iter().map(|variant| variant.ids.clone()).collect();
         assert_eq!(ids, [[1, 99, 99, 12, 2], [1, 10, 99, 12, 2], [1, 10, 11, 99, 2]]);
-        let predicted: Vec<_> =
-            variants.iter().map(|variant| variant.predicted().zip(variant.targets()).collect::<Vec<_>>()).collect();
+        let predicted: Vec<_> = variants
+            .iter()
+            .map(|variant| variant.predicted_positions().zip(variant.true_classes()).collect::<Vec<_>>())
+            .collect();
         let one = |position: usize, truth: u32| -> Vec<(usize, u32)> { vec![(position, truth)] };
         assert_eq!(predicted, [one(1, 10), one(2, 11), one(3, 12)]);
     }

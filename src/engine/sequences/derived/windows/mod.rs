@@ -62,17 +62,17 @@ fn append(window: &mut Sequence, sentence: Sequence) {
     let (at, words) = (text_range(window).end, window.words.len());
     let own = text_range(&sentence);
     window.texts.push(at..at + own.len());
-    window.words.extend(sentence.words.into_iter().map(|word| word.moved(own.start, at)));
+    window.words.extend(sentence.words.into_iter().map(|word| word.shifted(own.start, at)));
     window.ids.splice(at..at, sentence.ids[own.clone()].iter().copied());
     window.segments.splice(at..at, sentence.segments[own.clone()].iter().copied());
     window.kinds.splice(at..at, sentence.kinds[own].iter().copied());
-    let shifted = |arc: GoldArc| GoldArc { head: arc.head.moved(|head| words + head), ..arc };
+    let shifted = |arc: GoldArc| GoldArc { head: arc.head.map_word(|head| words + head), ..arc };
     if let Some((tree, more)) = window.tree.as_mut().zip(sentence.tree) {
         tree.extend(more.into_iter().map(shifted));
     }
-    window.links.extend(sentence.links.iter().map(|links| links.moved(|word| Some(words + word))));
+    window.links.extend(sentence.links.iter().map(|links| links.remapped(|word| Some(words + word))));
     window.forms.extend(sentence.forms);
-    window.spelled.extend(sentence.spelled);
+    window.spellings.extend(sentence.spellings);
     window.annotations.extend(sentence.annotations);
     // A window counts as the first of its family if any of its sentences does.
     window.family.is_first |= sentence.family.is_first;

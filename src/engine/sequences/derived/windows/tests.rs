@@ -28,7 +28,7 @@ fn a_window_is_its_sentences_with_words_arcs_and_annotations() {
     let [window] = &windows([sentence(4, 2), sentence(5, 1), sentence(6, 3)], 8)[..] else { panic!("one window") };
     assert_eq!(window.ids, [1, 411, 412, 511, 611, 612, 613, 2]);
     assert_eq!(window.words, [1..2, 2..3, 3..4, 4..5, 5..6, 6..7]);
-    assert_eq!((window.index, window.family, window.segments.len()), (4, SentenceFamily::alone(4), 8));
+    assert_eq!((window.index, window.family, window.segments.len()), (4, SentenceFamily::new(4), 8));
     let special: Vec<bool> = window.kinds.iter().map(|kind| kind.is_special()).collect();
     assert_eq!(special, [true, false, false, false, false, false, false, true]);
     // Each word's head is the one before it in its sentence.
@@ -49,20 +49,20 @@ fn two_documents_by_hand() {
         Sequence { document, ..sentence(index, words) }
     });
     let found = windows(sentences, 8);
-    let shape = |window: &Sequence| (window.index, window.ids.len(), window.sentences());
+    let shape = |window: &Sequence| (window.index, window.ids.len(), window.sentence_count());
     assert_eq!(found.iter().map(shape).collect::<Vec<_>>(), [(0, 7, 2), (2, 7, 2), (4, 6, 2)]);
     assert_eq!(found[1].texts, [1..5, 5..6]);
-    assert_eq!(found[1].words_of_sentences(), [0..4, 4..5]);
-    assert_eq!(found[1].text_places_of_sentences(), [vec![1, 2, 3, 4], vec![5]]);
+    assert_eq!(found[1].words_by_sentence(), [0..4, 4..5]);
+    assert_eq!(found[1].text_positions_by_sentence(), [vec![1, 2, 3, 4], vec![5]]);
     // Each word's head is sought in its own sentence.
-    assert_eq!(found[1].candidates_of_words(), [0..4, 0..4, 0..4, 0..4, 4..5]);
+    assert_eq!(found[1].head_candidates(), [0..4, 0..4, 0..4, 0..4, 4..5]);
     // Without a special token in front a decoder begins with a word, which counts nowhere.
     let mut bare = found[1].clone().with_decoder_first_token();
     (bare.ids, bare.kinds) = (bare.ids.split_off(1), [vec![TokenKind::First], vec![TokenKind::Text; 5]].concat());
-    bare.words = WordSpan::whole((0..5).map(|word| word..word + 1));
+    bare.words = WordSpan::whole_words((0..5).map(|word| word..word + 1));
     bare.texts = vec![0..4, 4..5];
-    assert_eq!(bare.candidates(), [1..4, 4..5]);
-    assert_eq!(bare.text_places_of_sentences(), [vec![1, 2, 3], vec![4]]);
+    assert_eq!(bare.counted_words_by_sentence(), [1..4, 4..5]);
+    assert_eq!(bare.text_positions_by_sentence(), [vec![1, 2, 3], vec![4]]);
 }
 
 #[test]

@@ -5,12 +5,12 @@
 use multiversion::multiversion;
 use serde::{Deserialize, Serialize};
 
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::linalg::search::{first_at_least, largest, largest_kept};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::even::Even;
-use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
+use crate::sequences::fold::even::UniformAttention;
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, NEIGHBOUR_DISTANCE, OFFSET_COUNT, TokenRoles, offset_slot};
 use crate::stats::blocks::{Merge, merge_fields};
 use crate::stats::exact::ExactSum;
 use crate::study::instruments::head_sums::sums_of_a_head;
@@ -24,9 +24,9 @@ sums_of_a_head! {
     pub struct TokenSums;
     several {
         /// Attention to the text token at each offset, -8 first.
-        offset_mass: OFFSETS,
+        offset_mass: OFFSET_COUNT,
         /// Number of queries whose most attended key is at each offset, -8 first.
-        offset_argmax: OFFSETS,
+        offset_argmax: OFFSET_COUNT,
     }
     single {
         /// Attention to text tokens one or two positions away.
@@ -55,9 +55,9 @@ sums_of_a_head! {
 pub struct TokenExposure {
     pub queries: Eligible,
     /// Number of queries that see a text token at each offset, -8 first.
-    pub offset_queries: [u64; OFFSETS],
+    pub offset_queries: [u64; OFFSET_COUNT],
     /// Number of sentences with a query counted in `offset_queries`, per offset; each group of dependent sentences counts once.
-    pub offset_sentences: [u64; OFFSETS],
+    pub offset_sentences: [u64; OFFSET_COUNT],
     /// Text queries that see the first special token.
     pub first_special_queries: Eligible,
     /// Text queries that see the first token of a decoder's input.
@@ -89,24 +89,24 @@ merge_fields!(TokenExposure {
 
 impl TokenExposure {
     pub fn add(&mut self, roles: &TokenRoles, visibility: Visibility) {
-        let even = Even::new(visibility, roles.tokens);
+        let even = UniformAttention::new(visibility, roles.tokens);
         let (queries, offset_queries) = (roles.queries().count() as u64, roles.offset_queries(visibility));
-        self.queries.add(queries, roles.is_first);
+        self.queries.add(queries, roles.is_first_of_family);
         self.offset_queries.merge(&offset_queries);
-        self.offset_sentences.merge(&offset_queries.map(|count| u64::from(count > 0 && roles.is_first)));
+        self.offset_sentences.merge(&offset_queries.map(|count| u64::from(count > 0 && roles.is_first_of_family)));
         let queries_that_see = |keys: &[usize]| {
             let sees = |query: &usize| keys.iter().any(|&key| visibility.sees(*query, key));
             roles.queries().filter(sees).count() as u64
         };
-        self.first_special_queries.add(queries_that_see(roles.first_special.as_slice()), roles.is_first);
-        self.first_token_queries.add(queries_that_see(roles.first_token.as_slice()), roles.is_first);
-        self.separator_queries.add(queries_that_see(&roles.separators), roles.is_first);
-        self.separators.add(roles.separators.len() as u64, roles.is_first);
+        self.first_special_queries.add(queries_that_see(roles.first_special.as_slice()), roles.is_first_of_family);
+        self.first_token_queries.add(queries_that_see(roles.first_token.as_slice()), roles.is_first_of_family);
+        self.separator_queries.add(queries_that_see(&roles.separators), roles.is_first_of_family);
+        self.separators.add(roles.separators.len() as u64, roles.is_first_of_family);
         if let Some(first) = roles.first_special {
-            self.first_specials.add(1, roles.is_first);
+            self.first_specials.add(1, roles.is_first_of_family);
             self.first_special_max_entropy += even.entropy(first);
         }
-        self.max_entropy += if visibility.is_whole(roles.tokens) {
+        self.max_entropy += if visibility.is_full(roles.tokens) {
             even.entropy(0) * queries as f64
         } else {
             roles.queries().map(|query| even.entropy(query)).sum()
@@ -126,11 +126,11 @@ pub struct RowBuffers {
 
 impl RowBuffers {
     /// Makes room for rows of `width` weights, a multiple of [`LANES`].
-    fn fit(&mut self, width: usize) {
+    fn resize(&mut self, width: usize) {
         self.row.clear();
         self.row.resize(width, 0.0);
         self.text.clear();
-        self.text.resize(REACH + width + REACH, 0.0);
+        self.text.resize(MAX_OFFSET_TOKENS + width + MAX_OFFSET_TOKENS, 0.0);
         if self.distances.len() < 2 * width {
             self.distances = (0..2 * width).map(|place| place.abs_diff(width) as f64).collect();
         }
@@ -138,16 +138,16 @@ impl RowBuffers {
 }
 
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
+pub fn token_sums<'a>(roles: &'a TokenRoles, view: AttentionView<'a>, buffers: &'a mut RowBuffers) -> TokenSums<f64> {
     let mut sums = TokenSums::default();
-    buffers.fit(roles.is_text.len());
+    buffers.resize(roles.is_text.len());
     for query in roles.queries() {
         sums.entropy += view.entropy(query);
         observe_query(&mut sums, roles, query, view.row(query), buffers);
     }
     // Sums by offset contain text only, so the window is a range of offsets.
-    let window_slots = slot(WINDOW, 0)..=slot(0, WINDOW);
-    sums.window_mass = sums.offset_mass[window_slots].iter().sum::<f64>() - sums.offset_mass[slot(0, 0)];
+    let window_slots = offset_slot(NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, NEIGHBOUR_DISTANCE);
+    sums.window_mass = sums.offset_mass[window_slots].iter().sum::<f64>() - sums.offset_mass[offset_slot(0, 0)];
     for &separator in &roles.separators {
         sums.separator_self_mass += mass(view.row(separator), &roles.separators);
     }
@@ -168,19 +168,24 @@ fn observe_query(
     let RowBuffers { row, text, distances } = buffers;
     row[..weights.len()].copy_from_slice(weights);
     let width = row.len();
-    sums.confidence += f64::from(largest_kept(row, &roles.is_unseparated));
+    sums.confidence += f64::from(largest_kept(row, &roles.is_not_separator));
     let most_attended = first_at_least(row, largest(row));
-    if roles.is_text[most_attended] > 0.0 && most_attended.abs_diff(query) <= REACH {
-        sums.offset_argmax[slot(query, most_attended)] += 1.0;
+    if roles.is_text[most_attended] > 0.0 && most_attended.abs_diff(query) <= MAX_OFFSET_TOKENS {
+        sums.offset_argmax[offset_slot(query, most_attended)] += 1.0;
     }
 
     // A separate loop: the compiler keeps no sums in registers while it writes.
-    for ((text, weight), kept) in text[REACH..REACH + width].iter_mut().zip(&*row).zip(&roles.is_text) {
+    for ((text, weight), kept) in
+        text[MAX_OFFSET_TOKENS..MAX_OFFSET_TOKENS + width].iter_mut().zip(&*row).zip(&roles.is_text)
+    {
         *text = weight * kept;
     }
-    let (text_mass, moment) = moments(&text[REACH..REACH + width], &distances[distances.len() / 2 - query..][..width]);
+    let (text_mass, moment) = moments(
+        &text[MAX_OFFSET_TOKENS..MAX_OFFSET_TOKENS + width],
+        &distances[distances.len() / 2 - query..][..width],
+    );
     // The text begins at REACH, so index `query` is the token REACH before the query.
-    for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSETS]) {
+    for (sum, &weight) in sums.offset_mass.iter_mut().zip(&text[query..][..OFFSET_COUNT]) {
         *sum += f64::from(weight);
     }
     if text_mass > 0.0 {
@@ -208,7 +213,7 @@ fn moments(weights: &[f32], distances: &[f64]) -> (f64, f64) {
             moment[lane] = weight.mul_add(distances[lane], moment[lane]);
         }
     }
-    (across(mass, |a, b| a + b), across(moment, |a, b| a + b))
+    (reduce_lanes(mass, |a, b| a + b), reduce_lanes(moment, |a, b| a + b))
 }
 
 #[inline(always)]

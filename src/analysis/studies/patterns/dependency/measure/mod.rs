@@ -1,17 +1,18 @@
 //! Accuracies, baselines and comparisons from the sums of one dependency relation.
 
 use super::arcs::{
-    Agreement, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, PLACES, RelationSums, baseline_offsets, in_arcs,
+    AgreementCounts, BASELINE_OFFSETS, DuplicateArcs, MAX_BASELINE_OFFSET, OFFSET_CLASSES, RelationSums,
+    baseline_offsets, fixed_point_to_arcs,
 };
 use super::relation::{
     AtDistance, BaselineIntervals, HeadAccuracy, OffsetBaseline, RelationIntervals, RelationMetrics, SingleRule,
-    TagBaseline, directions,
+    TagBaseline, scored_directions,
 };
 use super::sums::{DependencySums, RelationKey};
-use super::tags::{Rules, Side, single};
+use super::tags::{Side, TagRules, best_single_rule};
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{Merge, PerBlock};
-use crate::stats::significance::mcnemar;
+use crate::stats::significance::mcnemar_p;
 use crate::study::instruments::fold_scores::{FoldScores, Hits, ShareDifference};
 use crate::study::labels::evidence::{Comparison, Direction, Specificity, TagComparison};
 use crate::study::metrics::estimates::EstimationContext;
@@ -25,47 +26,48 @@ impl RelationMetrics {
     pub(super) fn new(
         key: &RelationKey,
         blocks: &[Option<&RelationSums>],
-        (agreement, later): (&Agreement, &DuplicateArcs),
+        (agreement, later): (&AgreementCounts, &DuplicateArcs),
         context: &EstimationContext,
     ) -> Self {
         let grid = context.grid;
-        let scored = ArcScores::new(blocks, &RelationSums::of_heads(grid.count()));
+        let scored = ArcScores::new(blocks, &RelationSums::for_heads(grid.count()));
         let total = &scored.total;
-        let best_head = |sums: &RelationSums| best_head(sums, key.side, |place| context.has(place));
+        let best_head = |sums: &RelationSums| best_head(sums, key.side, |place| context.has_head(place));
         let best = best_head(total);
         let (heldout_accuracy, heldout_interval) = scored.held_out(best_head, |sums, &best| sums.hits_of(best));
 
         let offset = best_offset(total);
-        let by_offset = scored.predicted(|sums| sums.places[offset]);
+        let by_offset = scored.hits(|sums| sums.places[offset]);
         let (heldout_offset, heldout_offset_interval) =
             scored.held_out(best_offset, |sums, &offset| sums.places[offset]);
         let tags = (total.tagged > 0).then(|| tag_baseline(&scored));
 
         let of_head = |place: usize| {
             let mut entry = HeadAccuracy { place: grid.place(place), ..HeadAccuracy::default() };
-            for &direction in directions(key.side).iter().filter(|_| context.has(place)) {
+            for &direction in scored_directions(key.side).iter().filter(|_| context.has_head(place)) {
                 let side = direction as usize;
-                let head = scored.predicted(|sums| sums.hits_of((place, side)));
+                let head = scored.hits(|sums| sums.hits_of((place, side)));
                 let both_right = agreement.places[place][side][offset];
-                let [later_right, later_both] = later.right((place, side), offset);
+                let [later_right, later_both] = later.right_counts((place, side), offset);
                 let later_alone = [later_right, later.words[offset]].map(|right| right - later_both);
                 let special =
                     scored.per_block(|sums| sums.to_special.get(place).map_or(0.0, |counts| counts[side] as f64));
                 let to_special = special.iter().sum::<f64>() / total.count as f64;
-                *entry.accuracy.get_mut(direction) = Some(scored.share(head.right));
+                *entry.accuracy.get_mut(direction) = Some(scored.accuracy(head.count));
                 *entry.ci95.get_mut(direction) = scored.interval(&head.by_block);
                 *entry.where_offset_wrong.get_mut(direction) =
-                    ratio(head.right - both_right, total.count - by_offset.right);
+                    ratio(head.count - both_right, total.count - by_offset.count);
                 *entry.to_special.get_mut(direction) = (key.side.is_none() || side == 0).then_some(to_special);
                 *entry.versus_offset.get_mut(direction) =
                     Some(scored.versus_offset(&head, &by_offset, both_right, later_alone));
                 *entry.versus_tags.get_mut(direction) = tags.as_ref().map(|(rules, hits, _)| {
-                    let both_right = rules.cues().map(|cue| agreement.of_cue(cue, place, side)).sum();
+                    let both_right = rules.cues().map(|cue| agreement.right_on_cue(cue, place, side)).sum();
                     scored.versus_tags(&head, hits, both_right)
                 });
                 *entry.specific.get_mut(direction) = scored.specific(place, side);
-                *entry.left_out.get_mut(direction) =
-                    context.leaves_out.then(|| Jackknife::new(&head.by_block, &scored.words).on(Scale::Share));
+                *entry.left_out.get_mut(direction) = context
+                    .keeps_replicates
+                    .then(|| Jackknife::new(&head.by_block, &scored.words).with_scale(Scale::Share));
             }
             entry
         };
@@ -83,11 +85,11 @@ impl RelationMetrics {
             with_others: scored.basis_of_specific(),
             place: grid.place(best.0),
             direction,
-            accuracy: scored.share(total.hits_of(best)),
+            accuracy: scored.accuracy(total.hits_of(best)),
             heldout_accuracy,
             baseline: OffsetBaseline {
                 offset: offset_at(offset),
-                accuracy: scored.share(by_offset.right),
+                accuracy: scored.accuracy(by_offset.count),
                 heldout_accuracy: heldout_offset,
             },
             tag_baseline,
@@ -109,18 +111,18 @@ impl RelationMetrics {
 }
 
 /// Right predictions of the simplest parsers on one relation, per block; each is chosen on one fold and scored on the other.
-pub struct SimpleParsers {
+pub struct BaselineParsers {
     pub words: PerBlock,
     /// Right predictions of the best attention head and direction; `None`, as for `offset`, if a fold has no word of the
     /// relation.
-    pub head: Option<PerBlock>,
-    pub offset: Option<PerBlock>,
+    pub best_head: Option<PerBlock>,
+    pub best_offset: Option<PerBlock>,
     /// Right predictions of the best tag rules; `None` if a fold has no word of the relation, or no word has a UPOS.
-    pub tags: Option<PerBlock>,
-    pub next: PerBlock,
+    pub best_tags: Option<PerBlock>,
+    pub next_word: PerBlock,
 }
 
-impl SimpleParsers {
+impl BaselineParsers {
     /// Scores the parsers on one relation, for `heads` attention heads. In a decoder, a direction is right on one side only.
     pub fn new(sums: &DependencySums, relation: &str, heads: usize) -> Self {
         let keys = || sums.relations.iter().filter(|(key, _)| key.name == relation);
@@ -132,16 +134,16 @@ impl SimpleParsers {
         };
         let blocks: Vec<Option<RelationSums>> = sums.blocks.iter().map(of_block).collect();
         let blocks: Vec<Option<&RelationSums>> = blocks.iter().map(Option::as_ref).collect();
-        let scored = ArcScores::new(&blocks, &RelationSums::of_heads(heads));
+        let scored = ArcScores::new(&blocks, &RelationSums::for_heads(heads));
         let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
-        let tags = || scored.held_out_hits(|sums| Rules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
+        let tags = || scored.held_out_hits(|sums| TagRules::best(&sums.cues), |sums, rules| rules.hits(&sums.cues));
         let head = |sums: &RelationSums| best_head(sums, None, |_| true);
         let next = baseline_offsets().position(|offset| offset == 1).expect("an offset of the baseline");
         Self {
-            head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
-            offset: by_block(scored.held_out_hits(best_offset, |sums, &offset| sums.places[offset])),
-            tags: (scored.total.tagged > 0).then(tags).and_then(by_block),
-            next: scored.predicted(|sums| sums.places[next]).by_block,
+            best_head: by_block(scored.held_out_hits(head, |sums, &best| sums.hits_of(best))),
+            best_offset: by_block(scored.held_out_hits(best_offset, |sums, &offset| sums.places[offset])),
+            best_tags: (scored.total.tagged > 0).then(tags).and_then(by_block),
+            next_word: scored.hits(|sums| sums.places[next]).by_block,
             words: scored.words,
         }
     }
@@ -153,11 +155,11 @@ impl ArcScores<'_> {
     /// Compares an attention head's accuracy on the relation with that on other arcs of these sentences; `None` without them.
     fn specific(&self, place: usize, direction: usize) -> Option<Specificity> {
         let of_head = |sums: &RelationSums| {
-            sums.over_others.get(place).map_or(0.0, |differences| in_arcs(differences[direction]))
+            sums.over_others.get(place).map_or(0.0, |differences| fixed_point_to_arcs(differences[direction]))
         };
         let jackknife = Jackknife::new(&self.per_block(of_head), &self.words_beside_others());
         (self.total.with_others > 0).then(|| Specificity {
-            difference: jackknife.all(),
+            difference: jackknife.value(),
             ci95: jackknife.interval(),
             standard_error: jackknife.standard_error(),
             p: None,
@@ -184,8 +186,8 @@ impl ArcScores<'_> {
     fn versus_offset(&self, head: &Hits, offset: &Hits, both: u64, later: [u64; 2]) -> Comparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &offset.by_block);
-        let (head_only, offset_only) = (head.right - both - later[0], offset.right - both - later[1]);
-        let mcnemar_p = Some(mcnemar(head_only, offset_only));
+        let (head_only, offset_only) = (head.count - both - later[0], offset.count - both - later[1]);
+        let mcnemar_p = Some(mcnemar_p(head_only, offset_only));
         let [head_only, offset_only] = [head_only, offset_only].map(Some);
         Comparison { difference, ci95, standard_error, head_only, offset_only, mcnemar_p, p: None, q: None }
     }
@@ -193,24 +195,24 @@ impl ArcScores<'_> {
     fn versus_tags(&self, head: &Hits, tags: &Hits, both: u64) -> TagComparison {
         let ShareDifference { value: difference, ci95, standard_error } =
             self.difference(&head.by_block, &tags.by_block);
-        let (head_only, tags_only) = (head.right - both, tags.right - both);
+        let (head_only, tags_only) = (head.count - both, tags.count - both);
         let (lead, lead_ci95) = (difference, ci95);
         TagComparison { difference, ci95, standard_error, head_only, tags_only, lead, lead_ci95, p: None, q: None }
     }
 }
 
 /// Returns the best tag rules, their right predictions, and the baseline that they are, with its intervals.
-fn tag_baseline(scored: &ArcScores<'_>) -> (Rules, Hits, (TagBaseline, BaselineIntervals)) {
-    let best = |sums: &RelationSums| Rules::best(&sums.cues);
+fn tag_baseline(scored: &ArcScores<'_>) -> (TagRules, Hits, (TagBaseline, BaselineIntervals)) {
+    let best = |sums: &RelationSums| TagRules::best(&sums.cues);
     let rules = best(&scored.total);
-    let hits = scored.predicted(|sums| rules.hits(&sums.cues));
+    let hits = scored.hits(|sums| rules.hits(&sums.cues));
     let (heldout_accuracy, heldout_interval) = scored.held_out(best, |sums, rules| rules.hits(&sums.cues));
-    let (rule, single_hits) = single(&scored.total.cues);
+    let (rule, single_hits) = best_single_rule(&scored.total.cues);
     let baseline = TagBaseline {
-        accuracy: scored.share(hits.right),
+        accuracy: scored.accuracy(hits.count),
         heldout_accuracy,
-        rules: rules.named(&scored.total.cues),
-        single: SingleRule { rule, accuracy: scored.share(single_hits) },
+        rules: rules.by_dependent_tag(&scored.total.cues),
+        single: SingleRule { rule, accuracy: scored.accuracy(single_hits) },
     };
     let ci95 = BaselineIntervals { accuracy: scored.interval(&hits.by_block), heldout_accuracy: heldout_interval };
     (rules, hits, (baseline, ci95))
@@ -224,7 +226,7 @@ fn ratio(part: u64, total: u64) -> Option<f64> {
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
 /// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
-fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> {
+fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let (mut nearer, mut accuracies) = (0, Vec::new());
     for (name, farthest) in DISTANCES {
@@ -233,7 +235,9 @@ fn by_distance(words: &[u64; PLACES], right: &[u64; PLACES]) -> Vec<AtDistance> 
                 let offset = offsets[place];
                 (offset < 0) == (side == Side::Left) && offset.abs() > nearer && offset.abs() <= farthest
             };
-            let sum = |counts: &[u64; PLACES]| (0..PLACES).filter(is_in).map(|place| counts[place]).sum::<u64>();
+            let sum = |counts: &[u64; OFFSET_CLASSES]| {
+                (0..OFFSET_CLASSES).filter(is_in).map(|place| counts[place]).sum::<u64>()
+            };
             let (count, right) = (sum(words), sum(right));
             accuracies.push(AtDistance { side, distance: name.to_owned(), count, accuracy: ratio(right, count) });
         }
@@ -250,7 +254,7 @@ impl RelationSums {
 
 /// Returns the index and direction of the attention head with most hits. Ties go to the lowest index, then the first direction.
 fn best_head(sums: &RelationSums, side: Option<Side>, has: impl Fn(usize) -> bool) -> (usize, usize) {
-    let scored = directions(side);
+    let scored = scored_directions(side);
     let present = (0..sums.hits.len()).filter(|&place| has(place));
     let cells = present.flat_map(|place| scored.iter().map(move |&direction| (place, direction as usize)));
     // Among equals, `max_by_key` takes the last.

@@ -26,10 +26,10 @@ fn obj() -> RelationKey {
     RelationKey { name: "obj".to_owned(), side: None }
 }
 
-fn measure(blocks: &[Option<&RelationSums>], agreement: &Agreement) -> RelationMetrics {
+fn measure(blocks: &[Option<&RelationSums>], agreement: &AgreementCounts) -> RelationMetrics {
     let absent = std::iter::repeat_n(None, BLOCKS - blocks.len());
     let blocks: Vec<_> = blocks.iter().copied().chain(absent).collect();
-    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
+    let context = EstimationContext { keeps_replicates: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
     RelationMetrics::new(&obj(), &blocks, (agreement, &DuplicateArcs::default()), &context)
 }
 
@@ -39,23 +39,23 @@ fn the_test_leaves_out_what_is_not_the_first_of_its_family() {
     let sums = relation(20, [[12, 0], [0, 0]], &[(1, 10)]);
     let mut agreement = no_agreement();
     agreement.places[0][0][slot(1)] = 7;
-    let mut later = DuplicateArcs { right: vec![[[0; PLACES]; 2]; 2], ..DuplicateArcs::default() };
+    let mut later = DuplicateArcs { right: vec![[[0; OFFSET_CLASSES]; 2]; 2], ..DuplicateArcs::default() };
     (later.words[slot(1)], later.words[slot(-2)]) = (4, 4);
     (later.right[0][0][slot(1)], later.right[0][0][slot(-2)]) = (3, 2);
     let none = std::iter::repeat_n(None, BLOCKS - 1);
     let blocks: Vec<_> = [Some(&sums)].into_iter().chain(none).collect();
-    let context = EstimationContext { leaves_out: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
+    let context = EstimationContext { keeps_replicates: true, ..EstimationContext::new(GRID, NonZeroUsize::MIN) };
     let measured = RelationMetrics::new(&obj(), &blocks, (&agreement, &later), &context);
     let Comparison { difference, head_only, offset_only, mcnemar_p: p, .. } = measured.versus_offset;
     // Alone the head is right on 12 - 7 = 5 words and the offset on 3; of these 5 - 3 = 2 and 4 - 3 = 1 come later.
-    assert_eq!((head_only, offset_only, p), (Some(3), Some(2), Some(mcnemar(3, 2))));
+    assert_eq!((head_only, offset_only, p), (Some(3), Some(2), Some(mcnemar_p(3, 2))));
     // Everything else is of all words.
     assert_eq!((difference, measured.count), (0.1, 20));
     assert_eq!(*measured.by_head[0].where_offset_wrong.get(Direction::DependentToHead), Some(0.5));
 }
 
-fn no_agreement() -> Agreement {
-    let mut agreement = Agreement::default();
+fn no_agreement() -> AgreementCounts {
+    let mut agreement = AgreementCounts::default();
     agreement.resize(GRID.count());
     agreement
 }
@@ -132,7 +132,7 @@ fn cue(class: Upos, tag: Upos, side: Side) -> Cue {
         Side::Left => (1, 0),
     };
     let words = if side == Side::Left { [words[1].clone(), words[0].clone()] } else { words };
-    Cue::of(&words, dependent, head).unwrap()
+    Cue::from_arc(&words, dependent, head).unwrap()
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn tags_are_chosen_by_the_word_class_of_the_dependent_and_held_out_as_offsets_ar
     let mut agreement = no_agreement();
     // Head 0 is right where a noun's verb is on its left three times of five, where a pronoun's is once of two.
     for (cue, both) in [(noun_verb, 3), (pron_verb, 1)] {
-        agreement.resize_for(cue, GRID.count());
-        agreement.cues[cue.place()][0][0] = both;
+        agreement.resize_for_cue(cue, GRID.count());
+        agreement.cues[cue.index()][0][0] = both;
     }
     let measured = measure(&[Some(&even), Some(&odd)], &agreement);
     let tags = measured.tag_baseline.unwrap();
@@ -176,7 +176,7 @@ fn without_tags_there_is_no_tag_baseline() {
     let measured = measure(&[Some(&relation(4, [[1, 0], [0, 0]], &[]))], &no_agreement());
     assert_eq!((&measured.tag_baseline, &measured.versus_tags), (&None, &None));
     assert!(measured.by_head.iter().all(|head| head.versus_tags == ByDirection::default()));
-    assert!(measured.tests_beyond(0.0).is_empty());
+    assert!(measured.better_baseline_tests(0.0).is_empty());
     // A tagged word that no rule predicts is predicted wrongly.
     let tagged = RelationSums { tagged: 4, ..relation(4, [[1, 0], [0, 0]], &[]) };
     let baseline = measure(&[Some(&tagged)], &no_agreement()).tag_baseline.unwrap();
@@ -197,12 +197,13 @@ fn the_test_is_against_the_better_of_both_baselines() {
     let blocks: Vec<_> = blocks.iter().map(Some).collect();
     let mut measured = measure(&blocks, &no_agreement());
     let direction = Direction::DependentToHead;
-    let of_best = |measured: &RelationMetrics| measured.versus_better(&measured.by_head[0], direction).unwrap().value;
+    let of_best =
+        |measured: &RelationMetrics| measured.versus_better_baseline(&measured.by_head[0], direction).unwrap().value;
     assert!((of_best(&measured) - 0.3).abs() < 1e-15);
     // 0.7 less 0.4; the standard error of the mean of 30 numbers 0.1 around it is 0.1 / sqrt(29).
     let error = measured.by_head[0].versus_tags.get(direction).as_ref().unwrap().standard_error.unwrap();
     assert!((error - 0.1 / 29.0_f64.sqrt()).abs() < 1e-12, "{error}");
-    let tests = measured.tests_beyond(0.02);
+    let tests = measured.better_baseline_tests(0.02);
     assert_eq!(tests.len(), 4);
     assert!(tests[0].p.unwrap() < 1e-12);
     // A head that is always exactly 0.4 below is not above.
@@ -213,10 +214,10 @@ fn the_test_is_against_the_better_of_both_baselines() {
 
 #[test]
 fn accuracy_by_distance_and_side() {
-    let mut words = [0; PLACES];
-    let mut right = [0; PLACES];
+    let mut words = [0; OFFSET_CLASSES];
+    let mut right = [0; OFFSET_CLASSES];
     for (place, count, hits) in
-        [(slot(-1), 4, 1), (slot(3), 2, 1), (slot(5), 2, 2), (slot(-10), 3, 0), (PLACES - 1, 5, 1)]
+        [(slot(-1), 4, 1), (slot(3), 2, 1), (slot(5), 2, 2), (slot(-10), 3, 0), (OFFSET_CLASSES - 1, 5, 1)]
     {
         (words[place], right[place]) = (count, hits);
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::graph::{NodeScores, Parser};
 use super::sentence::{Gold, KeptSentence};
-use crate::corpus::relation::scored_as;
+use crate::corpus::relation::scored_relations;
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::stats::interval::Interval;
@@ -57,15 +57,15 @@ pub fn share(right: &PerBlock, words: &PerBlock) -> Share {
     if words.iter().all(|&words| words == 0.0) {
         return Share::default();
     }
-    let share = Jackknife::new(right, words).on(Scale::Share);
-    Share { accuracy: Some(share.all()), ci95: share.interval() }
+    let share = Jackknife::new(right, words).with_scale(Scale::Share);
+    Share { accuracy: Some(share.value()), ci95: share.interval() }
 }
 
 /// Computes the accuracy of one parser less that of another on equal words, from their right predictions per block.
 pub fn difference(more: &PerBlock, less: &PerBlock, words: &PerBlock) -> Difference {
     let difference: PerBlock = std::array::from_fn(|block| more[block] - less[block]);
-    let difference = Jackknife::new(&difference, words).on(Scale::Difference);
-    Difference { difference: Some(difference.all()), ci95: difference.interval() }
+    let difference = Jackknife::new(&difference, words).with_scale(Scale::Difference);
+    Difference { difference: Some(difference.value()), ci95: difference.interval() }
 }
 
 /// Computes the accuracy of each parser, and the first parser's lead over it. All have equal `words`; counts are per block.
@@ -87,24 +87,24 @@ pub fn accuracies(names: &[&str], right: &[Option<PerBlock>], words: &PerBlock) 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParserHits {
     pub words: PerBlock,
-    pub right: PerBlock,
+    pub correct: PerBlock,
 }
 
 impl Default for ParserHits {
     fn default() -> Self {
-        Self { words: [0.0; BLOCKS], right: [0.0; BLOCKS] }
+        Self { words: [0.0; BLOCKS], correct: [0.0; BLOCKS] }
     }
 }
 
 impl ParserHits {
     fn count(&mut self, block: usize, is_right: bool) {
         self.words[block] += 1.0;
-        self.right[block] += f64::from(u8::from(is_right));
+        self.correct[block] += f64::from(u8::from(is_right));
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct ParserTally {
     /// Dependents by relation; an arc counts for `all`, its relation and its subtype.
     pub relations: BTreeMap<String, ParserHits>,
     /// Roots of sentences. A prediction is right if the root node scores higher than any word.
@@ -114,18 +114,18 @@ pub struct Tally {
 }
 
 /// A sentence with the predictions for each word: its likeliest syntactic head, and whether the root is likelier.
-pub type Prediction<'a> = (&'a KeptSentence, Vec<(Option<usize>, bool)>);
+pub type SentencePrediction<'a> = (&'a KeptSentence, Vec<(Option<usize>, bool)>);
 
 impl Parser {
-    pub fn predictions<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<Prediction<'a>> {
+    pub fn predictions<'a>(&self, sentences: &[&'a KeptSentence]) -> Vec<SentencePrediction<'a>> {
         let mut scores = NodeScores::default();
-        sentences.iter().map(|&sentence| (sentence, self.heads_of(sentence, &mut scores))).collect()
+        sentences.iter().map(|&sentence| (sentence, self.predict_heads(sentence, &mut scores))).collect()
     }
 }
 
-impl Tally {
+impl ParserTally {
     /// Counts the right predictions. One-word sentences do not count.
-    pub fn new<'a>(predictions: impl IntoIterator<Item = Prediction<'a>>) -> Self {
+    pub fn new<'a>(predictions: impl IntoIterator<Item = SentencePrediction<'a>>) -> Self {
         let mut tally = Self::default();
         for (sentence, heads) in predictions.into_iter().filter(|(sentence, _)| sentence.words.len() > 1) {
             tally.trees.count(sentence.block, is_tree(&heads));
@@ -133,7 +133,7 @@ impl Tally {
                 match word.gold {
                     Gold::Root => tally.roots.count(sentence.block, is_root),
                     Gold::Word(gold) if word.scored => {
-                        for name in scored_as(&word.relation) {
+                        for name in scored_relations(&word.relation) {
                             let hits = tally.relations.entry(name.to_owned()).or_default();
                             hits.count(sentence.block, head == Some(gold));
                         }

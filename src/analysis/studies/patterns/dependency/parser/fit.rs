@@ -3,42 +3,42 @@
 use std::num::NonZeroUsize;
 
 use super::graph::{NodeScores, Parser};
-use super::optimum::{Curvature, FitCourse, ROWS, newton};
+use super::optimum::{BATCH_ROWS, Curvature, FitCourse, minimise_by_newton};
 use super::sentence::{Gold, KeptSentence};
-use crate::studies::patterns::dependency::arcs::PLACES;
-use crate::system::parallel::in_parallel;
+use crate::studies::patterns::dependency::arcs::OFFSET_CLASSES;
+use crate::system::parallel::parallel_map;
 
 /// Factor of the ridge penalty, on the square of each parameter.
-pub const PENALTY: f64 = 1e-4;
+pub const RIDGE_PENALTY: f64 = 1e-4;
 
 /// Gradient norm at which a fit of the parser ends.
-pub const TOLERANCE: f64 = 1e-6;
+pub const GRADIENT_TOLERANCE: f64 = 1e-6;
 
-pub fn penalty(at: &[f64]) -> f64 {
-    PENALTY * at.iter().map(|at| at * at).sum::<f64>()
+pub fn ridge_penalty(at: &[f64]) -> f64 {
+    RIDGE_PENALTY * at.iter().map(|at| at * at).sum::<f64>()
 }
 
 /// Computes `result(item, fold)` for `count` items and both folds, in parallel. Returns `[fold 0, fold 1]` per item.
-pub fn on_folds<T: Send>(
+pub fn map_folds<T: Send>(
     threads: NonZeroUsize,
     count: usize,
     result: impl Fn(usize, usize) -> T + Sync,
 ) -> Vec<[T; 2]> {
     let work: Vec<(usize, usize)> = (0..count).flat_map(|item| [(item, 0), (item, 1)]).collect();
-    let mut halves = in_parallel(threads, work, |(item, fold)| result(item, fold)).into_iter();
+    let mut halves = parallel_map(threads, work, |(item, fold)| result(item, fold)).into_iter();
     let mut next = || halves.next().expect("a half for each fold");
     (0..count).map(|_| [next(), next()]).collect()
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitted {
+pub struct FittedParser {
     pub parser: Parser,
     /// Coefficients of each head's standardised attention, from the dependent and to it, `[heads]`. 0 if it does not vary.
-    pub standardised: Vec<[f64; 2]>,
+    pub standardised_weights: Vec<[f64; 2]>,
     pub course: FitCourse,
 }
 
-impl Fitted {
+impl FittedParser {
     /// Fits a parser on the attention of `heads` (indices, ascending) and, if `has_distances`, on distances.
     pub fn new(sentences: &[&KeptSentence], heads: &[usize], has_distances: bool) -> Self {
         let scales = scales(sentences, heads);
@@ -49,11 +49,11 @@ impl Fitted {
             Parser {
                 heads: heads.to_vec(),
                 weights: weights.map(|(weight, scale)| [weight[0] * scale[0], weight[1] * scale[1]]).collect(),
-                root: others[0],
-                distances: others[1..].to_vec(),
+                root_score: others[0],
+                distance_scores: others[1..].to_vec(),
             }
         };
-        let size = 2 * heads.len() + 1 + if has_distances { PLACES } else { 0 };
+        let size = 2 * heads.len() + 1 + if has_distances { OFFSET_CLASSES } else { 0 };
         let (mut scores, mut nodes) = (NodeScores::default(), NodeScores::default());
         let loss_at = |at: &[f64], gradient: &mut [f64]| {
             gradient.fill(0.0);
@@ -61,27 +61,27 @@ impl Fitted {
             let loss: f64 = sentences.iter().map(|sentence| parser.loss(sentence, &mut scores, gradient)).sum();
             gradient.iter_mut().zip(scales.as_flattened()).for_each(|(slope, scale)| *slope *= scale);
             for (slope, at) in gradient.iter_mut().zip(at) {
-                *slope = *slope / words as f64 + 2.0 * PENALTY * at;
+                *slope = *slope / words as f64 + 2.0 * RIDGE_PENALTY * at;
             }
-            loss / words as f64 + penalty(at)
+            loss / words as f64 + ridge_penalty(at)
         };
         let curvature = |at: &[f64]| {
             let (parser, mut rows) = (parser_at(at), Vec::new());
-            let mut sums = Curvature::new(size, 2.0 * PENALTY);
+            let mut sums = Curvature::new(size, 2.0 * RIDGE_PENALTY);
             for (place, sentence) in sentences.iter().enumerate() {
                 parser.curvature(sentence, &scales, &mut nodes, &mut rows);
-                if rows.len() >= ROWS * size || place + 1 == sentences.len() {
+                if rows.len() >= BATCH_ROWS * size || place + 1 == sentences.len() {
                     sums.add(&rows, words as f64);
                     rows.clear();
                 }
             }
-            sums.whole
+            sums.matrix
         };
-        let minimum = newton(size, TOLERANCE, loss_at, curvature);
+        let minimum = minimise_by_newton(size, GRADIENT_TOLERANCE, loss_at, curvature);
         Self {
-            parser: parser_at(&minimum.at),
-            standardised: minimum.at.as_chunks::<2>().0[..heads.len()].to_vec(),
-            course: minimum.course(words, minimum.value - penalty(&minimum.at)),
+            parser: parser_at(&minimum.point),
+            standardised_weights: minimum.point.as_chunks::<2>().0[..heads.len()].to_vec(),
+            course: minimum.course(words, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 }

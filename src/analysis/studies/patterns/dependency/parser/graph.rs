@@ -4,10 +4,10 @@ use std::iter::zip;
 
 use multiversion::multiversion;
 
-use super::optimum::centre;
+use super::optimum::centre_rows;
 use super::sentence::{Gold, KeptSentence};
-use crate::linalg::lanes::{LANES, across};
-use crate::studies::patterns::dependency::arcs::place_of;
+use crate::linalg::lanes::{LANES, reduce_lanes};
+use crate::studies::patterns::dependency::arcs::offset_class;
 
 /// A graph-based parser: a candidate's score as syntactic head is linear in attention both ways, plus a score of the distance.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,9 +16,9 @@ pub struct Parser {
     pub heads: Vec<usize>,
     /// Coefficients of each attention head's weights, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
-    pub root: f64,
+    pub root_score: f64,
     /// Score of each offset class ([`place_of`]), `[PLACES]`; empty if the parser uses no distances.
-    pub distances: Vec<f64>,
+    pub distance_scores: Vec<f64>,
 }
 
 /// Buffers for scores, reused from sentence to sentence.
@@ -45,10 +45,10 @@ impl Parser {
         }
         for dependent in 0..root {
             for head in 0..nodes {
-                let prior = match (head == root, self.distances.is_empty() || head == dependent) {
-                    (true, _) => self.root,
+                let prior = match (head == root, self.distance_scores.is_empty() || head == dependent) {
+                    (true, _) => self.root_score,
                     (false, true) => 0.0,
-                    (false, false) => self.distances[place_of(dependent, head)],
+                    (false, false) => self.distance_scores[offset_class(dependent, head)],
                 };
                 by_dependent[dependent * nodes + head] += by_candidate[head * nodes + dependent] + prior;
             }
@@ -96,8 +96,8 @@ impl Parser {
                 by_candidate[head * nodes + dependent] = share;
                 if head == root {
                     others[0] += share;
-                } else if !self.distances.is_empty() && head != dependent {
-                    others[1 + place_of(dependent, head)] += share;
+                } else if !self.distance_scores.is_empty() && head != dependent {
+                    others[1 + offset_class(dependent, head)] += share;
                 }
             }
         }
@@ -124,7 +124,7 @@ impl Parser {
         self.shares(sentence, scores);
         let NodeScores { weights, by_dependent, .. } = scores;
         let of_heads = 2 * self.heads.len();
-        let width = of_heads + 1 + self.distances.len();
+        let width = of_heads + 1 + self.distance_scores.len();
         let dependents = || (0..root).filter(|&word| sentence.words[word].gold != Gold::Unknown);
         let start = rows.len();
         rows.resize(start + dependents().count() * nodes * width, 0.0);
@@ -144,25 +144,25 @@ impl Parser {
             for (row, node) in of_word.chunks_exact_mut(width).zip(0..) {
                 if node == root {
                     row[of_heads] = 1.0;
-                } else if !self.distances.is_empty() && node != dependent {
-                    row[of_heads + 1 + place_of(dependent, node)] = 1.0;
+                } else if !self.distance_scores.is_empty() && node != dependent {
+                    row[of_heads + 1 + offset_class(dependent, node)] = 1.0;
                 }
             }
-            centre(of_word, &by_dependent[dependent * nodes..][..nodes], &mut mean);
+            centre_rows(of_word, &by_dependent[dependent * nodes..][..nodes], &mut mean);
         }
     }
 
     /// Returns each word's likeliest syntactic head, and whether the root is likelier ([`likeliest`]), `[words]`.
-    pub fn heads_of(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
+    pub fn predict_heads(&self, sentence: &KeptSentence, scores: &mut NodeScores) -> Vec<(Option<usize>, bool)> {
         let (nodes, root) = (sentence.nodes(), sentence.words.len());
         let rows = self.score(sentence, scores).chunks_exact(nodes).take(root);
-        rows.enumerate().map(|(dependent, row)| likeliest(dependent, row)).collect()
+        rows.enumerate().map(|(dependent, row)| likeliest_head(dependent, row)).collect()
     }
 }
 
 /// Returns the word with the highest score as syntactic head of `dependent`, and whether the root scores higher. The root's score
 /// is the last of the row. Ties go to the first word; `None` in a one-word sentence.
-pub fn likeliest(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
+pub fn likeliest_head(dependent: usize, row: &[f64]) -> (Option<usize>, bool) {
     let root = row.len() - 1;
     let others = (0..root).filter(|&head| head != dependent);
     let head = others.reduce(|best, head| if row[head] > row[best] { head } else { best });
@@ -205,5 +205,5 @@ fn dot_both(weights: &[f32], by_dependent: &[f64], by_candidate: &[f64]) -> [f64
         sums[0][lane] += f64::from(weight) * out_left[lane];
         sums[1][lane] += f64::from(weight) * back_left[lane];
     }
-    sums.map(|sums| across(sums, |a, b| a + b))
+    sums.map(|sums| reduce_lanes(sums, |a, b| a + b))
 }

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 use serde::{Deserialize, Serialize};
 
-use super::fit::TOLERANCE;
+use super::fit::GRADIENT_TOLERANCE;
 use super::optimum::{FitCourse, Minimum, dot, minimise};
 use crate::model::forward::WordEmbeddings;
 use crate::passes::setup::PassSetup;
 use crate::stats::blocks::Merge;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Word embeddings of the tokens that occur, if embeddings are to be kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct KeptEmbeddings {
 
 impl KeptEmbeddings {
     /// Creates an empty set that keeps embeddings.
-    pub fn kept() -> Self {
+    pub fn recording() -> Self {
         Self { are_kept: true, ..Self::default() }
     }
 
@@ -37,7 +37,7 @@ impl KeptEmbeddings {
     pub fn keep<'a>(&mut self, tokens: impl Iterator<Item = &'a u32>) {
         let Some(table) = self.table.as_ref().filter(|_| self.are_kept) else { return };
         for &token in tokens {
-            self.of_tokens.entry(token).or_insert_with(|| table.of(token).to_vec());
+            self.of_tokens.entry(token).or_insert_with(|| table.get(token).to_vec());
         }
     }
 
@@ -58,7 +58,7 @@ impl KeptEmbeddings {
     }
 
     /// Whether all embeddings are finite and of one length. Embeddings read from a file may fail this.
-    pub fn fit(&self) -> bool {
+    pub fn are_valid(&self) -> bool {
         let width = self.width();
         let is_embedding =
             |values: &Vec<f32>| Some(values.len()) == width && values.iter().all(|value| value.is_finite());
@@ -146,38 +146,39 @@ pub struct LexicalFit {
 }
 
 /// The baseline of distances and embeddings fitted on each fold, and the scores of all candidates by the other fold's fit.
-pub struct Lexical {
+pub struct LexicalBaseline {
     pub fits: [LexicalFit; 2],
     /// Scores of candidates, `[sentences][choices][candidates]`.
     pub scores: Vec<Vec<Vec<f64>>>,
 }
 
-impl Lexical {
+impl LexicalBaseline {
     pub fn new(
-        (embeddings, spaces): (&KeptEmbeddings, &[Space; 2]),
+        (embeddings, spaces): (&KeptEmbeddings, &[EmbeddingSpace; 2]),
         sentences: &[LexicalSentence<'_>],
         context: &EstimationContext,
     ) -> Self {
-        let projected = in_parallel(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
+        let projected =
+            parallel_map(context.threads, [0, 1], |fold: usize| spaces[fold].project(embeddings, sentences));
         let halves = [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter();
         let trials: Vec<_> = halves.flat_map(|(fold, half)| RIDGES.map(|ridge| (fold, half, ridge))).collect();
         // For each penalty, the loss on the other half of the fold.
-        let losses = in_parallel(context.threads, trials, |(fold, half, ridge)| {
+        let losses = parallel_map(context.threads, trials, |(fold, half, ridge)| {
             let [fitted, tested] = [half, 1 - half]
                 .map(|half| in_blocks(&projected[fold], |block| block % 2 == fold && block / 2 % 2 == half));
-            loss(&tested, &fit(&fitted, ridge, TRIAL_TOLERANCE).at, None)
+            loss(&tested, &fit(&fitted, ridge, TRIAL_TOLERANCE).point, None)
         });
         let ridges = [0, 1].map(|fold| {
             let loss = |place: usize| losses[fold * 10 + place] + losses[fold * 10 + RIDGES.len() + place];
             let best = (0..RIDGES.len()).min_by(|&a, &b| loss(a).total_cmp(&loss(b)));
             (fold, RIDGES[best.expect("there are penalties")])
         });
-        let fitted = in_parallel(context.threads, ridges, |(fold, ridge)| {
+        let fitted = parallel_map(context.threads, ridges, |(fold, ridge)| {
             let in_fold = in_blocks(&projected[fold], |block| block % 2 == fold);
-            let minimum = fit(&in_fold, ridge, TOLERANCE);
+            let minimum = fit(&in_fold, ridge, GRADIENT_TOLERANCE);
             let words = words_of(&in_fold);
-            let loss = loss(&in_fold, &minimum.at, None) / words.max(1) as f64;
-            (LexicalFit { course: minimum.course(words, loss), ridge }, minimum.at)
+            let loss = loss(&in_fold, &minimum.point, None) / words.max(1) as f64;
+            (LexicalFit { course: minimum.course(words, loss), ridge }, minimum.point)
         });
         let scores_of = |(place, sentence): (usize, &LexicalSentence<'_>)| {
             let other_fold = 1 - sentence.block % 2;
@@ -200,21 +201,21 @@ fn in_blocks<'a>(sentences: &'a [Projected<'a>], has: impl Fn(usize) -> bool) ->
 }
 
 /// Leading principal components of the word embeddings of one fold.
-pub struct Space {
+pub struct EmbeddingSpace {
     mean: Vec<f64>,
     /// Component directions, `[COMPONENTS, width]`, scaled so that each component has variance 1. Rows beyond the rank are 0.
     directions: Vec<f64>,
 }
 
-impl Space {
+impl EmbeddingSpace {
     /// Computes the principal components of each fold's words (token ids). `None` if no embedding is kept, for want of access.
-    pub fn of_folds(
+    pub fn for_folds(
         embeddings: &KeptEmbeddings,
         words: &[Vec<&[u32]>; 2],
         context: &EstimationContext,
     ) -> Option<[Self; 2]> {
         let width = embeddings.width()?;
-        let spaces = in_parallel(context.threads, [0, 1], |fold: usize| Self::new(embeddings, width, &words[fold]));
+        let spaces = parallel_map(context.threads, [0, 1], |fold: usize| Self::new(embeddings, width, &words[fold]));
         spaces.try_into().ok()
     }
 

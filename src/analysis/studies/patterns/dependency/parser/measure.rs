@@ -1,16 +1,16 @@
 //! Fits parsers on each fold, scores them on the other, and compares them with simpler parsers.
 
-use super::accuracies::{ParserAccuracy, ParserHits, Prediction, Tally, accuracies, difference, share};
-use super::fit::{Fitted, PENALTY, TOLERANCE, on_folds};
-use super::graph::likeliest;
-use super::lexical::{Lexical, LexicalChoice, LexicalFit, LexicalSentence, Space};
+use super::accuracies::{ParserAccuracy, ParserHits, ParserTally, SentencePrediction, accuracies, difference, share};
+use super::fit::{FittedParser, GRADIENT_TOLERANCE, RIDGE_PENALTY, map_folds};
+use super::graph::likeliest_head;
+use super::lexical::{EmbeddingSpace, LexicalBaseline, LexicalChoice, LexicalFit, LexicalSentence};
 use super::section::{FitReport, HeadWeights, LayerPart, PARSERS, ParserReport, RelationAccuracy, SimpleAccuracies};
 use super::sentence::{Gold, KeptSentence, KeptWord};
 use super::sums::ParserSums;
-use crate::corpus::relation::ALL;
+use crate::corpus::relation::POOLED_RELATION;
 use crate::model::grid::HeadGrid;
 use crate::stats::blocks::PerBlock;
-use crate::studies::patterns::dependency::SimpleParsers;
+use crate::studies::patterns::dependency::BaselineParsers;
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::study::labels::evidence::ByDirection;
 use crate::study::metrics::estimates::EstimationContext;
@@ -25,8 +25,8 @@ struct Plan<'a> {
 
 /// A parser fitted on each fold, with the count of its right predictions in the other fold.
 struct Parsed {
-    fits: [Fitted; 2],
-    tally: Tally,
+    fits: [FittedParser; 2],
+    tally: ParserTally,
 }
 
 /// Returns the parsers to fit: those on attention or distances, followed by one without each layer.
@@ -49,15 +49,15 @@ fn plans<'a>(trained: &'a ParserSums, untrained: &'a ParserSums) -> Vec<Plan<'a>
 }
 
 fn parsed(plans: &[Plan<'_>], context: &EstimationContext) -> Vec<Parsed> {
-    let folds = on_folds(context.threads, plans.len(), |plan, fold| {
+    let folds = map_folds(context.threads, plans.len(), |plan, fold| {
         let Plan { sums, heads, has_distances, .. } = &plans[plan];
-        let fitted = Fitted::new(&sums.in_fold(fold), heads, *has_distances);
+        let fitted = FittedParser::new(&sums.in_fold(fold), heads, *has_distances);
         let predictions = fitted.parser.predictions(&sums.in_fold(1 - fold));
         (fitted, predictions)
     });
-    let parsed = |[(even, on_odd), (odd, on_even)]: [(Fitted, Vec<Prediction<'_>>); 2]| Parsed {
+    let parsed = |[(even, on_odd), (odd, on_even)]: [(FittedParser, Vec<SentencePrediction<'_>>); 2]| Parsed {
         fits: [even, odd],
-        tally: Tally::new(on_odd.into_iter().chain(on_even)),
+        tally: ParserTally::new(on_odd.into_iter().chain(on_even)),
     };
     folds.into_iter().map(parsed).collect()
 }
@@ -94,8 +94,8 @@ impl ParserReport {
             sentences: sentences.clone().filter(has_arc).count() as u64,
             kept_bytes: sentences.clone().chain(untrained.sentences.values()).map(KeptSentence::bytes).sum(),
             none: hindrance(trained),
-            penalty: PENALTY,
-            tolerance: TOLERANCE,
+            penalty: RIDGE_PENALTY,
+            tolerance: GRADIENT_TOLERANCE,
             ..Self::default()
         };
         if report.none.is_some() {
@@ -104,19 +104,23 @@ impl ParserReport {
         let plans = plans(trained, untrained);
         let parsed = parsed(&plans, context);
         let lexical = lexical(trained, context);
-        let simple = |relation: &str| SimpleParsers::new(arcs, relation, context.grid.count());
+        let simple = |relation: &str| BaselineParsers::new(arcs, relation, context.grid.count());
         let attention = &parsed[0];
         let courses = |parsed: &Parsed| parsed.fits.each_ref().map(|fit| fit.course);
         let of_plans = plans.iter().zip(&parsed).map(|(plan, parsed)| (&*plan.name, courses(parsed)));
         let of_words = lexical.iter().map(|(fits, _)| (PARSERS[1], fits.each_ref().map(|fit| fit.course)));
-        let fits = of_plans.chain(of_words).flat_map(|(name, courses)| FitReport::of_folds(name, courses));
+        let fits = of_plans.chain(of_words).flat_map(|(name, courses)| FitReport::for_folds(name, courses));
         let words = sentences.filter(|sentence| sentence.words.len() > 1).flat_map(|sentence| &sentence.words);
         Self {
-            words: total(&hits_of(&attention.tally, ALL)),
+            words: total(&hits_of(&attention.tally, POOLED_RELATION)),
             roots: words.filter(|word| word.gold == Gold::Root).count() as u64,
-            root_accuracy: share(&attention.tally.roots.right, &attention.tally.roots.words),
-            tree_share: share(&attention.tally.trees.right, &attention.tally.trees.words),
-            accuracies: accuracies_on_all(&parsed[..4], lexical.as_ref().map(|(_, tally)| tally), &simple(ALL)),
+            root_accuracy: share(&attention.tally.roots.correct, &attention.tally.roots.words),
+            tree_share: share(&attention.tally.trees.correct, &attention.tally.trees.words),
+            accuracies: accuracies_on_all(
+                &parsed[..4],
+                lexical.as_ref().map(|(_, tally)| tally),
+                &simple(POOLED_RELATION),
+            ),
             relations: relations(&attention.tally, simple),
             layers: layers(attention, &parsed[4..]),
             heads: weights(attention, context.grid),
@@ -143,23 +147,23 @@ fn lexical_sentence(sentence: &KeptSentence) -> LexicalSentence<'_> {
 }
 
 /// Fits the baseline of distances and embeddings on each fold and scores it on the other. `None` without embeddings.
-fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], Tally)> {
+fn lexical(sums: &ParserSums, context: &EstimationContext) -> Option<([LexicalFit; 2], ParserTally)> {
     let sentences: Vec<LexicalSentence<'_>> = sums.sentences.values().map(lexical_sentence).collect();
     let words = [0, 1].map(|fold| {
         let in_fold = sentences.iter().filter(|sentence| sentence.block % 2 == fold);
         in_fold.flat_map(|sentence| sentence.words.iter().copied()).collect()
     });
-    let spaces = Space::of_folds(&sums.embeddings, &words, context)?;
-    let Lexical { fits, scores } = Lexical::new((&sums.embeddings, &spaces), &sentences, context);
+    let spaces = EmbeddingSpace::for_folds(&sums.embeddings, &words, context)?;
+    let LexicalBaseline { fits, scores } = LexicalBaseline::new((&sums.embeddings, &spaces), &sentences, context);
     let heads_of = |scores: Vec<Vec<f64>>| {
         let of_word = |(word, mut scores): (usize, Vec<f64>)| {
             // Reinserts the word itself, which is not among its candidates.
             scores.insert(word, f64::NEG_INFINITY);
-            likeliest(word, &scores)
+            likeliest_head(word, &scores)
         };
         scores.into_iter().enumerate().map(of_word).collect()
     };
-    Some((fits, Tally::new(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
+    Some((fits, ParserTally::new(sums.sentences.values().zip(scores.into_iter().map(heads_of)))))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of words")]
@@ -168,27 +172,31 @@ fn total(hits: &ParserHits) -> u64 {
 }
 
 /// Returns the counts of a relation, 0 if it is missing: `all` is missing if every word is punctuation.
-fn hits_of(tally: &Tally, relation: &str) -> ParserHits {
+fn hits_of(tally: &ParserTally, relation: &str) -> ParserHits {
     tally.relations.get(relation).cloned().unwrap_or_default()
 }
 
-fn accuracies_on_all(parsed: &[Parsed], lexical: Option<&Tally>, simple: &SimpleParsers) -> Vec<ParserAccuracy> {
+fn accuracies_on_all(
+    parsed: &[Parsed],
+    lexical: Option<&ParserTally>,
+    simple: &BaselineParsers,
+) -> Vec<ParserAccuracy> {
     let mut right: Vec<Option<PerBlock>> =
-        parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, ALL).right)).collect();
-    right.insert(1, lexical.map(|tally| hits_of(tally, ALL).right));
-    right.extend([simple.head, simple.offset, Some(simple.next), simple.tags]);
-    accuracies(&PARSERS, &right, &hits_of(&parsed[0].tally, ALL).words)
+        parsed.iter().map(|parsed| Some(hits_of(&parsed.tally, POOLED_RELATION).correct)).collect();
+    right.insert(1, lexical.map(|tally| hits_of(tally, POOLED_RELATION).correct));
+    right.extend([simple.best_head, simple.best_offset, Some(simple.next_word), simple.best_tags]);
+    accuracies(&PARSERS, &right, &hits_of(&parsed[0].tally, POOLED_RELATION).words)
 }
 
-fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<RelationAccuracy> {
+fn relations(tally: &ParserTally, simple: impl Fn(&str) -> BaselineParsers) -> Vec<RelationAccuracy> {
     let accuracy = |(name, hits): (&String, &ParserHits)| {
         let simple = simple(name);
         let accuracy_of = |right: Option<PerBlock>| right.and_then(|right| share(&right, &hits.words).accuracy);
-        let [best_head, offset, tags] = [simple.head, simple.offset, simple.tags].map(accuracy_of);
+        let [best_head, offset, tags] = [simple.best_head, simple.best_offset, simple.best_tags].map(accuracy_of);
         RelationAccuracy {
             relation: name.clone(),
             words: total(hits),
-            share: share(&hits.right, &hits.words),
+            share: share(&hits.correct, &hits.words),
             beside: SimpleAccuracies { best_head, offset, tags },
         }
     };
@@ -198,10 +206,10 @@ fn relations(tally: &Tally, simple: impl Fn(&str) -> SimpleParsers) -> Vec<Relat
 }
 
 fn layers(attention: &Parsed, without: &[Parsed]) -> Vec<LayerPart> {
-    let with_all = hits_of(&attention.tally, ALL);
+    let with_all = hits_of(&attention.tally, POOLED_RELATION);
     let part = |(layer, parsed): (usize, &Parsed)| {
-        let right = hits_of(&parsed.tally, ALL).right;
-        let lost = difference(&with_all.right, &right, &with_all.words);
+        let right = hits_of(&parsed.tally, POOLED_RELATION).correct;
+        let lost = difference(&with_all.correct, &right, &with_all.words);
         LayerPart { layer, without: share(&right, &with_all.words).accuracy, lost }
     };
     let has_words = total(&with_all) > 0;
@@ -212,7 +220,9 @@ fn weights(attention: &Parsed, grid: HeadGrid) -> Vec<HeadWeights> {
     let [even, odd] = &attention.fits;
     let head = |place: usize| HeadWeights {
         place: grid.place(place),
-        weight: ByDirection::new(|side| f64::midpoint(even.standardised[place][side], odd.standardised[place][side])),
+        weight: ByDirection::new(|side| {
+            f64::midpoint(even.standardised_weights[place][side], odd.standardised_weights[place][side])
+        }),
     };
     (0..grid.count()).map(head).collect()
 }

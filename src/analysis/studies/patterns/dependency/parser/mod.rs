@@ -19,7 +19,7 @@ use crate::study::section::section;
 use crate::study::{
     Card, Caveat, CaveatSubject, Estimates, EstimationContext, Observed, PassSpec, Study, Subject, Term,
 };
-use links::section::LinksRead;
+use links::section::LinkParserResults;
 use links::sums::LinkParserSums;
 use section::ParserReport;
 use sums::ParserSums;
@@ -42,20 +42,22 @@ impl Study for AttentionParser {
         terms: TERMS,
         figures: &["parser"],
         tables: &["parsers", "parser_relations", "parser_layers", "parser_links"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         let sample = |weights| Pass { weights, portion: Portion::Sample, ..Pass::PLAIN };
-        let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from);
-        let arcs = |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from);
-        let links = |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from);
+        let words = |subject: &Subject<'_>| ParserSums::new(subject.grid, subject.classes.clone(), subject.from_token);
+        let arcs =
+            |subject: &Subject<'_>| DependencySums::new(subject.grid, subject.classes.clone(), subject.from_token);
+        let links =
+            |subject: &Subject<'_>| LinkParserSums::new(subject.grid, subject.classes.clone(), subject.from_token);
         vec![
             PassSpec::new(sample(Weights::Trained), move |subject| words(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Fresh { seed: SEED }), words),
+            PassSpec::new(sample(Weights::Untrained { seed: SEED }), words),
             PassSpec::new(sample(Weights::Trained), arcs),
             PassSpec::new(sample(Weights::Trained), move |subject| links(subject).with_embeddings()),
-            PassSpec::new(sample(Weights::Fresh { seed: SEED }), links),
+            PassSpec::new(sample(Weights::Untrained { seed: SEED }), links),
         ]
     }
 
@@ -63,16 +65,17 @@ impl Study for AttentionParser {
         let [trained, untrained] = of_models(observed);
         let parser = ParserReport::new(trained, untrained, observed.sums(), context);
         let [trained, untrained] = of_models(observed);
-        let LinksRead { types, left_out, kept_bytes } = LinksRead::new(trained, untrained, context);
+        let LinkParserResults { types, left_out_sequences: left_out, kept_bytes } =
+            LinkParserResults::new(trained, untrained, context);
         let kept_bytes = parser.kept_bytes + kept_bytes;
         let parser = ParserReport { links: types, links_left_out: left_out, kept_bytes, ..parser };
-        (Estimates::none(context.grid.count()), parser)
+        (Estimates::without_metrics(context.grid.count()), parser)
     }
 }
 
 /// Returns the sums of one type: `[trained model, untrained model]`.
 fn of_models<'a, S: Sums>(observed: &Observed<'a>) -> [&'a S; 2] {
-    let sums: Vec<&S> = observed.each().collect();
+    let sums: Vec<&S> = observed.all_sums().collect();
     sums.try_into().unwrap_or_else(|_| unreachable!("a pass of either model"))
 }
 
@@ -82,13 +85,13 @@ const CAVEATS: &[Caveat] = &[
         text: "A parser on attention shows how much of a treebank's trees can be read out of all heads together with labelled sentences \
             to learn from, not that the model has such trees or uses them: an accuracy depends on the annotation scheme, and weights of \
             heads that look alike can be exchanged for each other.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| section::<ParserReport>(labelling.section).none.is_none(),
     },
     Caveat {
         id: "links-read-not-used",
         text: "A model of links on the attention of all heads shows how much of them can be read out with links to learn from, not that the model has such links or uses them: where the links are a matter of which words they join, word embeddings know them too.",
-        about: CaveatSubject::Meaning,
+        subject: CaveatSubject::Meaning,
         applies: |labelling| section::<ParserReport>(labelling.section).links.iter().any(|links| links.none.is_none()),
     },
 ];
@@ -96,7 +99,7 @@ const CAVEATS: &[Caveat] = &[
 const TERMS: &[Term] = &[
     Term {
         name: "attention-only probe",
-        also: &["ahead", "distances"],
+        other_names: &["ahead", "distances"],
         meaning: "Of the study `parser`: a parser whose score of a word as the head of another is linear in the attention between the \
             two, in both directions and in all heads (Clark et al. 2019, section 5). Attention is ahead of a parser by the share of words \
             that it gets right less the share that the other does; distances are the same parser with nothing but how far two words are \
@@ -105,7 +108,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "right-branching",
-        also: &["best head"],
+        other_names: &["best head"],
         meaning: "Simple parsers beside it, in the study `parser`: the head of a word is the next word; the word that one attention head \
             attends to most, or that attends most to it; the word at a fixed offset; the nearest word of a word class that goes with the \
             word's own. The last three are chosen on one half of the blocks and scored on the other.",
@@ -113,7 +116,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "links of all heads",
-        also: &["lead"],
+        other_names: &["lead"],
         meaning: "In the study `parser`, how many targets of links are found by a linear model of the attention between a source and its \
             candidates, in both directions and in all heads. Its lead is over the best model that does not see this attention: distances, \
             word embeddings, rules of place and of classes, an untrained model, chance.",
@@ -121,7 +124,7 @@ const TERMS: &[Term] = &[
     },
     Term {
         name: "contact prediction",
-        also: &["separations"],
+        other_names: &["separations"],
         meaning: "In the study `parser`, how many of the pairs that a logistic regression on the symmetrised and corrected attention of all \
             heads finds likeliest are linked, for undirected types in encoders (Rao et al. 2021). Separations are how far apart the words of \
             a pair are: the pairs at those that are linked most often stand beside it.",

@@ -28,15 +28,15 @@ const MOST_HALVINGS: u32 = 60;
 /// Result of a minimisation: the point where it ended, with value, gradient norm and number of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Minimum {
-    pub at: Vec<f64>,
+    pub point: Vec<f64>,
     pub value: f64,
-    pub gradient: f64,
+    pub gradient_norm: f64,
     pub steps: u64,
 }
 
 impl Minimum {
     pub fn course(&self, count: u64, loss: f64) -> FitCourse {
-        FitCourse { count, loss, steps: self.steps, gradient: self.gradient }
+        FitCourse { count, loss, steps: self.steps, gradient_norm: self.gradient_norm }
     }
 }
 
@@ -48,7 +48,7 @@ pub struct FitCourse {
     pub loss: f64,
     pub steps: u64,
     /// Norm of the final gradient; with an L1 penalty, of the shortest subgradient.
-    pub gradient: f64,
+    pub gradient_norm: f64,
 }
 
 /// Minimises a smooth convex function by L-BFGS from 0, until the gradient norm is at most `tolerance`. The function writes its
@@ -70,7 +70,7 @@ pub fn minimise(size: usize, tolerance: f64, mut function: impl FnMut(&[f64], &m
         memory.update_hessian(&gradient, &at);
         steps += 1;
     }
-    Minimum { gradient: norm(&gradient), at, value, steps }
+    Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
 /// Steps against `direction`, halving `step` until [`is_lower`] holds. Returns the new value; `None` if no step is low enough.
@@ -118,7 +118,7 @@ const GOOD_STEP: f64 = 0.5;
 
 /// As [`minimise`], by Newton's method for a strictly convex function of few variables. `curvature` returns the second
 /// derivatives, `[size, size]`, which must be positive definite but may be inexact.
-pub fn newton(
+pub fn minimise_by_newton(
     size: usize,
     tolerance: f64,
     mut function: impl FnMut(&[f64], &mut [f64]) -> f64,
@@ -138,7 +138,7 @@ pub fn newton(
         steps += 1;
         factors = Some(used).filter(|_| norm(&gradient) < GOOD_STEP * before);
     }
-    Minimum { gradient: norm(&gradient), at, value, steps }
+    Minimum { gradient_norm: norm(&gradient), point: at, value, steps }
 }
 
 /// Tolerance of coordinate descent on a quadratic model, as a share of the subgradient norm; more precision would soon be lost.
@@ -188,7 +188,7 @@ pub fn proximal_newton(
         let before = std::mem::replace(&mut violation, next_violation);
         reusable = Some(curvature_matrix).filter(|_| violation < GOOD_STEP * before);
     }
-    Minimum { at, value, gradient: violation, steps }
+    Minimum { point: at, value, gradient_norm: violation, steps }
 }
 
 fn subgradient(at: &[f64], gradient: &[f64], penalised: usize) -> Vec<f64> {
@@ -236,11 +236,11 @@ fn model_step((at, gradient, penalised): (&[f64], &[f64], usize), curvature: &[f
 }
 
 /// Number of rows whose outer products are summed in one matrix product.
-pub const ROWS: usize = 4096;
+pub const BATCH_ROWS: usize = 4096;
 
 /// Sum of outer products `x xᵀ` of rows, `[size, size]`. Batches are multiplied in single and added in double precision.
 pub struct Curvature {
-    pub whole: Vec<f64>,
+    pub matrix: Vec<f64>,
     part: Vec<f32>,
     size: usize,
 }
@@ -249,20 +249,20 @@ impl Curvature {
     /// Starts the sum from a matrix with the number `diagonal` on its diagonal and 0 elsewhere.
     pub fn new(size: usize, diagonal: f64) -> Self {
         let cell = |place: usize| if place.is_multiple_of(size + 1) { diagonal } else { 0.0 };
-        Self { whole: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
+        Self { matrix: (0..size * size).map(cell).collect(), part: vec![0.0; size * size], size }
     }
 
     /// Adds the outer products of `rows`, divided by `count`, to the sum.
     pub fn add(&mut self, rows: &[f32], count: f64) {
         let row_matrix = Matrix::new(rows, rows.len() / self.size.max(1), self.size);
         multiply(MatrixMut::new(&mut self.part, self.size, self.size), row_matrix.transposed(), row_matrix);
-        zip(&mut self.whole, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
+        zip(&mut self.matrix, &self.part).for_each(|(sum, more)| *sum += f64::from(*more) / count);
     }
 }
 
 /// Turns each row `x` into `sqrt p (x - m)`: `p` its probability, `m = sum p x` the mean row. `mean` is a buffer for one row.
 #[expect(clippy::cast_possible_truncation, reason = "second derivatives need not be exact")]
-pub fn centre(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
+pub fn centre_rows(rows: &mut [f32], shares: &[f64], mean: &mut [f32]) {
     mean.fill(0.0);
     for (row, &share) in zip(rows.chunks_exact(mean.len()), shares) {
         zip(&mut *mean, row).for_each(|(mean, x)| *mean += share as f32 * x);
@@ -286,15 +286,15 @@ mod tests {
             gradient.copy_from_slice(&[2.0 * x, 200.0 * y]);
             x * x + 100.0 * y * y
         });
-        assert!((found.at[0] - 3.0).abs() < 1e-9 && (found.at[1] + 1.0).abs() < 1e-9, "{found:?}");
-        assert!(found.gradient <= 1e-9 && found.steps < 30);
+        assert!((found.point[0] - 3.0).abs() < 1e-9 && (found.point[1] + 1.0).abs() < 1e-9, "{found:?}");
+        assert!(found.gradient_norm <= 1e-9 && found.steps < 30);
         // Two of three coins show heads: -2/3 ln p - 1/3 ln (1 - p) is smallest at p = 2/3, whose logit is ln 2.
         let found = minimise(1, 1e-9, |at, gradient| {
             let p = 1.0 / (1.0 + (-at[0]).exp());
             gradient[0] = p - 2.0 / 3.0;
             -2.0 / 3.0 * p.ln() - (1.0 - p).ln() / 3.0
         });
-        assert!((found.at[0] - 2.0_f64.ln()).abs() < 1e-8, "{found:?}");
+        assert!((found.point[0] - 2.0_f64.ln()).abs() < 1e-8, "{found:?}");
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             gradient[0] = 0.0;
             1.0
         });
-        assert_eq!(found, Minimum { at: vec![0.0], value: 1.0, gradient: 0.0, steps: 0 });
+        assert_eq!(found, Minimum { point: vec![0.0], value: 1.0, gradient_norm: 0.0, steps: 0 });
     }
 
     proptest! {
@@ -318,14 +318,14 @@ mod tests {
                 }
                 value
             });
-            prop_assert!(found.gradient <= 1e-8, "{} after {}", found.gradient, found.steps);
+            prop_assert!(found.gradient_norm <= 1e-8, "{} after {}", found.gradient_norm, found.steps);
         }
     }
 
     #[test]
     fn a_bowl_takes_one_step_and_a_logistic_loss_few() {
         // (x - 3)² + 100 (y + 1)², whose minimum is at (3, -1).
-        let found = newton(
+        let found = minimise_by_newton(
             2,
             1e-9,
             |at, gradient| {
@@ -336,10 +336,10 @@ mod tests {
             |_| vec![2.0, 0.0, 0.0, 200.0],
         );
         let near = |at: f64, expected: f64| (at - expected).abs() < 1e-12;
-        assert!(near(found.at[0], 3.0) && near(found.at[1], -1.0) && found.steps == 1, "{found:?}");
+        assert!(near(found.point[0], 3.0) && near(found.point[1], -1.0) && found.steps == 1, "{found:?}");
         // One of a thousand coins shows heads: the logit is -ln 999, far from 0.
         let logistic = |at: &[f64]| 1.0 / (1.0 + (-at[0]).exp());
-        let found = newton(
+        let found = minimise_by_newton(
             1,
             1e-9,
             |at, gradient| {
@@ -349,13 +349,13 @@ mod tests {
             },
             |at| vec![logistic(at) * (1.0 - logistic(at))],
         );
-        assert!((found.at[0] + 999.0_f64.ln()).abs() < 2e-6 && found.steps < 30, "{found:?}");
+        assert!((found.point[0] + 999.0_f64.ln()).abs() < 2e-6 && found.steps < 30, "{found:?}");
     }
 
     #[test]
     fn second_derivatives_need_not_be_exact() {
         // Twice the true ones: each step goes half of the way.
-        let found = newton(
+        let found = minimise_by_newton(
             1,
             1e-9,
             |at, gradient| {
@@ -364,7 +364,7 @@ mod tests {
             },
             |_| vec![2.0],
         );
-        assert!((found.at[0] - 1.0).abs() <= 1e-9 && found.steps == 30, "{found:?}");
+        assert!((found.point[0] - 1.0).abs() <= 1e-9 && found.steps == 30, "{found:?}");
     }
 
     /// The minimum of `(x - m)ᵀ C (x - m) / 2` with the penalty.
@@ -385,8 +385,8 @@ mod tests {
         // Each on its own: 3 less 1/2, .4 less than 1/2 is 0, -2 less 1 towards 0, and 5 without a penalty.
         let curvature = [2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0];
         let found = lasso(&curvature, &[3.0, 0.4, -2.0, 5.0], 3);
-        let near = found.at.iter().zip([2.5, 0.0, -1.0, 5.0]).all(|(at, expected)| (at - expected).abs() < 1e-9);
-        assert!(near && found.at[1] == 0.0, "{found:?}");
+        let near = found.point.iter().zip([2.5, 0.0, -1.0, 5.0]).all(|(at, expected)| (at - expected).abs() < 1e-9);
+        assert!(near && found.point[1] == 0.0, "{found:?}");
         // 2 (.5)² / 2 + 2 (.4)² / 2 + 1 / 2 and the penalties 2.5 + 1.
         assert!((found.value - (0.25 + 0.16 + 0.5 + 3.5)).abs() < 1e-9, "{found:?}");
     }
@@ -394,8 +394,8 @@ mod tests {
     #[test]
     fn a_term_that_never_varies_has_no_weight() {
         let found = lasso(&[0.0, 0.0, 0.0, 1.0], &[7.0, 3.0], 2);
-        assert_eq!(found.at[0], 0.0);
-        assert!((found.at[1] - 2.0).abs() < 1e-9);
+        assert_eq!(found.point[0], 0.0);
+        assert!((found.point[1] - 2.0).abs() < 1e-9);
     }
 
     /// Near the minimum the values of a step differ by rounding alone: of these minima some took all steps when the values decided.
@@ -410,7 +410,7 @@ mod tests {
             let rows: Vec<[f64; 4]> = (0..6).map(|_| [drawn(), drawn(), drawn(), drawn()]).collect();
             let middle = [drawn(), drawn(), drawn(), drawn()];
             let found = lasso(&products(&rows), &middle, 3);
-            assert!(found.gradient <= 1e-10 && found.steps < 20, "case {case}: {found:?}");
+            assert!(found.gradient_norm <= 1e-10 && found.steps < 20, "case {case}: {found:?}");
         }
     }
 
@@ -431,14 +431,14 @@ mod tests {
         ) {
             let curvature = products(&rows);
             let found = lasso(&curvature, &middle, 3);
-            prop_assert!(found.gradient <= 1e-10, "{found:?}");
+            prop_assert!(found.gradient_norm <= 1e-10, "{found:?}");
             let value = |at: &[f64]| {
                 let off: Vec<f64> = at.iter().zip(&middle).map(|(at, middle)| at - middle).collect();
                 let product: f64 = (0..16).map(|place| off[place / 4] * curvature[place] * off[place % 4]).sum();
                 product / 2.0 + at[..3].iter().map(|at| at.abs()).sum::<f64>()
             };
-            let moved: Vec<f64> = found.at.iter().zip(&moves).map(|(at, more)| at + more).collect();
-            prop_assert!(value(&moved) >= value(&found.at) - 1e-9);
+            let moved: Vec<f64> = found.point.iter().zip(&moves).map(|(at, more)| at + more).collect();
+            prop_assert!(value(&moved) >= value(&found.point) - 1e-9);
         }
     }
 }

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::accuracies::{Difference, ParserAccuracy, Share};
 use super::links::section::{LinkParser, flat_table, write_summary};
 use super::optimum::FitCourse;
-use crate::corpus::relation::{ALL, PUNCT};
+use crate::corpus::relation::{POOLED_RELATION, PUNCTUATION_RELATION};
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::Policy;
 use crate::study::labels::evidence::{ByDirection, Direction, MIN_QUERIES};
-use crate::study::section::{HeadCard, Known, Section, View, stored};
+use crate::study::section::{HeadCard, Section, View, ViewContext, stored};
 use crate::study::show::wording::{aligned_table, decimal, percent};
 use crate::study::show::{Chart, Figure, Forest, ForestRow, Mark, Summary, TableRows};
 use crate::system::counted::counted;
@@ -149,10 +149,17 @@ pub struct FitReport {
 }
 
 impl FitReport {
-    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
-        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count: words, loss, steps, gradient })| {
-            Self { parser: parser.to_owned(), fold: fold.to_owned(), words, loss, steps, gradient }
-        })
+    pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(
+            |(fold, FitCourse { count: words, loss, steps, gradient_norm: gradient })| Self {
+                parser: parser.to_owned(),
+                fold: fold.to_owned(),
+                words,
+                loss,
+                steps,
+                gradient,
+            },
+        )
     }
 }
 
@@ -168,7 +175,8 @@ impl ParserReport {
     /// Returns the six relations that attention finds best, of at least `least` words, without subtypes, `all` and `punct`.
     fn strongest(&self, least: u64) -> Vec<&RelationAccuracy> {
         let is_listed = |one: &&RelationAccuracy| {
-            let is_base = !one.relation.contains(':') && ![ALL, PUNCT].contains(&one.relation.as_str());
+            let is_base = !one.relation.contains(':')
+                && ![POOLED_RELATION, PUNCTUATION_RELATION].contains(&one.relation.as_str());
             is_base && one.words >= least
         };
         let mut strongest: Vec<&RelationAccuracy> = self.relations.iter().filter(is_listed).collect();
@@ -229,9 +237,9 @@ fn relations_table(relations: &[&RelationAccuracy]) -> comfy_table::Table {
 stored!(ParserReport as parser);
 
 impl Section for ParserReport {
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         let ParserReport { accuracies, relations, layers, .. } = self;
-        let summary = Summary::written(|out| {
+        let summary = Summary::from_writer(|out| {
             match &self.none {
                 // A corpus of links need not have trees.
                 Some(_) if !self.links.is_empty() && self.sentences == 0 => {}
@@ -241,22 +249,22 @@ impl Section for ParserReport {
             write_summary(&self.links, self.links_left_out, out)
         });
         let tables = vec![
-            TableRows::of("parsers", accuracies),
-            TableRows::of("parser_relations", relations),
-            TableRows::of("parser_layers", layers),
+            TableRows::new("parsers", accuracies),
+            TableRows::new("parser_relations", relations),
+            TableRows::new("parser_layers", layers),
             flat_table(&self.links),
         ];
         View { summary, figures: figures(self), tables, ..View::default() }
     }
 
-    fn of_head(&self, place: HeadPlace, _: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, _: ViewContext<'_>) -> HeadCard {
         let line = |head: &HeadWeights| {
             let weights = Direction::BOTH
                 .map(|direction| format!("{} {}", decimal(*head.weight.get(direction), 2), direction.name()));
             format!("weights in the parser of all heads, for a standard deviation of attention: {}", weights.join(", "))
         };
         let of_trees = self.heads.iter().filter(|head| head.place == place).map(line);
-        of_trees.chain(self.links.iter().filter_map(|links| links.of_head(place))).collect()
+        of_trees.chain(self.links.iter().filter_map(|links| links.head_line(place))).collect()
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
@@ -265,7 +273,7 @@ impl Section for ParserReport {
         if in_links.is_some() || none.is_some() {
             return in_links;
         }
-        if !grid.is(heads.iter().map(|head| head.place)) {
+        if !grid.equals_all_heads(heads.iter().map(|head| head.place)) {
             return Some("`parser` does not have each head of the model once".to_owned());
         }
         if !layers.is_empty() && !layers.iter().map(|part| part.layer).eq(0..grid.layers) {
@@ -282,11 +290,11 @@ fn figures(parser: &ParserReport) -> Vec<Figure> {
     let row = |part: &LayerPart| ForestRow {
         name: format!("L{}", part.layer),
         note: format!("{} without", percent(part.without)),
-        marks: vec![Mark::of(part.lost.difference, part.lost.ci95)],
+        marks: vec![Mark::from_value(part.lost.difference, part.lost.ci95)],
     };
     let rows = layers.iter().map(row).collect();
     let forest = Forest::around_zero("words less that are right without the layer", ["lost"], rows);
-    let chart = Chart::Forest(Forest { shares: true, ..forest });
+    let chart = Chart::Forest(Forest { is_in_percent: true, ..forest });
     vec![Figure {
         name: "parser",
         title: "What each layer carries of the heads of words".to_owned(),

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::visibility::LayerClasses;
-use crate::sequences::fold::even::Even;
-use crate::sequences::fold::lifts::Lifts;
+use crate::sequences::fold::even::UniformAttention;
+use crate::sequences::fold::lifts::LiftFactors;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::stats::blocks::{BLOCKS, block_of};
-use crate::studies::patterns::dependency::sums::Sight;
+use crate::studies::patterns::dependency::sums::ArcStatus;
 
 /// Gold syntactic head of a word: the root, or a candidate word of its sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,17 +77,17 @@ impl KeptSentence {
 
 /// A sentence whose attention is being observed.
 #[derive(Debug)]
-pub struct SeenSentence {
+pub struct ObservedSentence {
     pub kept: KeptSentence,
     /// Token ranges of each word, and of the token that stands for the root, `[nodes]`.
     spans: Vec<WordSpan>,
     /// Whether a token of the sequence stands for the root.
     has_root: bool,
     /// Factors that divide a decoder's attention by uniform attention, for each class of layers with equal visibility.
-    lifts: Vec<Lifts>,
+    lifts: Vec<LiftFactors>,
 }
 
-impl SeenSentence {
+impl ObservedSentence {
     /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no word has a known gold head.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         let tree = sequence.tree.as_deref()?;
@@ -98,7 +98,7 @@ impl SeenSentence {
                 TreeHead::Word(head) if counted.contains(&head) => Gold::Word(head - counted.start),
                 TreeHead::Word(_) | TreeHead::Unknown => Gold::Unknown,
             };
-            let is_seen = |head| Sight::of(sequence, visibility, from, (place, head)) == Sight::Scored;
+            let is_seen = |head| ArcStatus::new(sequence, visibility, from, (place, head)) == ArcStatus::Scored;
             let scored = arc.head.word().is_some_and(|head| counted.contains(&head) && is_seen(head));
             let tokens = sequence.ids[sequence.words[place].tokens.clone()].to_vec();
             KeptWord { gold, relation: arc.relation.clone(), scored, tokens }
@@ -120,13 +120,14 @@ impl SeenSentence {
         // Without a root token, the root's row and column stay 0, and this span is unused.
         let place = root.unwrap_or_default();
         spans.push((place..place + 1).into());
-        let even = |&visibility| Even::new(visibility, sequence.ids.len());
-        let lifts = classes.kinds().iter().map(even).map(|even| Lifts::between(&spans, even, from)).collect();
+        let even = |&visibility| UniformAttention::new(visibility, sequence.ids.len());
+        let lifts =
+            classes.visibilities().iter().map(even).map(|even| LiftFactors::from_spans(&spans, even, from)).collect();
         Some(Self { kept, spans, has_root: root.is_some(), lifts })
     }
 
     /// Keeps the weights of an attention head, given its index and its layer's visibility class; `folded` is a buffer.
-    pub fn keep(
+    pub fn keep_head(
         &mut self,
         (head, class): (usize, usize),
         view: AttentionView<'_>,
@@ -139,7 +140,7 @@ impl SeenSentence {
         let attended_nodes = if self.has_root { nodes } else { nodes - 1 };
         for query in 0..attended_nodes {
             for key in (0..attended_nodes).filter(|&key| key != query) {
-                let weight = folded.get(query, key) * lifts.of(query, key);
+                let weight = folded.get(query, key) * lifts.get(query, key);
                 kept[query * nodes + key] = f16::from_f64(weight).to_bits();
             }
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lexical::KeptEmbeddings;
-use super::sentence::{KeptSentence, SeenSentence};
+use super::sentence::{KeptSentence, ObservedSentence};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Demands, Event, Sums};
@@ -37,7 +37,7 @@ impl ParserSums {
     }
 
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::kept(), ..self }
+        Self { embeddings: KeptEmbeddings::recording(), ..self }
     }
 }
 
@@ -54,7 +54,7 @@ impl Merge for ParserSums {
 
 impl Sums for ParserSums {
     /// The index of a sentence with a tree, and its attention so far.
-    type SequenceState = (u64, SeenSentence);
+    type SequenceState = (u64, ObservedSentence);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.begin_pass(known);
@@ -65,7 +65,7 @@ impl Sums for ParserSums {
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let seen = SeenSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
+        let seen = ObservedSentence::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.embeddings.keep(seen.kept.words.iter().flat_map(|word| &word.tokens));
         Some((sequence.index, seen))
     }
@@ -75,9 +75,9 @@ impl Sums for ParserSums {
             Event::Head(input) => {
                 let view = input.attention();
                 let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
-                seen.keep(place, view, self.from, &mut self.folded);
+                seen.keep_head(place, view, self.from, &mut self.folded);
             }
-            Event::PackOver => drop(self.sentences.insert(*index, std::mem::take(&mut seen.kept))),
+            Event::PackEnd => drop(self.sentences.insert(*index, std::mem::take(&mut seen.kept))),
             _ => {}
         }
     }
@@ -85,6 +85,6 @@ impl Sums for ParserSums {
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.sentences.values().all(|sentence| sentence.fits(grid.count()))
-            && self.embeddings.fit()
+            && self.embeddings.are_valid()
     }
 }

@@ -1,27 +1,27 @@
 use std::num::NonZeroUsize;
 
-use super::accuracies::Tally;
-use super::fit::{Fitted, TOLERANCE};
+use super::accuracies::ParserTally;
+use super::fit::{FittedParser, GRADIENT_TOLERANCE};
 use super::graph::{NodeScores, Parser};
 use super::section::{PARSERS, ParserReport};
-use super::sentence::{Gold, KeptSentence, SeenSentence};
+use super::sentence::{Gold, KeptSentence, ObservedSentence};
 use super::sums::ParserSums;
 use crate::corpus::TreeHead;
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{AttentionFolder, Event, Sums};
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::{GoldArc, Sequence, TokenKind};
 use crate::sequences::span::WordSpan;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::arcs::PLACES;
+use crate::studies::patterns::dependency::arcs::OFFSET_CLASSES;
 use crate::studies::patterns::dependency::sums::DependencySums;
 use crate::studies::registry::default_policy;
 use crate::study::labels::evidence::Direction;
 use crate::study::metrics::estimates::EstimationContext;
-use crate::study::section::{Known, Section};
+use crate::study::section::{Section, ViewContext};
 use proptest::prelude::*;
 
 const MEAN: FromToken = FromToken::Mean;
@@ -37,10 +37,10 @@ fn parsed(index: u64, heads: &[Option<usize>]) -> Sequence {
 
 /// The kept part of a sequence, of heads with these weights between its tokens.
 fn kept(sequence: &Sequence, classes: &LayerClasses, heads: &[Vec<f32>]) -> KeptSentence {
-    let mut seen = SeenSentence::new(sequence, classes, MEAN, heads.len()).expect("a tree");
+    let mut seen = ObservedSentence::new(sequence, classes, MEAN, heads.len()).expect("a tree");
     for (head, weights) in heads.iter().enumerate() {
         let view = AttentionView::new(0, head, sequence.ids.len(), weights);
-        seen.keep((head, 0), view, MEAN, &mut WordAttention::default());
+        seen.keep_head((head, 0), view, MEAN, &mut WordAttention::default());
     }
     seen.kept
 }
@@ -58,7 +58,7 @@ fn three_words() -> KeptSentence {
 }
 
 fn parser(weights: Vec<[f64; 2]>, root: f64) -> Parser {
-    Parser { heads: (0..weights.len()).collect(), weights, root, distances: Vec::new() }
+    Parser { heads: (0..weights.len()).collect(), weights, root_score: root, distance_scores: Vec::new() }
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn three_words_by_hand() {
     let expected = [0.0, 0.5, 0.5, 1.0, 0.0, 0.0, 0.0, 2.0, 0.5, 1.5, 0.0, 0.0];
     assert_eq!(by_own.score(&sentence, &mut scores)[..12], expected);
     // a has b before c, which are equal; the root is likelier than any word for a and b.
-    assert_eq!(by_own.heads_of(&sentence, &mut scores), [(Some(1), true), (Some(0), true), (Some(1), false)]);
+    assert_eq!(by_own.predict_heads(&sentence, &mut scores), [(Some(1), true), (Some(0), true), (Some(1), false)]);
     // By the attention of the head, and a root of -1: a 0 0 .25 -.75, b .25 0 .75 -.5, c .25 0 0 -.75.
     let by_other = parser(vec![[0.0, 1.0]], -1.0);
     let expected = [0.0, 0.0, 0.25, -0.75, 0.25, 0.0, 0.75, -0.5, 0.25, 0.0, 0.0, -0.75];
@@ -83,17 +83,17 @@ fn three_words_by_hand() {
     // Without weights every word is as likely as the root: a third for each of three words.
     let loss = parser(vec![[0.0, 0.0]], 0.0).loss(&sentence, &mut scores, &mut [0.0; 3]);
     assert!((loss - 3.0 * 3.0_f64.ln()).abs() < 1e-12, "{loss}");
-    let tally = Tally::new(by_own.predictions(&[&sentence]));
-    assert_eq!((tally.relations["obj"].right[0], tally.relations["all"].words[0]), (2.0, 2.0));
-    assert_eq!((tally.roots.right[0], tally.roots.words[0]), (1.0, 1.0));
+    let tally = ParserTally::new(by_own.predictions(&[&sentence]));
+    assert_eq!((tally.relations["obj"].correct[0], tally.relations["all"].words[0]), (2.0, 2.0));
+    assert_eq!((tally.roots.correct[0], tally.roots.words[0]), (1.0, 1.0));
 }
 
 #[test]
 fn distances_say_how_far_a_head_is() {
-    let (mut scores, mut distances) = (NodeScores::default(), vec![0.0; PLACES]);
+    let (mut scores, mut distances) = (NodeScores::default(), vec![0.0; OFFSET_CLASSES]);
     // The ten offsets to the left come first, the nearest last; then those to the right.
     (distances[9], distances[10], distances[11]) = (3.0, 1.0, 2.0);
-    let parser = Parser { heads: Vec::new(), weights: Vec::new(), root: 5.0, distances };
+    let parser = Parser { heads: Vec::new(), weights: Vec::new(), root_score: 5.0, distance_scores: distances };
     let expected = [0.0, 1.0, 2.0, 5.0, 3.0, 0.0, 1.0, 5.0, 0.0, 3.0, 0.0, 5.0];
     assert_eq!(parser.score(&three_words(), &mut scores)[..12], expected);
 }
@@ -126,18 +126,18 @@ fn two_planted_heads_make_the_tree_together() {
     let [even, odd] =
         [0, 1].map(|fold| sentences.iter().filter(|sentence| sentence.block % 2 == fold).collect::<Vec<_>>());
     let right = |heads: Vec<usize>| {
-        let fitted = Fitted::new(&even, &heads, false);
-        assert!(fitted.course.gradient <= TOLERANCE, "{fitted:?}");
-        let tally = Tally::new(fitted.parser.predictions(&odd));
-        (fitted, tally.relations["all"].right.iter().sum::<f64>(), tally.roots.right.iter().sum::<f64>())
+        let fitted = FittedParser::new(&even, &heads, false);
+        assert!(fitted.course.gradient_norm <= GRADIENT_TOLERANCE, "{fitted:?}");
+        let tally = ParserTally::new(fitted.parser.predictions(&odd));
+        (fitted, tally.relations["all"].correct.iter().sum::<f64>(), tally.roots.correct.iter().sum::<f64>())
     };
     // Of eight words and two roots, both heads find all; either misses some.
     let (both, arcs, roots) = right(vec![0, 1]);
     assert_eq!((arcs, roots), (8.0, 2.0));
     assert_eq!(both.course.count, 10);
     // The one by its own attention, the other by that to it.
-    let [[own, _], [_, to]] = both.standardised[..] else { panic!("two heads") };
-    assert!(own > 1.0 && to > 1.0, "{:?}", both.standardised);
+    let [[own, _], [_, to]] = both.standardised_weights[..] else { panic!("two heads") };
+    assert!(own > 1.0 && to > 1.0, "{:?}", both.standardised_weights);
     assert!(right(vec![0]).1 < 8.0 && right(vec![1]).1 < 8.0);
     assert!(right(Vec::new()).2 == 0.0);
 }
@@ -146,7 +146,7 @@ fn two_planted_heads_make_the_tree_together() {
 fn attention_that_never_varies_has_no_weight() {
     let even = vec![0.2; 25];
     let sentence = kept(&parsed(0, &[Some(1), None, Some(1)]), &LayerClasses::default(), &[even]);
-    let fitted = Fitted::new(&[&sentence], &[0], false);
+    let fitted = FittedParser::new(&[&sentence], &[0], false);
     assert_eq!(fitted.parser.weights, [[0.0; 2]]);
 }
 
@@ -169,8 +169,8 @@ fn a_decoder_has_its_first_token_for_the_root() {
     let expected = [0.0, 0.0, 1.5, 0.75, 0.0, 1.5, 0.0, 0.0, 0.0];
     assert_eq!(kept_weights, expected);
     // Where the first token is of a word, that word is no candidate, and what depends on it is unknown: nothing is left here.
-    let words = Sequence { words: WordSpan::whole([0..2, 2..3]), ..sequence };
-    assert!(SeenSentence::new(&words, &classes, MEAN, 1).is_none());
+    let words = Sequence { words: WordSpan::whole_words([0..2, 2..3]), ..sequence };
+    assert!(ObservedSentence::new(&words, &classes, MEAN, 1).is_none());
 }
 
 #[test]
@@ -195,14 +195,14 @@ fn summed(sentences: &[Sequence], weights: &[f32]) -> (ParserSums, DependencySum
         for head in 0..2 {
             let own: Vec<f32> = (0..tokens * tokens).map(|at| weights[(at * (head + 3)) % weights.len()]).collect();
             let view = AttentionView::new(0, head, tokens, &own);
-            let mut folder = Folder::default();
+            let mut folder = AttentionFolder::default();
             if let Some(state) = &mut state {
                 sums.observe(state, &mut Event::Head(folder.head_input(sequence, view.into())));
             }
             arcs.observe(&mut arc_state, &mut Event::Head(folder.head_input(sequence, view.into())));
         }
         if let Some(state) = &mut state {
-            sums.observe(state, &mut Event::PackOver);
+            sums.observe(state, &mut Event::PackEnd);
         }
     }
     (sums, arcs)
@@ -220,8 +220,8 @@ fn what_cannot_be_fitted_says_why() {
         let report = report(sentences);
         assert!(report.accuracies.is_empty());
         assert_eq!(report.defect(GRID), None);
-        assert!(report.view(Known::new(&default_policy())).figures.is_empty());
-        report.view(Known::new(&default_policy())).summary.to_string()
+        assert!(report.view(ViewContext::new(&default_policy())).figures.is_empty());
+        report.view(ViewContext::new(&default_policy())).summary.to_string()
     };
     let treeless = Sequence { tree: None, ..sentence(0, 3, "obj") };
     assert!(none(&[treeless]).contains("no sentence of the sample has a dependency tree"));
@@ -255,15 +255,15 @@ fn every_parser_is_scored_on_the_same_words() {
     // Without its only layer nothing is left but the root: every word is as likely.
     assert_eq!(report.layers.len(), 1);
     assert_eq!(report.fits.len(), 2 * (4 + 1));
-    assert!(report.fits.iter().all(|fit| fit.gradient <= TOLERANCE), "{:?}", report.fits);
+    assert!(report.fits.iter().all(|fit| fit.gradient <= GRADIENT_TOLERANCE), "{:?}", report.fits);
     assert_eq!(report.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), PARSERS);
     assert_eq!(report.defect(GRID), None);
     assert!(report.defect(HeadGrid { layers: 2, heads: 1 }).is_some());
-    let summary = report.view(Known::new(&default_policy())).summary.to_string();
+    let summary = report.view(ViewContext::new(&default_policy())).summary.to_string();
     assert!(summary.contains("right-branching") && summary.contains("Points lost without a layer"), "{summary}");
     assert_eq!(
         report
-            .view(Known::new(&default_policy()))
+            .view(ViewContext::new(&default_policy()))
             .tables
             .into_iter()
             .map(|table| table.table().rows.len())
@@ -272,7 +272,8 @@ fn every_parser_is_scored_on_the_same_words() {
     );
     let weight = *report.heads[1].weight.get(Direction::DependentToHead);
     assert!(
-        report.of_head(report.heads[1].place, Known::new(&default_policy())).lines[0].contains(&format!("{weight:.2}"))
+        report.head_card(report.heads[1].place, ViewContext::new(&default_policy())).lines[0]
+            .contains(&format!("{weight:.2}"))
     );
 }
 
@@ -280,7 +281,7 @@ proptest! {
     /// The derivatives are those of the loss, whatever the evidence.
     #[test]
     fn derivatives_are_slopes(
-        at in prop::collection::vec(-2.0..2.0_f64, 5 + PLACES),
+        at in prop::collection::vec(-2.0..2.0_f64, 5 + OFFSET_CLASSES),
         number in 0..4_usize,
         known in 0..4_usize,
     ) {
@@ -288,18 +289,18 @@ proptest! {
         let parser_at = |at: &[f64]| Parser {
             heads: vec![0, 1],
             weights: at.as_chunks::<2>().0[..2].to_vec(),
-            root: at[4],
-            distances: if known == 0 { Vec::new() } else { at[5..].to_vec() },
+            root_score: at[4],
+            distance_scores: if known == 0 { Vec::new() } else { at[5..].to_vec() },
         };
         let mut scores = NodeScores::default();
         let mut loss = |at: &[f64], slopes: &mut [f64]| parser_at(at).loss(sentence, &mut scores, slopes);
-        let mut slopes = vec![0.0; 5 + PLACES];
+        let mut slopes = vec![0.0; 5 + OFFSET_CLASSES];
         loss(&at, &mut slopes);
-        for place in 0..if known == 0 { 5 } else { 5 + PLACES } {
+        for place in 0..if known == 0 { 5 } else { 5 + OFFSET_CLASSES } {
             let mut moved = |by: f64| {
                 let mut at = at.clone();
                 at[place] += by;
-                loss(&at, &mut vec![0.0; 5 + PLACES])
+                loss(&at, &mut vec![0.0; 5 + OFFSET_CLASSES])
             };
             let slope = (moved(1e-5) - moved(-1e-5)) / 2e-5;
             prop_assert!((slopes[place] - slope).abs() < 1e-6, "{place}: {} and {slope}", slopes[place]);

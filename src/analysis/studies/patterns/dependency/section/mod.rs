@@ -10,19 +10,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::assessment::{
-    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_of, label_of, of_relation, testable_relations,
+    BEYOND_MARGIN, MARGIN, MIN_COUNT, SPECIFIC_MARGIN, accuracy_name, assess_on_relation, label_name,
+    testable_relations,
 };
 use super::figure::{self, figures};
-use super::relation::{HeadAccuracy, MarginExcess, RelationMetrics, directions};
+use super::relation::{HeadAccuracy, MarginExcess, RelationMetrics, scored_directions};
 use super::tags::Side;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::significance::q_values_above_margin;
 use crate::study::labels::evidence::{Comparison, LABEL_Q, MIN_SENTENCES, Reach};
-use crate::study::labels::{Assessment, Label, Verdict, correct, one_of_each};
+use crate::study::labels::{Assessment, Label, Verdict, best_of_each_label, correct_for_multiple_tests};
 use crate::study::metrics::number::{Number, Part};
-use crate::study::section::{Completion, HeadCard, Known, Section, View, section, stored};
+use crate::study::section::{Completion, HeadCard, Section, View, ViewContext, section, stored};
 use crate::study::show::Shortage;
-use crate::study::show::wording::{percent_of, table_of};
+use crate::study::show::wording::{column_table, whole_percent};
 use crate::study::upstream::ArcClaim;
 use crate::study::{Caveat, CaveatSubject, InBrief, Labelling, Policy, Summary, Unit};
 use crate::system::counted::{counted, plural};
@@ -62,7 +63,7 @@ impl Relations {
     fn in_brief(&self, policy: &Policy) -> InBrief {
         let (all, least) = (&self.relations, policy.count(&MIN_COUNT));
         let Some(commonest) = all.iter().max_by_key(|relation| relation.count) else {
-            return InBrief::found(
+            return InBrief::from_finding(
                 "No word of the corpus has an annotated head, so no relation was tested.".to_owned(),
             );
         };
@@ -75,29 +76,31 @@ impl Relations {
             let mut shortage = Shortage::new("a syntactic label", [commonest.count, least], words);
             let sentences = commonest.sentences.filter(|&sentences| sentences > 0);
             let times = sentences.map(|sentences| policy.count(&MIN_SENTENCES) as f64 / sentences as f64);
-            shortage.times = shortage.times.zip(times).map(|(words, sentences)| words.max(sentences));
+            shortage.growth_factor = shortage.growth_factor.zip(times).map(|(words, sentences)| words.max(sentences));
             return InBrief { shortage: Some(shortage), ..InBrief::default() };
         }
         let tested = || all.iter().filter(|relation| relation.count >= least);
         let fires = |relation: &RelationMetrics| {
-            (0..relation.by_head.len()).flat_map(|place| of_relation(relation, place, policy)).any(|one| one.fires)
+            (0..relation.by_head.len())
+                .flat_map(|place| assess_on_relation(relation, place, policy))
+                .any(|one| one.fires)
         };
         if tested().any(fires) {
             return InBrief::default();
         }
         let points = 100.0 * policy.share(&MARGIN);
         let leads = tested().flat_map(|relation| {
-            relation.each(move |head, direction| {
+            relation.per_head_and_direction(move |head, direction| {
                 Some((head.versus_offset.get(direction).as_ref()?.difference, head.place, relation))
             })
         });
         let nearest = leads.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(difference, head, relation)| {
             let (title, offset) = (one_line(&relation.title()), relation.baseline.accuracy);
-            let accuracies = [offset + difference, offset].map(percent_of);
+            let accuracies = [offset + difference, offset].map(whole_percent);
             format!("; nearest is {head} on {title}: accuracy {}, best offset {}", accuracies[0], accuracies[1])
         });
         let nearest = nearest.unwrap_or_default();
-        InBrief::found(format!(
+        InBrief::from_finding(format!(
             "No head follows a dependency relation: none is {points:.0} points above the best fixed offset{nearest}."
         ))
     }
@@ -112,11 +115,11 @@ impl Relations {
     }
 
     /// Returns the arcs that attention heads follow according to the syntactic labels of `verdicts`.
-    pub(super) fn claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
+    pub(super) fn arc_claims(&self, verdicts: &[Verdict]) -> Vec<ArcClaim> {
         let claim = |place: usize, label: &Label| {
             let direction = label.direction?;
             let is_labelled = |relation: &&RelationMetrics| {
-                label.label == label_of(&relation.relation) && directions(relation.side).contains(&direction)
+                label.label == label_name(&relation.relation) && scored_directions(relation.side).contains(&direction)
             };
             let relation = self.relations.iter().find(is_labelled)?;
             let (label, name) = (label.label.clone(), relation.relation.clone());
@@ -152,7 +155,7 @@ impl Relations {
         let (better, others): (Vec<&RelationMetrics>, Vec<&RelationMetrics>) =
             shown.iter().partition(|relation| relation.accuracy > relation.baseline.accuracy);
         if !better.is_empty() {
-            out.table_without(table_of(&COLUMNS, &better), DROP_ORDER);
+            out.table_with_optional_columns(column_table(&COLUMNS, &better), DROP_ORDER);
         }
         if !others.is_empty() {
             let on_side = |side: Option<Side>| {
@@ -196,9 +199,10 @@ impl Relations {
     /// Writes how many firm syntactic labels are beyond other arcs, and beyond word classes. Writes nothing without such labels.
     fn write_reach(&self, out: &mut Summary, policy: &Policy) -> fmt::Result {
         let places = self.relations.iter().flat_map(|one| (0..one.by_head.len()).map(move |place| (one, place)));
-        let mut assessed: Vec<Vec<Assessment>> = places.map(|(one, place)| of_relation(one, place, policy)).collect();
-        correct(assessed.iter_mut().flatten(), policy);
-        let firm = assessed.into_iter().flat_map(one_of_each).filter(|one| one.fires && !one.label.borderline);
+        let mut assessed: Vec<Vec<Assessment>> =
+            places.map(|(one, place)| assess_on_relation(one, place, policy)).collect();
+        correct_for_multiple_tests(assessed.iter_mut().flatten(), policy);
+        let firm = assessed.into_iter().flat_map(best_of_each_label).filter(|one| one.fires && !one.label.borderline);
         let firm: Vec<Label> = firm.map(|one| one.label).collect();
         if firm.is_empty() {
             return Ok(());
@@ -220,27 +224,27 @@ impl Relations {
         let [margin, specific, beyond] = [&MARGIN, &SPECIFIC_MARGIN, &BEYOND_MARGIN].map(|margin| policy.share(margin));
         self.correct_for_multiple_tests(
             policy,
-            |relation| relation.tests(margin),
+            |relation| relation.offset_tests(margin),
             |head| head.versus_offset.both_mut(),
             |comparison, test, q| (comparison.p, comparison.q) = (test.p, q),
         );
         // Over the labels that there are.
         self.correct_for_multiple_tests(
             policy,
-            |relation| relation.tests_specific(specific, margin),
+            |relation| relation.specificity_tests(specific, margin),
             |head| head.specific.both_mut(),
             |specificity, test, q| (specificity.p, specificity.q) = (test.p, q),
         );
         self.correct_for_multiple_tests(
             policy,
-            |relation| relation.tests_beyond(beyond),
+            |relation| relation.better_baseline_tests(beyond),
             |head| head.versus_tags.both_mut(),
             |comparison, test, q| {
                 (comparison.lead, comparison.lead_ci95) = (test.difference.value, test.difference.ci95);
                 (comparison.p, comparison.q) = (test.p, q);
             },
         );
-        self.relations.iter_mut().for_each(RelationMetrics::compare_best);
+        self.relations.iter_mut().for_each(RelationMetrics::copy_best_comparisons);
         self.tests = self.tests(policy);
     }
 
@@ -274,20 +278,20 @@ impl Relations {
         let mut numbers = Vec::new();
         for relation in &self.relations {
             for (head, entry) in relation.by_head.iter().enumerate() {
-                numbers.extend(directions(relation.side).iter().map(|&direction| Number {
+                numbers.extend(scored_directions(relation.side).iter().map(|&direction| Number {
                     part: Part::Relations,
                     head,
-                    of: relation.relation.clone(),
-                    name: accuracy_of(&relation.relation, direction),
+                    subject: relation.relation.clone(),
+                    name: accuracy_name(&relation.relation, direction),
                     unit: Unit::Shares,
-                    made_of: None,
+                    base_number: None,
                     value: *entry.accuracy.get(direction),
                     ci95: *entry.ci95.get(direction),
                     blocks: relation.blocks,
                     effective_blocks: relation.effective_blocks,
                     trials: Some(relation.count),
-                    enough: relation.count >= min_count,
-                    left_out: entry.left_out.get(direction).as_ref(),
+                    has_enough_evidence: relation.count >= min_count,
+                    jackknife: entry.left_out.get(direction).as_ref(),
                 }));
             }
         }
@@ -299,7 +303,7 @@ pub(super) const CAVEATS: &[Caveat] = &[
     Caveat {
         id: "significance-not-asked",
         text: "The policy asks no significance of syntactic labels: some may be there by chance.",
-        about: CaveatSubject::Certainty,
+        subject: CaveatSubject::Certainty,
         applies: |labels| {
             labels.policy.rule(&LABEL_Q).is_none() && labels.has_label(|label| label.starts_with("syntactic:"))
         },
@@ -308,13 +312,13 @@ pub(super) const CAVEATS: &[Caveat] = &[
         id: "selection",
         text: "The best head of a relation is the best of many tried: its `accuracy` is biased upwards, \
             `heldout_accuracy` is not.",
-        about: CaveatSubject::Certainty,
+        subject: CaveatSubject::Certainty,
         applies: has_trees,
     },
     Caveat {
         id: "no-trees",
         text: "No word of the corpus has an annotated head: no syntactic label could be tested.",
-        about: CaveatSubject::Certainty,
+        subject: CaveatSubject::Certainty,
         applies: |labels| !has_trees(labels),
     },
 ];
@@ -334,10 +338,10 @@ impl Section for Relations {
         }
     }
 
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             figures: figures(&self.relations, policy),
             tables: tables(&self.relations, policy),
             numbers: self.numbers(policy),
@@ -346,15 +350,16 @@ impl Section for Relations {
         }
     }
 
-    fn of_head(&self, place: HeadPlace, Known { policy, .. }: Known<'_>) -> HeadCard {
+    fn head_card(&self, place: HeadPlace, ViewContext { policy, .. }: ViewContext<'_>) -> HeadCard {
         let best = testable_relations(&self.relations, policy).into_iter().filter(|relation| relation.place == place);
-        let figures = figure::of_head(&self.relations, place, policy);
-        HeadCard { figures, ..best.map(RelationMetrics::of_best_head).collect() }
+        let figures = figure::head_figures(&self.relations, place, policy);
+        HeadCard { figures, ..best.map(RelationMetrics::best_head_line).collect() }
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
         let has_all_heads = |relation: &RelationMetrics| {
-            grid.is(relation.by_head.iter().map(|entry| entry.place)) && grid.stray([relation.place]).is_none()
+            grid.equals_all_heads(relation.by_head.iter().map(|entry| entry.place))
+                && grid.first_outside([relation.place]).is_none()
         };
         let defect = |is_valid: &dyn Fn(&RelationMetrics) -> bool, fault: &str| {
             let relation = self.relations.iter().find(|relation| !is_valid(relation))?;

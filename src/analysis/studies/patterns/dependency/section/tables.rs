@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::super::assessment::{of_relation, testable_relations};
+use super::super::assessment::{assess_on_relation, testable_relations};
 use super::super::relation::{RelationMetrics, signed_points};
 use super::super::tags::{Side, TagRule};
 use crate::study::show::wording::{TableColumn, percent, plus_minus_percent, significance, with_interval};
@@ -65,10 +65,10 @@ pub(super) fn tables<'a>(all: &'a [RelationMetrics], policy: &Policy) -> Vec<Tab
     }
     vec![
         // The rules by UPOS would take two columns each, so they have their own table.
-        TableRows::of("relations", all).without(|column| column.starts_with("tag_baseline.rules")),
-        TableRows::of("by_head", all.iter().flat_map(|relation| rows(relation, &relation.by_head))),
-        TableRows::of("by_distance", all.iter().flat_map(|relation| rows(relation, &relation.by_distance))),
-        TableRows::of("rules", all.iter().flat_map(rules)),
+        TableRows::new("relations", all).without_columns(|column| column.starts_with("tag_baseline.rules")),
+        TableRows::new("by_head", all.iter().flat_map(|relation| rows(relation, &relation.by_head))),
+        TableRows::new("by_distance", all.iter().flat_map(|relation| rows(relation, &relation.by_distance))),
+        TableRows::new("rules", all.iter().flat_map(rules)),
         paper(all, policy),
     ]
 }
@@ -103,13 +103,13 @@ fn paper(relations: &[RelationMetrics], policy: &Policy) -> TableRows<'static> {
         held_out: relation.heldout_accuracy,
         firm: is_firm(relation, policy),
     };
-    TableRows::of("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
+    TableRows::new("paper", testable_relations(relations, policy).into_iter().map(row).collect::<Vec<_>>())
 }
 
 /// Whether the best attention head has a firm label for the relation in its direction, by the section's corrected q-value.
 fn is_firm(relation: &RelationMetrics, policy: &Policy) -> bool {
     let place = relation.by_head.iter().position(|head| head.place == relation.place);
-    let assessed = place.map_or_else(Vec::new, |place| of_relation(relation, place, policy));
+    let assessed = place.map_or_else(Vec::new, |place| assess_on_relation(relation, place, policy));
     let test = &relation.versus_offset;
     labels::is_firm(&assessed, relation.direction, [test.p, test.q], policy)
 }

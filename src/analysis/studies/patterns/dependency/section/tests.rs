@@ -11,7 +11,7 @@ fn q_values_go_to_the_tests_they_are_of() {
         let comparison = |difference| Comparison {
             standard_error: Some(0.05),
             q: Some(0.5),
-            ..Comparison::of_difference(difference, None)
+            ..Comparison::from_difference(difference, None)
         };
         let [dependent_to_head, head_to_dependent] = differences;
         let versus_offset = ByDirection {
@@ -59,7 +59,7 @@ fn q_values_go_to_the_tests_they_are_of() {
     let mut found = Relations { relations, tests: Tests::default() };
     let policy = |min_count: u64, most: Value| {
         let values = [(MIN_COUNT.name, Value::Count(min_count)), (LABEL_Q.name, most)];
-        Policy::of([&MIN_COUNT, &LABEL_Q]).with(values)
+        Policy::with_defaults([&MIN_COUNT, &LABEL_Q]).with_values(values)
     };
     found.complete(&Completion::Policy(&policy(10, Value::Share(0.4))));
     let q: Vec<Option<f64>> =

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::arcs::{Agreement, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
-use super::relation::directions;
-use super::specific::SentenceArcs;
-use super::tags::{CUES, Side};
-use crate::corpus::relation::ALL;
+use super::arcs::{AgreementCounts, DuplicateArcs, RelationSums, ScoredArc, scored_arcs};
+use super::relation::scored_directions;
+use super::specific::ArcsBySentence;
+use super::tags::{CUE_COUNT, Side};
+use crate::corpus::relation::POOLED_RELATION;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
 use crate::passes::observer::{Event, Sums};
-use crate::sequences::fold::even::Even;
+use crate::sequences::fold::even::UniformAttention;
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, Merge, block_of};
@@ -53,26 +53,31 @@ impl TryFrom<String> for RelationKey {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum ArcStatus {
     Scored,
     /// One of the arc's words contains the first token of a decoder's input.
-    WithFirst,
+    WithFirstToken,
     /// The arc's two words do not see each other; in a decoder, the later does not see the earlier.
     OutOfSight,
 }
 
-impl Sight {
+impl ArcStatus {
     /// Determines whether an arc is scored; `visibility` is the keys that queries see in every layer.
-    pub fn of(sequence: &Sequence, visibility: Visibility, from: FromToken, (dependent, head): (usize, usize)) -> Self {
-        if sequence.begins_with(dependent) || sequence.begins_with(head) {
-            return Self::WithFirst;
+    pub fn new(
+        sequence: &Sequence,
+        visibility: Visibility,
+        from: FromToken,
+        (dependent, head): (usize, usize),
+    ) -> Self {
+        if sequence.begins_with_word(dependent) || sequence.begins_with_word(head) {
+            return Self::WithFirstToken;
         }
-        let even = Even::new(visibility, sequence.ids.len());
+        let even = UniformAttention::new(visibility, sequence.ids.len());
         let (earlier, later) = (&sequence.words[dependent.min(head)], &sequence.words[dependent.max(head)]);
         let is_seen = if visibility.is_causal() {
-            even.between_words(later, earlier, from) > 0.0
+            even.word_weight(later, earlier, from) > 0.0
         } else {
-            even.are_in_sight(earlier, later, from)
+            even.see_each_other(earlier, later, from)
         };
         if is_seen { Self::Scored } else { Self::OutOfSight }
     }
@@ -91,7 +96,7 @@ pub struct DependencySums {
     /// Index of each relation in `agreements`, in `later` and in each block.
     pub relations: BTreeMap<RelationKey, usize>,
     /// Counts of the arcs that attention heads and baselines both predict, per relation.
-    pub agreements: Vec<Agreement>,
+    pub agreements: Vec<AgreementCounts>,
     /// Counts of the arcs in sentences that are not the first of their group of related sentences, per relation.
     pub later: Vec<DuplicateArcs>,
     /// Sums of each relation by index, per block, `[BLOCKS]`; shorter if a block lacks the last relations.
@@ -102,16 +107,16 @@ pub struct DependencySums {
 
 impl DependencySums {
     pub fn new(grid: HeadGrid, classes: LayerClasses, from: FromToken) -> Self {
-        Self { classes, ..Self::of(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
+        Self { classes, ..Self::from_blocks(grid, from, BTreeMap::new(), vec![Vec::new(); BLOCKS], Vec::new()) }
     }
 
     /// Creates sums from given blocks and agreements. Every sentence is its own group, and every query sees every key.
-    pub fn of(
+    pub fn from_blocks(
         grid: HeadGrid,
         from: FromToken,
         relations: BTreeMap<RelationKey, usize>,
         blocks: Vec<Vec<RelationSums>>,
-        agreements: Vec<Agreement>,
+        agreements: Vec<AgreementCounts>,
     ) -> Self {
         let later = vec![DuplicateArcs::default(); relations.len()];
         Self { grid, from, relations, agreements, later, blocks, ..Self::default() }
@@ -120,7 +125,7 @@ impl DependencySums {
     /// Extends `later` and `agreements` to every relation that has an index.
     fn resize(&mut self) {
         self.later.resize(self.relations.len(), DuplicateArcs::default());
-        self.agreements.resize(self.relations.len(), Agreement::default());
+        self.agreements.resize(self.relations.len(), AgreementCounts::default());
         self.agreements.iter_mut().for_each(|agreement| agreement.resize(self.grid.count()));
     }
 
@@ -171,7 +176,7 @@ pub struct DependencyState {
     block: usize,
     is_first: bool,
     arcs: Vec<ScoredArc>,
-    by_sentence: SentenceArcs,
+    by_sentence: ArcsBySentence,
     /// Candidates for the other end of an arc in a decoder, for each class of layers with equal visibility. Empty in an encoder.
     partners: Vec<Partners>,
     special: SpecialTokens,
@@ -214,38 +219,38 @@ impl Sums for DependencySums {
         };
         let (with_first, out_of_sight) = (&mut self.with_first, &mut self.out_of_sight);
         let is_scored = |dependent: usize, head: usize| {
-            let sight = Sight::of(sequence, visibility, from, (dependent, head));
-            *with_first += u64::from(sight == Sight::WithFirst);
-            *out_of_sight += u64::from(sight == Sight::OutOfSight);
-            sight == Sight::Scored
+            let sight = ArcStatus::new(sequence, visibility, from, (dependent, head));
+            *with_first += u64::from(sight == ArcStatus::WithFirstToken);
+            *out_of_sight += u64::from(sight == ArcStatus::OutOfSight);
+            sight == ArcStatus::Scored
         };
         let arcs = scored_arcs(tree, &sequence.annotations, is_scored, index);
         self.resize();
-        let visibilities = self.classes.kinds().iter().filter(|_| is_causal && !arcs.is_empty());
+        let visibilities = self.classes.visibilities().iter().filter(|_| is_causal && !arcs.is_empty());
         let partners = visibilities.map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         let is_first = sequence.family.is_first;
         let block = block_of(sequence.family.number);
         let mut counted = BTreeSet::new();
-        let sentences = sequence.candidates();
+        let sentences = sequence.counted_words_by_sentence();
         let sentence = |arc: &ScoredArc| sentences.partition_point(|words| words.end <= arc.dependent);
         for arc in &arcs {
             for &relation in &arc.relations {
                 let sums = sums_at(&mut self.blocks[block], relation);
-                sums.count(arc, heads);
+                sums.count_arc(arc, heads);
                 sums.sentences += u64::from(counted.insert((relation, sentence(arc))) && is_first);
                 if !is_first {
-                    self.later[relation].count(arc, heads);
+                    self.later[relation].count_arc(arc, heads);
                 }
                 if let Some(cue) = arc.cue {
-                    self.agreements[relation].resize_for(cue, heads);
+                    self.agreements[relation].resize_for_cue(cue, heads);
                 }
             }
         }
-        let all = self.relations.iter().filter(|(key, _)| key.name == ALL);
+        let all = self.relations.iter().filter(|(key, _)| key.name == POOLED_RELATION);
         let all: Vec<usize> = all.map(|(_, &place)| place).collect();
-        let by_sentence = SentenceArcs::new(&arcs, sentence, is_causal, &all);
+        let by_sentence = ArcsBySentence::new(&arcs, sentence, is_causal, &all);
         by_sentence
-            .counts()
+            .arc_counts()
             .for_each(|(relation, arcs)| sums_at(&mut self.blocks[block], relation).with_others += arcs);
         let special = SpecialTokens::new(sequence, from);
         Some(DependencyState { block, is_first, arcs, by_sentence, partners, special })
@@ -260,34 +265,35 @@ impl Sums for DependencySums {
         let view = input.attention();
         let head = self.grid.index(view.layer, view.head);
         let partners = partners.get(self.classes.class_of(view.layer));
-        let words = input.words(self.from);
-        let predicted = if partners.is_none() { self.predictions.of(words) } else { &[] };
+        let words = input.word_attention(self.from);
+        let predicted = if partners.is_none() { self.predictions.predict(words) } else { &[] };
         let block = &mut self.blocks[*block];
-        by_sentence.begin();
+        by_sentence.reset_hits();
         for (place, arc) in arcs.iter().enumerate() {
             let right = match partners {
                 None => predicted[arc.dependent].map(|predicted| u64::from(predicted == arc.head)),
                 Some(partners) => Direction::BOTH.map(|direction| {
-                    let is_seen = directions(Some(Side::of(arc.head, arc.dependent))).contains(&direction);
-                    u64::from(is_seen && partners.of(words, direction, arc.dependent) == Some(arc.head))
+                    let is_seen =
+                        scored_directions(Some(Side::from_positions(arc.head, arc.dependent))).contains(&direction);
+                    u64::from(is_seen && partners.predict(words, direction, arc.dependent) == Some(arc.head))
                 }),
             };
-            by_sentence.count(place, right);
+            by_sentence.add_right(place, right);
             let dependent = arc.dependent;
             let to_special = Direction::BOTH.map(|direction| {
                 let largest_word_weight = match partners {
                     None if direction.is_forward() => words.get(dependent, predicted[dependent][0]),
                     None => words.get(predicted[dependent][1], dependent),
-                    Some(partners) => partners.most(words, dependent),
+                    Some(partners) => partners.largest_weight(words, dependent),
                 };
-                u64::from(special.most(view, dependent, Some(direction)) > largest_word_weight)
+                u64::from(special.largest_weight(view, dependent, Some(direction)) > largest_word_weight)
             });
             for &relation in &arc.relations {
                 block[relation].hits[head].merge(&right);
                 block[relation].to_special[head].merge(&to_special);
-                self.agreements[relation].add(arc, head, right);
+                self.agreements[relation].add_right(arc, head, right);
                 if !*is_first {
-                    self.later[relation].add(arc, head, right);
+                    self.later[relation].add_right(arc, head, right);
                 }
             }
         }
@@ -302,13 +308,13 @@ impl Sums for DependencySums {
         let (heads, relations) = (grid.count(), self.relations.len());
         let is_sound = |relation: &RelationSums| {
             let heads = if relation.count > 0 { heads } else { 0 };
-            relation.cues.keys().all(|cue| cue.place() < CUES)
+            relation.cues.keys().all(|cue| cue.index() < CUE_COUNT)
                 && relation.adds_up()
                 && [relation.hits.len(), relation.to_special.len(), relation.over_others.len()] == [heads; 3]
         };
-        let fits = |agreement: &Agreement| {
+        let fits = |agreement: &AgreementCounts| {
             let of_cues = agreement.cues.iter().all(|of_heads| of_heads.is_empty() || of_heads.len() == heads);
-            agreement.places.len() == heads && agreement.cues.len() <= CUES && of_cues
+            agreement.places.len() == heads && agreement.cues.len() <= CUE_COUNT && of_cues
         };
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && places.into_iter().eq(0..relations)
@@ -321,7 +327,7 @@ impl Sums for DependencySums {
             && self.agreements.iter().zip(&self.later).enumerate().all(|(place, (agreement, later))| {
                 let mut total = RelationSums::default();
                 self.blocks.iter().filter_map(|block| block.get(place)).for_each(|sums| total.merge(sums));
-                agreement.is_within(&total) && later.is_within(agreement, &total)
+                agreement.is_consistent_with(&total) && later.is_consistent_with(agreement, &total)
             })
     }
 }

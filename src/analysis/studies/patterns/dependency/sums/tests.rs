@@ -3,12 +3,12 @@
 use super::*;
 use crate::corpus::SentenceFamily;
 use crate::model::forward::attention::AttentionView;
-use crate::passes::observer::Folder;
+use crate::passes::observer::AttentionFolder;
 use crate::sequences::test_support::sentence;
 use crate::studies::patterns::dependency::arcs::baseline_offsets;
 
 fn add(sums: &mut DependencySums, sentence: &Sequence, weights: &[f32]) {
-    let (mut state, mut folder) = (sums.begin(sentence).unwrap(), Folder::default());
+    let (mut state, mut folder) = (sums.begin(sentence).unwrap(), AttentionFolder::default());
     let view = AttentionView::new(0, 0, sentence.ids.len(), weights);
     sums.observe(&mut state, &mut Event::Head(folder.head_input(sentence, view.into())));
 }
@@ -56,7 +56,7 @@ fn a_family_is_in_one_block_and_counts_once_as_a_sentence() {
     let RelationSums { count, sentences, .. } = both.blocks[3][place];
     assert_eq!((count, sentences), (6, 1));
     let later = &both.later[place];
-    assert_eq!((later.words[minus_one], later.right((0, 0), minus_one)), (3, [3, 3]));
+    assert_eq!((later.words[minus_one], later.right_counts((0, 0), minus_one)), (3, [3, 3]));
     assert_eq!(both.agreements[place].places[0][0][minus_one], 6);
     assert_eq!(sums.later[sums.relations[&key("nsubj")]], DuplicateArcs::default());
     assert!(both.fits(both.grid, both.from, &both.classes) && both.in_order().later == both.later);
@@ -93,8 +93,8 @@ fn a_cue_that_there_is_not_does_not_fit() {
         (sums.blocks[0][0].tagged, sums.blocks[0][0].cues) = (1, [(cue, 1)].into());
         sums.fits(sums.grid, sums.from, &sums.classes)
     };
-    assert!(with_cue(CUES - 1));
-    assert!(!with_cue(CUES));
+    assert!(with_cue(CUE_COUNT - 1));
+    assert!(!with_cue(CUE_COUNT));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_part_that_is_more_than_its_whole_does_not_fit() {
     let mut whole = empty();
     // Three arcs; the head predicts some of them.
     add(&mut whole, &sentence(0, 4, "nsubj"), &[0.1; 36]);
-    let fits = |change: &dyn Fn(&mut RelationSums, &mut Agreement)| {
+    let fits = |change: &dyn Fn(&mut RelationSums, &mut AgreementCounts)| {
         let mut sums = whole.clone();
         change(&mut sums.blocks[0][0], &mut sums.agreements[0]);
         sums.fits(sums.grid, sums.from, &sums.classes)

@@ -2,16 +2,16 @@
 //! row's sum.
 
 use super::vectors::{products_by_lane, resized};
-use super::{HeadData, NormSums, places, queries, sees_sink};
-use crate::linalg::lanes::{LANES, across, total};
+use super::{HeadData, NormSums, query_count, sees_sink, sink_places};
+use crate::linalg::lanes::{LANES, reduce_lanes, sum_any_length};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::roles::{OFFSETS, REACH, TokenRoles, WINDOW, slot};
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, NEIGHBOUR_DISTANCE, OFFSET_COUNT, TokenRoles, offset_slot};
 
 /// Number of queries processed together: the rows of all are written before the first is read back.
 const ROWS_AT_ONCE: usize = 8;
 
 /// Number of offsets ([`OFFSETS`]), rounded up to whole SIMD vectors of f64.
-const SLOTS: usize = OFFSETS.next_multiple_of(LANES / 2);
+const SLOTS: usize = OFFSET_COUNT.next_multiple_of(LANES / 2);
 
 /// Buffers for value norms and attention rows, reused from head to head.
 #[derive(Clone, Debug, Default)]
@@ -23,19 +23,19 @@ pub struct NormBuffers {
     /// Norm `|f_j|` of each text key's projected value and 0 of other keys, padded before and after as `rows`.
     text_norms: Vec<f32>,
     /// Prefix sums of the norms of text tokens, `[n + 1]`.
-    before: Vec<f64>,
+    norms_before: Vec<f64>,
 }
 
 /// Adds the norm-weighted shares of the head's actual attention. Leaves the norms in the buffers for [`add_uniform`].
 #[inline(always)]
-pub fn add(
+pub fn add_norm_shares(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
     head: &HeadData<'_>,
     buffers: &mut NormBuffers,
 ) {
     let (n, width) = (roles.tokens, roles.is_text.len());
-    let stride = REACH + width + SLOTS;
+    let stride = MAX_OFFSET_TOKENS + width + SLOTS;
     let rows = resized(&mut buffers.rows, ROWS_AT_ONCE * stride);
     for buffer in [&mut buffers.norms, &mut buffers.text_norms] {
         buffer.clear();
@@ -43,32 +43,32 @@ pub fn add(
     let norms = resized(&mut buffers.norms, width);
     norms[..n].copy_from_slice(head.norms.norms);
     let text_norms = resized(&mut buffers.text_norms, stride);
-    for ((text, norm), kept) in text_norms[REACH..][..width].iter_mut().zip(&*norms).zip(&roles.is_text) {
+    for ((text, norm), kept) in text_norms[MAX_OFFSET_TOKENS..][..width].iter_mut().zip(&*norms).zip(&roles.is_text) {
         *text = norm * kept;
     }
     let mut by_offset = [0.0; SLOTS];
-    for run in &roles.text {
+    for run in &roles.text_runs {
         for first in run.clone().step_by(ROWS_AT_ONCE) {
             let block = first..run.end.min(first + ROWS_AT_ONCE);
             let (mut by_lane, mut shares) = ([[0.0; LANES]; ROWS_AT_ONCE], [0.0; ROWS_AT_ONCE]);
             for ((query, row), by_lane) in block.clone().zip(rows.chunks_exact_mut(stride)).zip(&mut by_lane) {
                 // Elements beyond n, left from longer rows, have a norm of 0.
-                let row = &mut row[REACH..][..width];
+                let row = &mut row[MAX_OFFSET_TOKENS..][..width];
                 row[..n].copy_from_slice(head.attention.row(query));
                 *by_lane = products_by_lane(row, norms);
             }
             for ((query, lanes), share) in block.clone().zip(by_lane).zip(&mut shares) {
-                let spent = across(lanes, |a, b| a + b);
+                let spent = reduce_lanes(lanes, |a, b| a + b);
                 sums.spent += spent;
                 if spent > 0.0 {
                     *share = spent.recip();
                     let row = head.attention.row(query);
-                    for (sum, places) in sums.sink_mass.iter_mut().zip(places(roles)) {
-                        *sum += *share * mass(row, norms, places);
+                    for (sum, places) in sums.sink_mass.iter_mut().zip(sink_places(roles)) {
+                        *sum += *share * norm_weighted_sum(row, norms, places);
                     }
                 } else {
                     sums.without_norm += 1.0;
-                    count_silent(sums, (roles, visibility), query);
+                    count_without_shares(sums, (roles, visibility), query);
                 }
             }
             for ((query, row), share) in block.zip(rows.chunks_exact(stride)).zip(shares) {
@@ -80,12 +80,12 @@ pub fn add(
             }
         }
     }
-    sums.offset_mass.copy_from_slice(&by_offset[..OFFSETS]);
-    sums.window_mass = window(&sums.offset_mass);
+    sums.offset_mass.copy_from_slice(&by_offset[..OFFSET_COUNT]);
+    sums.window_mass = window_sum(&sums.offset_mass);
 }
 
 #[inline(always)]
-fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
+fn norm_weighted_sum(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
     let mut mass = 0.0;
     for &place in places {
         mass += f64::from(row[place] * norms[place]);
@@ -94,9 +94,9 @@ fn mass(row: &[f32], norms: &[f32], places: &[usize]) -> f64 {
 }
 
 /// Counts a query without norm-weighted shares (all attended values are 0), for each offset and each kind of sink that it sees.
-fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
-    let seen = roles.neighbours(query, REACH).flatten().filter(|&key| visibility.sees(query, key));
-    seen.for_each(|key| sums.offset_silent[slot(query, key)] += 1.0);
+fn count_without_shares(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Visibility), query: usize) {
+    let seen = roles.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|&key| visibility.sees(query, key));
+    seen.for_each(|key| sums.offset_silent[offset_slot(query, key)] += 1.0);
     for (kind, sum) in sums.sink_silent.iter_mut().enumerate() {
         *sum += if sees_sink(roles, visibility, query, kind) { 1.0 } else { 0.0 };
     }
@@ -104,15 +104,21 @@ fn count_silent(sums: &mut NormSums<f64>, (roles, visibility): (&TokenRoles, Vis
 
 /// Sums over the two tokens on either side of the query, from sums by offset.
 #[inline(always)]
-pub fn window(by_offset: &[f64; OFFSETS]) -> f64 {
-    by_offset[slot(WINDOW, 0)..=slot(0, WINDOW)].iter().sum::<f64>() - by_offset[slot(0, 0)]
+pub fn window_sum(by_offset: &[f64; OFFSET_COUNT]) -> f64 {
+    by_offset[offset_slot(NEIGHBOUR_DISTANCE, 0)..=offset_slot(0, NEIGHBOUR_DISTANCE)].iter().sum::<f64>()
+        - by_offset[offset_slot(0, 0)]
 }
 
 /// Adds the norm-weighted shares of uniform attention over the head's values: each key's share is proportional to its norm.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut NormBuffers) {
-    let NormBuffers { norms, before, .. } = buffers;
-    let (all, queries) = (total(norms), queries(roles));
+pub fn add_uniform_shares(
+    sums: &mut NormSums<f64>,
+    roles: &TokenRoles,
+    head: &HeadData<'_>,
+    buffers: &mut NormBuffers,
+) {
+    let NormBuffers { norms, norms_before: before, .. } = buffers;
+    let (all, queries) = (sum_any_length(norms), query_count(roles));
     if all <= 0.0 {
         return;
     }
@@ -126,19 +132,19 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
         before.push(sum);
     }
     // Queries of one run of text and the keys of another at a given offset: these keys are a range.
-    for from in &roles.text {
-        for to in &roles.text {
+    for from in &roles.text_runs {
+        for to in &roles.text_runs {
             for (slot, sum) in sums.uniform_offset_mass.iter_mut().enumerate() {
-                let start = to.start.max((from.start + slot).saturating_sub(REACH));
-                let end = to.end.min((from.end + slot).saturating_sub(REACH));
+                let start = to.start.max((from.start + slot).saturating_sub(MAX_OFFSET_TOKENS));
+                let end = to.end.min((from.end + slot).saturating_sub(MAX_OFFSET_TOKENS));
                 if start < end {
                     *sum += (before[end] - before[start]) * share;
                 }
             }
         }
     }
-    sums.uniform_window_mass = window(&sums.uniform_offset_mass);
-    for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(places(roles)) {
+    sums.uniform_window_mass = window_sum(&sums.uniform_offset_mass);
+    for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_places(roles)) {
         let mut mass = 0.0;
         for &place in places {
             mass += f64::from(norms[place]);

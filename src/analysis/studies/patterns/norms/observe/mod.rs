@@ -11,28 +11,28 @@ mod vectors;
 use multiversion::multiversion;
 
 use crate::model::forward::attention::AttentionView;
-use crate::model::forward::visitor::{HeadView, Output, ValueNorms, Values};
+use crate::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorms};
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::roles::{OFFSETS, TokenRoles};
+use crate::sequences::fold::roles::{OFFSET_COUNT, TokenRoles};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
 /// Kinds of sink tokens, by the names of their labels. All lists by sink have this order.
-pub const SINKS: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
+pub const SINK_NAMES: [&str; 4] = ["first-special", "separator", "punctuation", "first-token"];
 
-pub const SINK_KINDS: usize = SINKS.len();
+pub const SINK_KINDS: usize = SINK_NAMES.len();
 
 /// Number of vectors summed for each head: its output, and the output's part from each kind of sink.
-pub const VECTORS: usize = 1 + SINK_KINDS;
+pub const VECTOR_COUNT: usize = 1 + SINK_KINDS;
 
 sums_of_a_head! {
     /// Sums of one head over text queries. Fields with `uniform` are sums under uniform attention.
     pub struct NormSums;
     several {
         /// Norm-weighted share of attention on the text token at each offset, -8 first.
-        offset_mass: OFFSETS,
-        uniform_offset_mass: OFFSETS,
+        offset_mass: OFFSET_COUNT,
+        uniform_offset_mass: OFFSET_COUNT,
         /// Number of queries with a text token at each offset but without norm-weighted shares.
-        offset_silent: OFFSETS,
+        offset_silent: OFFSET_COUNT,
         /// Number of queries that see each kind of sink but have no norm-weighted shares; for punctuation, all such queries.
         sink_silent: SINK_KINDS,
         /// Norm-weighted share of attention on each kind of sink.
@@ -76,9 +76,9 @@ sums_of_a_head! {
 #[derive(Clone, Copy)]
 pub struct HeadData<'a> {
     attention: AttentionView<'a>,
-    values: Values<'a>,
+    values: HeadValues<'a>,
     norms: ValueNorms<'a>,
-    pub output: Output<'a>,
+    pub output: HeadOutput<'a>,
 }
 
 impl<'a> HeadData<'a> {
@@ -100,10 +100,10 @@ impl<'a> HeadData<'a> {
 
 /// Buffers of [`observe`], reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct Buffers {
+pub struct NormsBuffers {
     by_norm: by_norm::NormBuffers,
     outputs: outputs::OutputBuffers,
-    seen: seen::SeenBuffers,
+    seen: seen::PrefixBuffers,
     /// Context without value bias and its part from each kind of sink, summed over queries, for the head observed last.
     /// `[VECTORS, head_dim]`
     pub vectors: Vec<f64>,
@@ -113,49 +113,49 @@ pub struct Buffers {
 
 /// Sums the norms and projections of one head over one sequence; the summed vectors stay in `buffers`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-pub fn observe<'a>(
+pub fn norm_sums<'a>(
     roles: &'a TokenRoles,
     visibility: Visibility,
     head: &'a HeadData<'a>,
-    buffers: &'a mut Buffers,
+    buffers: &'a mut NormsBuffers,
 ) -> NormSums<f64> {
     let mut sums = NormSums::default();
-    let Buffers { by_norm, outputs, seen, vectors, products } = buffers;
-    let length = VECTORS * head.head_dim();
+    let NormsBuffers { by_norm, outputs, seen, vectors, products } = buffers;
+    let length = VECTOR_COUNT * head.head_dim();
     for buffer in [&mut *vectors, products] {
         buffer.clear();
         buffer.resize(length, 0.0);
     }
-    by_norm::add(&mut sums, (roles, visibility), head, by_norm);
-    if visibility.is_whole(roles.tokens) {
-        by_norm::add_uniform(&mut sums, roles, head, by_norm);
-        outputs::add_uniform(&mut sums, roles, head, outputs);
+    by_norm::add_norm_shares(&mut sums, (roles, visibility), head, by_norm);
+    if visibility.is_full(roles.tokens) {
+        by_norm::add_uniform_shares(&mut sums, roles, head, by_norm);
+        outputs::add_uniform_outputs(&mut sums, roles, head, outputs);
     } else {
-        seen::add_by_norm(&mut sums, (roles, visibility), head, seen);
-        seen::add_outputs(&mut sums, (roles, visibility), head, seen);
+        seen::add_visible_shares(&mut sums, (roles, visibility), head, seen);
+        seen::add_visible_outputs(&mut sums, (roles, visibility), head, seen);
     }
-    if !roles.text.is_empty() {
-        outputs::add(&mut sums, roles, head, outputs);
-        parts::add(&mut sums, roles, head, vectors, products);
+    if !roles.text_runs.is_empty() {
+        outputs::add_output_norms(&mut sums, roles, head, outputs);
+        parts::add_sink_parts(&mut sums, roles, head, vectors, products);
     }
     sums
 }
 
 #[inline(always)]
-pub fn places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
+pub fn sink_places(roles: &TokenRoles) -> [&[usize]; SINK_KINDS] {
     [roles.first_special.as_slice(), &roles.separators, &roles.punctuation, roles.first_token.as_slice()]
 }
 
 /// Whether a query sees a sink of this kind. Always true for punctuation: a sentence may lack it, so every query counts.
 pub fn sees_sink(roles: &TokenRoles, visibility: Visibility, query: usize, kind: usize) -> bool {
     const PUNCTUATION: usize = 2;
-    kind == PUNCTUATION || places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
+    kind == PUNCTUATION || sink_places(roles)[kind].iter().any(|&key| visibility.sees(query, key))
 }
 
 #[inline(always)]
-fn queries(roles: &TokenRoles) -> f64 {
+fn query_count(roles: &TokenRoles) -> f64 {
     let mut count = 0;
-    for run in &roles.text {
+    for run in &roles.text_runs {
         count += run.len();
     }
     count as f64

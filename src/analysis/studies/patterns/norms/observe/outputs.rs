@@ -1,8 +1,8 @@
 //! Norms of a head's outputs: `o_i` with the value bias, `o°_i` without.
 
-use super::vectors::{add_bias, add_rows, inner, resized};
-use super::{HeadData, NormSums, places, queries};
-use crate::linalg::lanes::{LANES, across, dot, shifted_dot};
+use super::vectors::{add_bias, add_rows, dot_f64, resized};
+use super::{HeadData, NormSums, query_count, sink_places};
+use crate::linalg::lanes::{LANES, dot, reduce_lanes, shifted_dot};
 use crate::sequences::fold::roles::TokenRoles;
 
 /// Buffers for output norms and mean vectors, reused from head to head.
@@ -10,20 +10,25 @@ use crate::sequences::fold::roles::TokenRoles;
 pub struct OutputBuffers {
     /// Squared output norms without and with value bias, and input norms: `|o°_i|²`, `|o_i|²` and `|x_i|`. `[3, queries]`, padded
     /// to whole SIMD vectors.
-    lengths: Vec<f32>,
+    squared_norms: Vec<f32>,
     /// Mean of all values, `[head_dim]`; `product` is its product with `W_O W_Oᵀ`.
     mean: Vec<f64>,
     product: Vec<f64>,
 }
 
 #[inline(always)]
-pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
+pub fn add_output_norms(
+    sums: &mut NormSums<f64>,
+    roles: &TokenRoles,
+    head: &HeadData<'_>,
+    buffers: &mut OutputBuffers,
+) {
     let HeadData { output, values, norms, .. } = head;
     let stride = roles.tokens.next_multiple_of(LANES);
-    let (bare, rest) = resized(&mut buffers.lengths, 3 * stride).split_at_mut(stride);
+    let (bare, rest) = resized(&mut buffers.squared_norms, 3 * stride).split_at_mut(stride);
     let (whole, inputs) = rest.split_at_mut(stride);
     let mut count = 0;
-    for run in &roles.text {
+    for run in &roles.text_runs {
         for query in run.clone() {
             let (context, product) = (output.contexts.row(query), output.products.row(query));
             bare[count] = dot(context, product);
@@ -57,16 +62,21 @@ pub fn add(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, bu
         &mut sums.output_ratio,
         &mut sums.output_ratio_silent,
     ]) {
-        *sum = across(lanes, |a, b| a + b);
+        *sum = reduce_lanes(lanes, |a, b| a + b);
     }
 }
 
 /// Adds output norms and sink parts under uniform attention with the head's values.
 #[inline(always)]
-pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData<'_>, buffers: &mut OutputBuffers) {
+pub fn add_uniform_outputs(
+    sums: &mut NormSums<f64>,
+    roles: &TokenRoles,
+    head: &HeadData<'_>,
+    buffers: &mut OutputBuffers,
+) {
     let OutputBuffers { mean, product, .. } = buffers;
     let HeadData { values, norms, .. } = head;
-    let (all, queries) = (0..roles.tokens, queries(roles));
+    let (all, queries) = (0..roles.tokens, query_count(roles));
     let share = (roles.tokens as f64).recip();
     for (rows, into) in [(values.rows, &mut *mean), (norms.products, &mut *product)] {
         into.clear();
@@ -76,17 +86,17 @@ pub fn add_uniform(sums: &mut NormSums<f64>, roles: &TokenRoles, head: &HeadData
             *sum *= share;
         }
     }
-    sums.uniform_square = queries * inner(mean, product).max(0.0);
-    for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
+    sums.uniform_square = queries * dot_f64(mean, product).max(0.0);
+    for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_places(roles)) {
         let mut products = 0.0;
         for &place in places {
-            products += inner(values.rows.row(place), product);
+            products += dot_f64(values.rows.row(place), product);
         }
         *sum = queries * share * products;
     }
     add_bias(mean, values.bias);
     add_bias(product, norms.bias_product);
-    sums.uniform_output = queries * inner(mean, product).max(0.0).sqrt();
+    sums.uniform_output = queries * dot_f64(mean, product).max(0.0).sqrt();
 }
 
 /// Clips a squared norm at 0: rounding can make the square of a tiny vector negative.

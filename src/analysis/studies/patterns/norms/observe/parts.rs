@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::vectors::{add_rows, inner};
-use super::{HeadData, NormSums, places, queries};
-use crate::linalg::lanes::{LANES, across};
+use super::vectors::{add_rows, dot_f64};
+use super::{HeadData, NormSums, query_count, sink_places};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::sequences::fold::roles::TokenRoles;
 
 /// Sums the outputs and sink parts into `vectors`, and their products with `W_O W_Oᵀ` into `products`. Both are `[VECTORS,
 /// head_dim]` and zero at first. Squares go to `sums`.
 #[inline(always)]
-pub fn add(
+pub fn add_sink_parts(
     sums: &mut NormSums<f64>,
     roles: &TokenRoles,
     head: &HeadData<'_>,
@@ -19,20 +19,20 @@ pub fn add(
     products: &mut [f64],
 ) {
     let width = head.head_dim();
-    let queries = queries(roles);
+    let queries = query_count(roles);
     let (vector, vectors) = vectors.split_at_mut(width);
     let (product, products) = products.split_at_mut(width);
-    add_rows(head.output.contexts, &roles.text, vector);
-    add_rows(head.output.products, &roles.text, product);
-    sums.mean_square = inner(vector, product) / queries;
+    add_rows(head.output.contexts, &roles.text_runs, vector);
+    add_rows(head.output.products, &roles.text_runs, product);
+    sums.mean_square = dot_f64(vector, product) / queries;
     let of_sinks = vectors.chunks_exact_mut(width).zip(products.chunks_exact_mut(width));
-    for ((kind, places), (vector, product)) in places(roles).into_iter().enumerate().zip(of_sinks) {
+    for ((kind, places), (vector, product)) in sink_places(roles).into_iter().enumerate().zip(of_sinks) {
         if places.is_empty() {
             continue;
         }
         // The sums of `|s_i|²` and of `<s_i, o°_i>`, by lane.
         let mut dots = [[0.0; LANES]; 2];
-        let part = SinkPart { head, text: &roles.text, places };
+        let part = SinkPart { head, text: &roles.text_runs, places };
         let whole = width - width % LANES;
         for column in (0..whole).step_by(LANES) {
             part.add_columns::<LANES>(column, &mut dots, vector, product);
@@ -40,9 +40,9 @@ pub fn add(
         for column in whole..width {
             part.add_columns::<1>(column, &mut dots, vector, product);
         }
-        sums.sink_square[kind] = across(dots[0], |a, b| a + b);
-        sums.sink_product[kind] = across(dots[1], |a, b| a + b);
-        sums.sink_mean_square[kind] = inner(vector, product) / queries;
+        sums.sink_square[kind] = reduce_lanes(dots[0], |a, b| a + b);
+        sums.sink_product[kind] = reduce_lanes(dots[1], |a, b| a + b);
+        sums.sink_mean_square[kind] = dot_f64(vector, product) / queries;
     }
 }
 

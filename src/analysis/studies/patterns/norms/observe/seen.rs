@@ -2,16 +2,16 @@
 
 use std::ops::Range;
 
-use super::by_norm::window;
-use super::vectors::{add_bias, inner};
-use super::{HeadData, NormSums, places};
+use super::by_norm::window_sum;
+use super::vectors::{add_bias, dot_f64};
+use super::{HeadData, NormSums, sink_places};
 use crate::model::forward::rows::Rows;
 use crate::model::grid::visibility::Visibility;
-use crate::sequences::fold::roles::{REACH, TokenRoles, slot};
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, TokenRoles, offset_slot};
 
 /// Prefix sums over keys, reused from head to head.
 #[derive(Clone, Debug, Default)]
-pub struct SeenBuffers {
+pub struct PrefixBuffers {
     /// Prefix sums of value norms, `[n + 1]`.
     norms: Vec<f64>,
     /// Prefix sums of values and, in `products`, of their products with `W_O W_Oᵀ`, `[n + 1, head_dim]`.
@@ -23,11 +23,11 @@ pub struct SeenBuffers {
 }
 
 /// Adds the norm-weighted shares of uniform attention: each visible key's share is proportional to its norm.
-pub fn add_by_norm(
+pub fn add_visible_shares(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
     head: &HeadData<'_>,
-    SeenBuffers { norms: before, .. }: &mut SeenBuffers,
+    PrefixBuffers { norms: before, .. }: &mut PrefixBuffers,
 ) {
     let (n, norms) = (roles.tokens, head.norms.norms);
     before.clear();
@@ -38,56 +38,56 @@ pub fn add_by_norm(
         sum
     }));
     for query in roles.queries() {
-        let keys = visibility.keys(query, n);
+        let keys = visibility.visible_keys(query, n);
         let all = before[keys.end] - before[keys.start];
         if all <= 0.0 {
             continue;
         }
         sums.uniform_spent += all / keys.len() as f64;
-        for key in roles.neighbours(query, REACH).flatten().filter(|key| keys.contains(key)) {
-            sums.uniform_offset_mass[slot(query, key)] += f64::from(norms[key]) / all;
+        for key in roles.neighbours(query, MAX_OFFSET_TOKENS).flatten().filter(|key| keys.contains(key)) {
+            sums.uniform_offset_mass[offset_slot(query, key)] += f64::from(norms[key]) / all;
         }
-        for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(places(roles)) {
+        for (sum, places) in sums.uniform_sink_mass.iter_mut().zip(sink_places(roles)) {
             *sum += places.iter().filter(|key| keys.contains(key)).map(|&key| f64::from(norms[key]) / all).sum::<f64>();
         }
     }
-    sums.uniform_window_mass = window(&sums.uniform_offset_mass);
+    sums.uniform_window_mass = window_sum(&sums.uniform_offset_mass);
 }
 
 /// Adds the head's output under uniform attention, and its part from each kind of sink.
 #[inline(always)]
-pub fn add_outputs(
+pub fn add_visible_outputs(
     sums: &mut NormSums<f64>,
     (roles, visibility): (&TokenRoles, Visibility),
     head: &HeadData<'_>,
-    buffers: &mut SeenBuffers,
+    buffers: &mut PrefixBuffers,
 ) {
     let (HeadData { values, norms, .. }, width) = (head, head.head_dim());
-    let SeenBuffers { values: of_values, products: of_products, mean, product, .. } = buffers;
-    sum_before(values.rows, of_values);
-    sum_before(norms.products, of_products);
+    let PrefixBuffers { values: of_values, products: of_products, mean, product, .. } = buffers;
+    prefix_sums(values.rows, of_values);
+    prefix_sums(norms.products, of_products);
     for query in roles.queries() {
-        let keys = visibility.keys(query, roles.tokens);
+        let keys = visibility.visible_keys(query, roles.tokens);
         let share = 1.0 / keys.len() as f64;
-        difference(of_values, width, &keys, share, mean);
-        difference(of_products, width, &keys, share, product);
-        sums.uniform_square += inner(mean, product).max(0.0);
-        for (sum, places) in sums.uniform_sink_product.iter_mut().zip(places(roles)) {
+        write_range_sum(of_values, width, &keys, share, mean);
+        write_range_sum(of_products, width, &keys, share, product);
+        sums.uniform_square += dot_f64(mean, product).max(0.0);
+        for (sum, places) in sums.uniform_sink_product.iter_mut().zip(sink_places(roles)) {
             for &key in places {
                 if keys.contains(&key) {
-                    *sum += share * inner(values.rows.row(key), product);
+                    *sum += share * dot_f64(values.rows.row(key), product);
                 }
             }
         }
         add_bias(mean, values.bias);
         add_bias(product, norms.bias_product);
-        sums.uniform_output += inner(mean, product).max(0.0).sqrt();
+        sums.uniform_output += dot_f64(mean, product).max(0.0).sqrt();
     }
 }
 
 /// Writes the sum of the rows in `keys`, times `share`, to `into`; `before` has the prefix sums of rows.
 #[inline(always)]
-fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
+fn write_range_sum(before: &[f64], width: usize, keys: &Range<usize>, share: f64, into: &mut Vec<f64>) {
     let (start, end) = (&before[keys.start * width..][..width], &before[keys.end * width..][..width]);
     into.clear();
     into.resize(width, 0.0);
@@ -97,7 +97,7 @@ fn difference(before: &[f64], width: usize, keys: &Range<usize>, share: f64, int
 }
 
 /// Computes the prefix sums of the rows, `[rows + 1, width]`.
-fn sum_before(rows: Rows<'_>, before: &mut Vec<f64>) {
+fn prefix_sums(rows: Rows<'_>, before: &mut Vec<f64>) {
     let width = rows.width();
     before.clear();
     before.resize(width, 0.0);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::forward::attention::AttentionView;
 use crate::model::forward::rows::Rows;
-use crate::sequences::fold::even::{Even, EvenRows};
-use crate::sequences::fold::roles::slot;
+use crate::sequences::fold::even::{UniformAttention, UniformRows};
+use crate::sequences::fold::roles::offset_slot;
 use crate::sequences::sequence::TokenKind::{self, FirstSpecial, Punctuation, Separator, Text};
 use crate::sequences::test_support::sequence;
 use proptest::prelude::*;
@@ -56,29 +56,29 @@ impl ExactHead {
         }
     }
 
-    fn observe(&self, kinds: &[TokenKind], buffers: &mut Buffers) -> NormSums<f64> {
+    fn observe(&self, kinds: &[TokenKind], buffers: &mut NormsBuffers) -> NormSums<f64> {
         self.observe_seen(kinds, Visibility::ALL, buffers)
     }
 
-    fn observe_seen(&self, kinds: &[TokenKind], visibility: Visibility, buffers: &mut Buffers) -> NormSums<f64> {
+    fn observe_seen(&self, kinds: &[TokenKind], visibility: Visibility, buffers: &mut NormsBuffers) -> NormSums<f64> {
         let rows = |values| Rows::new(values, self.head_dim);
         let head = HeadData {
             attention: AttentionView::new(0, 0, kinds.len(), &self.weights),
-            values: Values { rows: rows(&self.values), bias: &self.bias },
+            values: HeadValues { rows: rows(&self.values), bias: &self.bias },
             norms: ValueNorms {
                 norms: &self.norms,
                 products: rows(&self.value_products),
                 bias_product: &self.bias_product,
                 gram: &self.gram,
             },
-            output: Output {
+            output: HeadOutput {
                 contexts: rows(&self.contexts),
                 products: rows(&self.products),
                 gram: &self.gram,
                 input_norms: &self.input_norms,
             },
         };
-        observe(&TokenRoles::new(&sequence(kinds)), visibility, &head, buffers)
+        norm_sums(&TokenRoles::new(&sequence(kinds)), visibility, &head, buffers)
     }
 }
 
@@ -89,7 +89,7 @@ fn close(actual: f64, expected: f64) {
 /// The example of docs/methodology/norms.md: `[CLS]` (0,1), and the words (3,4) and (-3,4).
 fn example(values: &[f32], bias: &[f32]) -> (NormSums<f64>, f64) {
     let weights = [1.0, 0.0, 0.0, 0.6, 0.2, 0.2, 0.5, 0.5, 0.0];
-    let mut buffers = Buffers::default();
+    let mut buffers = NormsBuffers::default();
     let head = ExactHead::new(&weights, values, bias, &[1.0, 0.0, 0.0, 1.0]);
     let sums = head.observe(&[FirstSpecial, Text, Text], &mut buffers);
     let constant = buffers.vectors[..2].iter().map(|sum| sum * sum).sum::<f64>() / 2.0 / sums.square;
@@ -134,7 +134,7 @@ fn parts_of_sinks_by_hand() {
     // Values of one number: [CLS] 2, a 1, . 4, [SEP] -1; text rows of a and of the full stop.
     let weights = [1.0, 0.0, 0.0, 0.0, 0.5, 0.25, 0.25, 0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 1.0];
     let kinds = [FirstSpecial, Text, Punctuation, Separator];
-    let mut buffers = Buffers::default();
+    let mut buffers = NormsBuffers::default();
     // A projection that doubles: its Gram matrix is 4.
     let sums = ExactHead::new(&weights, &[2.0, 1.0, 4.0, -1.0], &[0.0], &[4.0]).observe(&kinds, &mut buffers);
     // z: 1 + .25 + 1 = 2.25, and 2 - .5 = 1.5; o is twice that.
@@ -160,8 +160,8 @@ fn parts_of_sinks_by_hand() {
 fn a_head_whose_values_are_0_has_no_shares() {
     let (sums, _) = example(&[0.0; 6], &[0.0, 0.0]);
     assert_eq!((sums.without_norm, sums.spent, sums.output, sums.square), (2.0, 0.0, 0.0, 0.0));
-    assert_eq!(sums.offset_silent[slot(1, 0)..=slot(0, 1)], [1.0, 2.0, 1.0]);
-    assert_eq!(sums.offset_mass, [0.0; OFFSETS]);
+    assert_eq!(sums.offset_silent[offset_slot(1, 0)..=offset_slot(0, 1)], [1.0, 2.0, 1.0]);
+    assert_eq!(sums.offset_mass, [0.0; OFFSET_COUNT]);
     assert_eq!(sums.output_ratio_silent, 0.0);
 }
 
@@ -181,10 +181,10 @@ proptest! {
         let n = kinds.len();
         let gram = [2.0, 0.5, 0.0, 0.5, 1.0, -0.25, 0.0, -0.25, 1.0];
         let visibility = reach.map_or(Visibility::ALL, Visibility::window);
-        let mut even = EvenRows::default();
-        let weights = even.view(Even::new(visibility, n)).rows().collect::<Vec<_>>().concat();
+        let mut even = UniformRows::default();
+        let weights = even.view(UniformAttention::new(visibility, n)).rows().collect::<Vec<_>>().concat();
         let sums = ExactHead::new(&weights, &values[..n * 3], &[0.5, 0.0, -1.0], &gram)
-            .observe_seen(&kinds, visibility, &mut Buffers::default());
+            .observe_seen(&kinds, visibility, &mut NormsBuffers::default());
         let near = |a: f64, b: f64| (a - b).abs() <= 2e-4 * (1.0 + a.abs());
         let pairs = [
             (sums.window_mass, sums.uniform_window_mass),
@@ -216,7 +216,7 @@ proptest! {
         let rows = raw[..n * n].chunks(n);
         let weights: Vec<f32> = rows.flat_map(|row| row.iter().map(|weight| weight / row.iter().sum::<f32>())).collect();
         let gram = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
-        let sums = ExactHead::new(&weights, &values[..n * 3], &[0.1, 0.2, 0.3], &gram).observe(&kinds, &mut Buffers::default());
+        let sums = ExactHead::new(&weights, &values[..n * 3], &[0.1, 0.2, 0.3], &gram).observe(&kinds, &mut NormsBuffers::default());
         let room = 1e-4;
         prop_assert!(sums.output <= sums.spent + room);
         prop_assert!(sums.mean_square <= sums.square + room);

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::linalg::lanes::{LANES, across};
+use crate::linalg::lanes::{LANES, reduce_lanes};
 use crate::model::forward::rows::Rows;
 
 /// Adds the rows in the ranges `of` to `into`, `[width]`.
@@ -34,7 +34,7 @@ pub fn add_rows(rows: Rows<'_>, ranges: &[Range<usize>], sums_of_columns: &mut [
 
 /// Dot product of a vector and a vector of sums.
 #[inline(always)]
-pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
+pub fn dot_f64<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     let mut partial = [0.0; LANES];
     let (blocks, rest) = vector.as_chunks::<LANES>();
     let (sum_blocks, sum_rest) = sums.as_chunks::<LANES>();
@@ -46,7 +46,7 @@ pub fn inner<T: Copy + Into<f64>>(vector: &[T], sums: &[f64]) -> f64 {
     for (lane, (&value, sum)) in rest.iter().zip(sum_rest).enumerate() {
         partial[lane] = value.into().mul_add(*sum, partial[lane]);
     }
-    across(partial, |a, b| a + b)
+    reduce_lanes(partial, |a, b| a + b)
 }
 
 #[inline(always)]

@@ -1,13 +1,13 @@
 //! Shares of variance in a head's output vectors. They are no ratios of sums, so blocks have jackknife pseudo-values
 //! (docs/methodology/norms.md).
 
-use super::observe::{SINK_KINDS, VECTORS};
-use super::sums::{AllNorms, NormBlock};
+use super::observe::{SINK_KINDS, VECTOR_COUNT};
+use super::sums::{NormBlock, NormsSums};
 use crate::study::metrics::metric::Fraction;
-use crate::study::metrics::pseudo_values::{Replicate, fractions};
+use crate::study::metrics::pseudo_values::{Replicate, pseudo_values};
 
 #[derive(Clone, Debug)]
-pub struct Shares {
+pub struct OutputShares {
     pub constant: FractionsByBlock,
     pub sentence: FractionsByBlock,
     pub sink_constant: [FractionsByBlock; SINK_KINDS],
@@ -34,12 +34,12 @@ struct Squares {
 
 impl Squares {
     /// Share of the mean square that is constant, `|mean x|² / mean |x|²`. `None` if it is not finite.
-    fn constant(&self) -> Option<f64> {
+    fn constant_share(&self) -> Option<f64> {
         finite(self.grand_mean / self.total)
     }
 
     /// Share of `sum |x|²` that lies between sentences. `None` if it is not finite.
-    fn between(&self) -> Option<f64> {
+    fn between_share(&self) -> Option<f64> {
         finite((self.sentence_means - self.grand_mean) / self.total)
     }
 
@@ -55,7 +55,7 @@ impl Squares {
         finite(between_component / variance).filter(|_| variance * count > MIN_VARIANCE * total)
     }
 
-    fn less(&self, block: &Self) -> Self {
+    fn minus(&self, block: &Self) -> Self {
         Self {
             total: self.total - block.total,
             sentence_means: self.sentence_means - block.sentence_means,
@@ -75,9 +75,9 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-impl Shares {
+impl OutputShares {
     /// Computes the shares of the head with index `place`; `total` sums all blocks.
-    pub fn new(sums: &AllNorms, total: &NormBlock, place: usize) -> Self {
+    pub fn new(sums: &NormsSums, total: &NormBlock, place: usize) -> Self {
         let gram = &sums.grams[place];
         let width = gram.len().isqrt().max(1);
         let quadratic_form = |a: &[f64], b: &[f64]| -> f64 {
@@ -86,10 +86,10 @@ impl Shares {
         };
         let all: Vec<f64> = total.vectors(place).collect();
         let by_block: Vec<Vec<f64>> = sums.blocks.iter().map(|block| block.vectors(place).collect()).collect();
-        let [output, sinks @ ..] = std::array::from_fn::<_, VECTORS, _>(|vector| {
+        let [output, sinks @ ..] = std::array::from_fn::<_, VECTOR_COUNT, _>(|vector| {
             let corpus = squares(total, place, vector);
             let part_of = |vectors: &[f64]| -> Vec<f64> {
-                let width = vectors.len() / VECTORS;
+                let width = vectors.len() / VECTOR_COUNT;
                 vectors[vector * width..][..width].to_vec()
             };
             let corpus_part = part_of(&all);
@@ -103,7 +103,7 @@ impl Shares {
                 let vectors = part_of(vectors);
                 // |M - m|² = |M|² - 2 <M, m> + |m|²
                 let square = square - 2.0 * quadratic_form(&corpus_part, &vectors) + quadratic_form(&vectors, &vectors);
-                Some(with_mean(corpus.less(&own), square))
+                Some(with_mean(corpus.minus(&own), square))
             };
             let without: Vec<Option<Squares>> = sums.blocks.iter().zip(&by_block).map(without).collect();
             (with_mean(corpus, square), without)
@@ -111,10 +111,10 @@ impl Shares {
         let fractions_of =
             |(corpus, without): &(Squares, Vec<Option<Squares>>), share| pseudovalues(corpus, without, share);
         Self {
-            constant: fractions_of(&output, Squares::constant),
+            constant: fractions_of(&output, Squares::constant_share),
             sentence: fractions_of(&output, Squares::between_component),
-            sink_constant: sinks.each_ref().map(|sink| fractions_of(sink, Squares::constant)),
-            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, Squares::between)),
+            sink_constant: sinks.each_ref().map(|sink| fractions_of(sink, Squares::constant_share)),
+            sink_sentence: sinks.each_ref().map(|sink| fractions_of(sink, Squares::between_share)),
         }
     }
 }
@@ -140,9 +140,9 @@ fn squares(block: &NormBlock, place: usize, vector: usize) -> Squares {
 fn pseudovalues(corpus: &Squares, without: &[Option<Squares>], share: fn(&Squares) -> Option<f64>) -> FractionsByBlock {
     let replicate = |without: &Option<Squares>| {
         let without = without.as_ref()?;
-        Some(Replicate { value: share(without)?, rest: without.count / corpus.count })
+        Some(Replicate { value: share(without)?, remaining_share: without.count / corpus.count })
     };
-    fractions(share(corpus), &without.iter().map(replicate).collect::<Vec<_>>())
+    pseudo_values(share(corpus), &without.iter().map(replicate).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -21,8 +21,8 @@ fn two_sentences() -> Squares {
 #[test]
 fn an_example_by_hand() {
     let squares = two_sentences();
-    close(squares.constant(), 64.0 / 84.0);
-    close(squares.between(), 16.0 / 84.0);
+    close(squares.constant_share(), 64.0 / 84.0);
+    close(squares.between_share(), 16.0 / 84.0);
     // W = (84 - 80) / 2 = 2, the mean square between is 16, n_0 = (4 - 8/4) / 1 = 2: B = (16 - 2) / 2 = 7.
     close(squares.between_component(), 7.0 / 9.0);
 }
@@ -30,12 +30,16 @@ fn an_example_by_hand() {
 #[test]
 fn nothing_of_nothing_is_no_share() {
     let nothing = Squares::default();
-    assert_eq!([nothing.constant(), nothing.between(), nothing.between_component()], [None; 3]);
+    assert_eq!([nothing.constant_share(), nothing.between_share(), nothing.between_component()], [None; 3]);
     // One sentence alone does not show how much sentences differ.
     let one =
         Squares { total: 10.0, sentence_means: 8.0, grand_mean: 8.0, count: 2.0, sentences: 1.0, squared_counts: 4.0 };
     assert_eq!(one.between_component(), None);
-    assert!(pseudovalues(&nothing, &vec![None; BLOCKS], Squares::constant).iter().all(|share| share.value().is_none()));
+    assert!(
+        pseudovalues(&nothing, &vec![None; BLOCKS], Squares::constant_share)
+            .iter()
+            .all(|share| share.value().is_none())
+    );
 }
 
 #[test]
@@ -67,7 +71,7 @@ fn fractions_without_a_block_are_the_share_without_it() {
         squared_counts: 8.0,
     });
     without[2] = Some(two_sentences());
-    for share in [Squares::constant, Squares::between, Squares::between_component] {
+    for share in [Squares::constant_share, Squares::between_share, Squares::between_component] {
         let found = pseudovalues(&whole, &without, share);
         let theta = share(&whole).unwrap();
         close(found[BLOCKS].value(), theta);

@@ -2,11 +2,11 @@
 
 use anstyle::AnsiColor;
 
-use super::observe::SINKS;
+use super::observe::SINK_NAMES;
 use crate::stats::block_test::Estimate;
 use crate::stats::interval::Interval;
 use crate::study::labels::policy::{Policy, Threshold};
-use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, Measured, Phrase, assess_all};
+use crate::study::labels::{Assessment, Detector, Evidence, LabelStyle, MeasuredScore, Phrase, assess_all};
 use crate::study::metrics::explanation::Explanation;
 
 const NO_OP_PART: Threshold = Threshold::rule(
@@ -40,7 +40,7 @@ const BARE: &str = "The value bias, which is written whatever is attended to, is
 pub(super) const NO_OP: Detector = Detector {
     thresholds: &[&NO_OP_PART, &NO_OP_OUTPUT],
     phrase: Phrase::Fixed("writes next to nothing"),
-    shown: LabelStyle::of(Some("no-op"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("no-op"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:no-op", (evidence, policy), Rules::no_op),
     ..Detector::role(Explanation {
         name: "sink:no-op",
@@ -56,7 +56,7 @@ pub(super) const NO_OP: Detector = Detector {
 pub(super) const PARKED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("takes what it writes from other tokens"),
-    shown: LabelStyle::of(Some("parked"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("parked"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:parked", (evidence, policy), Rules::parked),
     ..Detector::role(Explanation {
         name: "sink:parked",
@@ -72,7 +72,7 @@ pub(super) const PARKED: Detector = Detector {
 pub(super) const OPPOSED: Detector = Detector {
     thresholds: &[&PARKED_PART],
     phrase: Phrase::Fixed("writes against what the sink holds"),
-    shown: LabelStyle::of(Some("oppos"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("oppos"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:opposed", (evidence, policy), Rules::opposed),
     ..Detector::role(Explanation {
         name: "sink:opposed",
@@ -87,7 +87,7 @@ pub(super) const OPPOSED: Detector = Detector {
 pub(super) const CONSTANT: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same in every sentence"),
-    shown: LabelStyle::of(Some("const"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("const"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:constant", (evidence, policy), Rules::constant),
     ..Detector::role(Explanation {
         name: "sink:constant",
@@ -102,7 +102,7 @@ pub(super) const CONSTANT: Detector = Detector {
 pub(super) const BROADCAST: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, the same for all tokens of a sentence"),
-    shown: LabelStyle::of(Some("broadc"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("broadc"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:broadcast", (evidence, policy), Rules::broadcast),
     ..Detector::role(Explanation {
         name: "sink:broadcast",
@@ -118,7 +118,7 @@ pub(super) const BROADCAST: Detector = Detector {
 pub(super) const USED: Detector = Detector {
     thresholds: &[&PARKED_PART, &CONSTANT_SHARE],
     phrase: Phrase::Fixed("writes what the sink holds, in amounts that differ from token to token"),
-    shown: LabelStyle::of(Some("used"), AnsiColor::Yellow),
+    style: LabelStyle::new(Some("used"), AnsiColor::Yellow),
     assess: |evidence, policy| assess_sink_type("sink:used", (evidence, policy), Rules::used),
     ..Detector::role(Explanation {
         name: "sink:used",
@@ -138,18 +138,18 @@ struct Rules<'a> {
 }
 
 /// Condition of a label: name of the metric in the rule, the head's measured value, and the smallest value that meets it.
-type Condition = (String, Measured, Option<f64>);
+type Condition = (String, MeasuredScore, Option<f64>);
 
 impl Rules<'_> {
-    fn sink_metric(&self, metric: &str) -> (String, Measured) {
+    fn sink_metric(&self, metric: &str) -> (String, MeasuredScore) {
         (format!("{metric}[{}]", self.sink), self.evidence.metric(metric, Some(self.sink)))
     }
 
-    fn at_least(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
+    fn at_least(&self, (metric, measured): (String, MeasuredScore), threshold: &Threshold) -> Condition {
         (metric, measured, self.policy.rule(threshold))
     }
 
-    fn at_most(&self, (metric, measured): (String, Measured), threshold: &Threshold) -> Condition {
+    fn at_most(&self, (metric, measured): (String, MeasuredScore), threshold: &Threshold) -> Condition {
         (format!("1 - {metric}"), complement(measured), self.policy.rule(threshold).map(|threshold| 1.0 - threshold))
     }
 
@@ -197,8 +197,8 @@ impl Rules<'_> {
 }
 
 /// Maps score, interval, baseline and estimate by a decreasing function (a constant minus the value).
-fn map_decreasing(measured: Measured, map: fn(f64) -> f64) -> Measured {
-    Measured {
+fn map_decreasing(measured: MeasuredScore, map: fn(f64) -> f64) -> MeasuredScore {
+    MeasuredScore {
         score: measured.score.map(map),
         ci95: measured.ci95.map(|ci95| Interval(map(ci95.high()), map(ci95.low()))),
         baseline: measured.baseline.map(map),
@@ -206,11 +206,11 @@ fn map_decreasing(measured: Measured, map: fn(f64) -> f64) -> Measured {
     }
 }
 
-fn complement(measured: Measured) -> Measured {
+fn complement(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 1.0 - value)
 }
 
-fn negative(measured: Measured) -> Measured {
+fn negative(measured: MeasuredScore) -> MeasuredScore {
     map_decreasing(measured, |value| 0.0 - value)
 }
 
@@ -221,7 +221,7 @@ fn assess_sink_type<'a>(
     (evidence, policy): (&'a Evidence<'a>, &'a Policy),
     conditions: fn(&Rules<'a>) -> Vec<Condition>,
 ) -> Vec<Assessment> {
-    let sinks = SINKS.iter().filter_map(|sink| Some((*sink, evidence.label(sink)?)));
+    let sinks = SINK_NAMES.iter().filter_map(|sink| Some((*sink, evidence.given_label(sink)?)));
     let Some((sink, sink_label)) = sinks.max_by(|(_, a), (_, b)| a.score.total_cmp(&b.score)) else {
         return Vec::new();
     };

@@ -3,7 +3,7 @@ use crate::stats::block_test::Scale;
 use crate::studies::patterns::norms::Norms;
 use crate::studies::registry::default_policy;
 use crate::study::labels::policy::Value;
-use crate::study::labels::{Bound, assess, correct};
+use crate::study::labels::{Bound, assess, correct_for_multiple_tests};
 use crate::study::metrics::metric::Metrics;
 use crate::study::section::NoSection;
 use crate::study::{Study, columns};
@@ -18,19 +18,19 @@ fn types(given: Option<&str>, metrics: &[(&str, f64)], standard_error: f64, poli
         let ci95 = score.map(|score| Interval(score - 2.0 * standard_error, score + 2.0 * standard_error));
         let (blocks, effective_blocks, scale) = (64, 64.0, Scale::Real);
         let estimate = score.map(|value| Estimate { value, standard_error, blocks, effective_blocks, scale });
-        Measured { score, ci95, baseline: None, estimate }
+        MeasuredScore { score, ci95, baseline: None, estimate }
     };
     let metrics = Metrics::new(&columns, names.iter().map(measured));
     let (value, standard_error, scale) = (0.8, 0.025, Scale::Real);
     let estimate = Estimate { value, standard_error, blocks: 64, effective_blocks: 64.0, scale };
     let rests =
-        Measured { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), baseline: None, estimate: Some(estimate) };
+        MeasuredScore { score: Some(0.8), ci95: Some(Interval(0.75, 0.85)), baseline: None, estimate: Some(estimate) };
     let given: Vec<Assessment> =
         given.into_iter().filter_map(|label| assess(label, "mass", rests, Bound::Above, Some(0.6))).collect();
-    let evidence = Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &given };
+    let evidence = Evidence { place: 0, metrics: &metrics, section: &NoSection, earlier_assessments: &given };
     let mut found: Vec<Assessment> =
         Norms::CARD.labels.iter().flat_map(|detector| (detector.assess)(&evidence, policy)).collect();
-    found.iter_mut().for_each(|assessment| correct([assessment], policy));
+    found.iter_mut().for_each(|assessment| correct_for_multiple_tests([assessment], policy));
     found.retain(|assessment| assessment.fires);
     found
 }
@@ -77,7 +77,11 @@ fn every_type_fires_beyond_its_thresholds_and_not_before() {
         assert!(!on_first_special(does_not).contains(&name.to_owned()), "{name} just short");
     }
     for detector in Norms::CARD.labels {
-        assert!(cases.iter().any(|(name, ..)| detector.gives(name)), "{} has no case here", detector.explanation.name);
+        assert!(
+            cases.iter().any(|(name, ..)| detector.gives_label(name)),
+            "{} has no case here",
+            detector.explanation.name
+        );
     }
 }
 
@@ -108,7 +112,7 @@ fn a_type_is_sure_and_not_surer_than_its_sink() {
     // 0.1 at 0.1: p = 0.16.
     let label = of(0.1, &default_policy()).remove(0).label;
     assert!(label.borderline && label.test.p.is_some_and(|p| (0.15..0.17).contains(&p)), "{label:?}");
-    let unasked = default_policy().with([("label_q", Value::Off)]);
+    let unasked = default_policy().with_values([("label_q", Value::Off)]);
     assert!(of(0.1, &unasked).remove(0).label.borderline);
     let surer = types(Some("punctuation"), &[("sink_part.punctuation", -1.0)], 0.01, &default_policy()).remove(0).label;
     assert!((surer.margin - 0.5).abs() < 1e-12, "that of the sink: {}", surer.margin);

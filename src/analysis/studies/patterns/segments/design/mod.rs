@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 use crate::model::forward::attention::AttentionView;
-use crate::sequences::fold::roles::{OFFSETS, REACH};
+use crate::sequences::fold::roles::{MAX_OFFSET_TOKENS, OFFSET_COUNT};
 use crate::study::instruments::head_sums::sums_of_a_head;
 
 /// Number of offset bins: one for each of -8 to 8, the first for all keys farther left, the last for all farther right.
-const BINS: usize = OFFSETS + 2;
+const BINS: usize = OFFSET_COUNT + 2;
 
 /// Number of regressors: the offset bins, followed by whether query and key are in one sentence.
 const REGRESSORS: usize = BINS + 1;
@@ -44,27 +44,27 @@ sums_of_a_head! {
 
 /// Regressors of one pair of sentences, shared by all attention heads.
 #[derive(Debug)]
-pub struct Design {
+pub struct RegressionDesign {
     /// Contrast of the sentences, `[tokens]`: 1 in the first text, -1 in the second, 0 for special tokens; centred.
     contrast: Vec<f64>,
     texts: [Range<usize>; 2],
     /// Number of queries that have each key in each offset bin, `[BINS][tokens]`.
-    seen: Vec<Vec<f64>>,
+    queries_by_bin: Vec<Vec<f64>>,
     /// Cholesky factor (lower triangle) of the regressors' products; zeros for a collinear regressor.
     factor: [[f64; REGRESSORS]; REGRESSORS],
     /// Degrees of freedom: `[columns, offsets, sentences, residual]`.
-    freedom: [f64; 4],
+    degrees_of_freedom: [f64; 4],
     /// Buffers for a row of attention and for column sums, `[tokens]` each.
     row: Vec<f64>,
     columns: Vec<f64>,
 }
 
 /// Returns the offset bin of a query and a key; bin 0 is far left.
-fn bin(query: usize, key: usize) -> usize {
-    (key + REACH + 1).saturating_sub(query).min(BINS - 1)
+fn offset_bin(query: usize, key: usize) -> usize {
+    (key + MAX_OFFSET_TOKENS + 1).saturating_sub(query).min(BINS - 1)
 }
 
-impl Design {
+impl RegressionDesign {
     /// Creates the regressors of a pair of `tokens` tokens with the ranges `texts`. `None` without residual degrees of freedom,
     /// which estimate the noise.
     pub fn new(tokens: usize, texts: [Range<usize>; 2]) -> Option<Self> {
@@ -76,7 +76,7 @@ impl Design {
         let mut products = [[0.0; REGRESSORS]; REGRESSORS];
         for (query, from) in contrast.iter().enumerate() {
             for (key, to) in contrast.iter().enumerate() {
-                let bin = bin(query, key);
+                let bin = offset_bin(query, key);
                 seen[bin][key] += 1.0;
                 row_counts[bin][query] += 1.0;
                 products[BINS][bin] += from * to;
@@ -100,16 +100,16 @@ impl Design {
         (residual > 0.0).then(|| Self {
             contrast,
             texts,
-            seen,
+            queries_by_bin: seen,
             factor,
-            freedom: [column, offset, segment, residual],
+            degrees_of_freedom: [column, offset, segment, residual],
             row: vec![0.0; tokens],
             columns: vec![0.0; tokens],
         })
     }
 
-    pub fn variation(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
-        let Self { contrast, texts, seen, factor, freedom, row, columns } = self;
+    pub fn variance_parts(&mut self, view: AttentionView<'_>) -> SegmentHeadSums<f64> {
+        let Self { contrast, texts, queries_by_bin: seen, factor, degrees_of_freedom: freedom, row, columns } = self;
         let tokens = contrast.len();
         let (mut total, mut products) = (0.0, [0.0; REGRESSORS]);
         columns.fill(0.0);
@@ -122,9 +122,9 @@ impl Design {
                 total += *cell * *cell;
             }
             let sum_of = |cells: &Range<usize>| row[cells.clone()].iter().sum::<f64>();
-            let near_keys = query.saturating_sub(REACH)..(query + REACH + 1).min(tokens);
+            let near_keys = query.saturating_sub(MAX_OFFSET_TOKENS)..(query + MAX_OFFSET_TOKENS + 1).min(tokens);
             products[0] += sum_of(&(0..near_keys.start));
-            near_keys.clone().for_each(|key| products[bin(query, key)] += row[key]);
+            near_keys.clone().for_each(|key| products[offset_bin(query, key)] += row[key]);
             products[BINS - 1] += sum_of(&(near_keys.end..tokens));
             products[BINS] += side * (sum_of(&texts[0]) - sum_of(&texts[1]));
         }

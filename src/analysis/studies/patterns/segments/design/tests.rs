@@ -6,9 +6,9 @@ use rand_chacha::ChaCha8Rng;
 /// The variation of cells over two texts that fill the sequence but for one special token before, between and after.
 fn variation(first: usize, second: usize, cell: impl Fn(usize, usize) -> f32) -> SegmentHeadSums<f64> {
     let tokens = first + second + 3;
-    let mut design = Design::new(tokens, [1..first + 1, first + 2..tokens - 1]).unwrap();
+    let mut design = RegressionDesign::new(tokens, [1..first + 1, first + 2..tokens - 1]).unwrap();
     let weights: Vec<f32> = (0..tokens * tokens).map(|place| cell(place / tokens, place % tokens)).collect();
-    design.variation(AttentionView::new(0, 0, tokens, &weights))
+    design.variance_parts(AttentionView::new(0, 0, tokens, &weights))
 }
 
 /// 1 for tokens of the first text, -1 for those of the second.
@@ -61,8 +61,8 @@ fn sentences_alone() {
 fn what_cannot_be_told_from_noise_is_none() {
     // 3 x 3 cells have 4 degrees of freedom beside rows and columns: two offsets' are left after columns and rows, one
     // of which the line takes, and the sentences.
-    assert!(Design::new(2, [0..1, 1..2]).is_none());
-    assert!(Design::new(5, [1..2, 3..4]).is_some());
+    assert!(RegressionDesign::new(2, [0..1, 1..2]).is_none());
+    assert!(RegressionDesign::new(5, [1..2, 3..4]).is_some());
 }
 
 /// Far keys are single offsets up to 10 tokens, and then the distance itself is a sum of a row and a column.
@@ -70,11 +70,11 @@ fn what_cannot_be_told_from_noise_is_none() {
 fn offsets_have_so_many_degrees_of_freedom() {
     let mut least = f64::INFINITY;
     for tokens in (5..80).chain([128, 200, 512]) {
-        let design = Design::new(tokens, [1..2, 3..tokens - 1]).unwrap();
+        let design = RegressionDesign::new(tokens, [1..2, 3..tokens - 1]).unwrap();
         let bins = BINS.min(2 * tokens - 1);
         let expected = bins - 1 - usize::from(tokens <= 10);
-        assert_eq!(design.freedom[1], expected as f64, "{tokens} tokens");
-        assert_eq!(design.freedom[2], 1.0, "{tokens} tokens");
+        assert_eq!(design.degrees_of_freedom[1], expected as f64, "{tokens} tokens");
+        assert_eq!(design.degrees_of_freedom[2], 1.0, "{tokens} tokens");
         let own =
             design.factor.iter().enumerate().map(|(term, row)| (row[term], row.iter().map(|a| a * a).sum::<f64>()));
         let shares = own.filter(|(own, _)| *own > 0.0).map(|(own, whole)| own * own / whole);

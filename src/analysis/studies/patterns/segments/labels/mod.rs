@@ -4,7 +4,9 @@ use anstyle::AnsiColor;
 
 use crate::study::labels::evidence::LABEL_Q;
 use crate::study::labels::policy::{Policy, Range, Threshold, Value};
-use crate::study::labels::{Assessment, Bound, Detector, Evidence, LabelStyle, Measured, Parameter, Phrase, assess};
+use crate::study::labels::{
+    Assessment, Bound, Detector, Evidence, LabelStyle, MeasuredScore, Parameter, Phrase, assess,
+};
 use crate::study::metrics::explanation::Explanation;
 
 const SEGMENT: Threshold = Threshold::rule(
@@ -17,7 +19,7 @@ const SEGMENT: Threshold = Threshold::rule(
 pub(super) const SEGMENT_BLOCK: Detector = Detector {
     thresholds: &[&SEGMENT, &LABEL_Q],
     phrase: Phrase::Fixed("attends, in a pair of sentences, to the sentence of the query"),
-    shown: LabelStyle::of(Some("seg"), AnsiColor::Green),
+    style: LabelStyle::new(Some("seg"), AnsiColor::Green),
     assess: |evidence, policy| {
         let measured = evidence.metric("segment_r2", None);
         assess("segment-block", "segment_r2", measured, Bound::AtLeast, policy.rule(&SEGMENT)).into_iter().collect()
@@ -35,7 +37,7 @@ pub(super) const SEGMENT_BLOCK: Detector = Detector {
 
 /// Creates a threshold of the pattern classes, off by default. Only the preset `kovaleva2019` sets it.
 const fn class_threshold(name: &'static str, about: &'static str) -> Threshold {
-    Threshold { name, range: Range::Rule, default: Value::Off, about }
+    Threshold { name, range: Range::Rule, default: Value::Off, meaning: about }
 }
 
 const COLUMN: Threshold = class_threshold(
@@ -62,11 +64,11 @@ const BLOCK: Threshold = class_threshold(
 /// Names of the pattern classes, in the order in which their rules are tried; the last is for all other attention heads.
 const CLASSES: [&str; 5] = ["vertical+diagonal", "vertical", "diagonal", "block", "heterogeneous"];
 
-pub(super) const CLASS: Detector = Detector {
+pub(super) const PATTERN_CLASS: Detector = Detector {
     thresholds: &[&COLUMN, &OFFSET, &BOTH, &BLOCK],
     parameter: Parameter::OneOf("class", || CLASSES.map(str::to_owned).to_vec()),
     phrase: Phrase::Fixed("has the pattern `{}` over pairs of sentences"),
-    shown: LabelStyle::of(None, AnsiColor::Green),
+    style: LabelStyle::new(None, AnsiColor::Green),
     assess: assess_classes,
     ..Detector::role(Explanation {
         name: "class:<pattern>",
@@ -100,16 +102,16 @@ fn assess_classes(evidence: &Evidence<'_>, policy: &Policy) -> Vec<Assessment> {
     let rules: Vec<Assessment> = assessed.collect();
     // A class excludes those after it.
     let mut assessed: Vec<Assessment> =
-        rules.iter().enumerate().map(|(place, rule)| rule.clone().where_none_of(&rules[..place])).collect();
+        rules.iter().enumerate().map(|(place, rule)| rule.clone().excluding(&rules[..place])).collect();
     let explained = [column, offset, segment].map(|measured| measured.score.map(f64::abs));
     if let ([Some(column), Some(offset), Some(segment)], false) = (explained, rules.is_empty()) {
-        let remainder = Measured { score: Some(1.0 - column - offset - segment), ..Measured::default() };
+        let remainder = MeasuredScore { score: Some(1.0 - column - offset - segment), ..MeasuredScore::default() };
         let heterogeneous = assess(&name(CLASSES[4]), "", remainder, Bound::AtLeast, Some(0.0));
         assessed.extend(heterogeneous.map(|mut heterogeneous| {
             // The only condition is that no other class holds.
             (heterogeneous.fires, heterogeneous.label.test.p) = (true, Some(0.0));
             "no other class".clone_into(&mut heterogeneous.label.rule);
-            heterogeneous.where_none_of(&rules)
+            heterogeneous.excluding(&rules)
         }));
     }
     assessed

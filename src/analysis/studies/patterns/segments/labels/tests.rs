@@ -2,7 +2,7 @@ use super::*;
 use crate::evaluation::presets;
 use crate::stats::block_test::Scale;
 use crate::stats::interval::Interval;
-use crate::study::labels::correct;
+use crate::study::labels::correct_for_multiple_tests;
 use crate::study::metrics::metric::{Column, Denominator, Keys, Metrics};
 use crate::study::section::NoSection;
 
@@ -10,8 +10,8 @@ const BASIS: Denominator = Denominator { count: 100, sentences: 64, blocks: 64, 
 
 /// The class of a head with these parts, each with an interval of 0.01 to either side; with a `?` if it is borderline.
 fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
-    let policy = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
-    let measured = |score: f64| Measured {
+    let policy = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
+    let measured = |score: f64| MeasuredScore {
         score: Some(score),
         ci95: Some(Interval(score - 0.01, score + 0.01)),
         baseline: Some(0.0),
@@ -20,19 +20,21 @@ fn class([column, offset, segment]: [f64; 3]) -> Vec<String> {
     assessed(&[column, offset, segment].map(measured), &policy)
 }
 
-fn assessed(measured: &[Measured; 3], policy: &Policy) -> Vec<String> {
+fn assessed(measured: &[MeasuredScore; 3], policy: &Policy) -> Vec<String> {
     let columns = ["column_r2", "offset_r2", "segment_r2"].map(|id| Column {
         id,
         keys: Keys::Single,
         scale: Scale::Real,
-        ends: [f64::NEG_INFINITY, 1.0],
+        bounds: [f64::NEG_INFINITY, 1.0],
     });
     let metrics = Metrics::new(&columns, *measured);
-    let mut assessed =
-        assess_classes(&Evidence { place: 0, metrics: &metrics, section: &NoSection, given: &[] }, policy);
-    correct(&mut assessed, policy);
+    let mut assessed = assess_classes(
+        &Evidence { place: 0, metrics: &metrics, section: &NoSection, earlier_assessments: &[] },
+        policy,
+    );
+    correct_for_multiple_tests(&mut assessed, policy);
     let shown = |class: &Assessment| {
-        format!("{}{}", CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })
+        format!("{}{}", PATTERN_CLASS.code(&class.label.label), if class.label.borderline { "?" } else { "" })
     };
     assessed.iter().filter(|class| class.fires).map(shown).collect()
 }
@@ -63,8 +65,8 @@ fn a_class_at_a_threshold_is_the_upper_one() {
 
 #[test]
 fn without_the_preset_or_without_a_number_there_is_no_class() {
-    let score = Measured { score: Some(0.6), ..Measured::default() };
+    let score = MeasuredScore { score: Some(0.6), ..MeasuredScore::default() };
     assert_eq!(assessed(&[score; 3], &presets::policy(&[])), [""; 0]);
-    let policy = presets::policy(&[presets::named("kovaleva2019").unwrap()]);
-    assert_eq!(assessed(&[Measured::default(); 3], &policy), [""; 0]);
+    let policy = presets::policy(&[presets::find("kovaleva2019").unwrap()]);
+    assert_eq!(assessed(&[MeasuredScore::default(); 3], &policy), [""; 0]);
 }

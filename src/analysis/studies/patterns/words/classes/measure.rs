@@ -6,10 +6,10 @@ use crate::passes::observer::by_class::ByClass;
 use crate::stats::block_test::{Jackknife, Scale, effective_blocks};
 use crate::stats::blocks::{BLOCKS, PerBlock, WithTotal};
 use crate::study::instruments::position::Rates;
-use crate::study::labels::content::TIMES_EXPECTED;
+use crate::study::labels::content::POSITION_FACTOR;
 use crate::study::metrics::estimates::{EstimationContext, jackknife};
 use crate::study::metrics::metric::{Denominator, Fraction};
-use crate::system::parallel::in_parallel;
+use crate::system::parallel::parallel_map;
 
 /// Sums of one word class in the layers of equal visibility, with the rates at which offsets alone find its words.
 struct ClassOfLayers<'a> {
@@ -28,26 +28,28 @@ impl<'a> ClassOfLayers<'a> {
             .iter()
             .zip(class_metrics.iter())
             .map(|(block, class_metrics)| Some((&block.pairs, &class_metrics.targets)));
-        let rates =
-            without.chain([None]).map(|block| key.total().pairs.rates_of(&class.total().targets, block)).collect();
+        let rates = without
+            .chain([None])
+            .map(|block| key.total().pairs.rates_of_taken(&class.total().targets, block))
+            .collect();
         Self { key, class, rates }
     }
 
     /// Divides a sum by the number of queries in the block `number`, or in all blocks for `None`.
     fn mean(&self, number: Option<usize>, sum: f64) -> Fraction {
-        Fraction::new(sum, self.key.at(number).queries as f64)
+        Fraction::new(sum, self.key.sums(number).queries as f64)
     }
 
     /// Returns the attention to the class expected from the head's offset preference alone, summed over a block or the corpus.
     fn expected(&self, number: Option<usize>, place: usize) -> f64 {
-        let [block, corpus] = [number, None].map(|number| &self.key.at(number).profiles[place]);
-        self.rates[number.unwrap_or(BLOCKS)].expected(block, corpus)
+        let [block, corpus] = [number, None].map(|number| &self.key.sums(number).profiles[place]);
+        self.rates[number.unwrap_or(BLOCKS)].expected_part(block, corpus)
     }
 
     fn ratio(&self, scale: Scale, leaves_out: bool, sum: impl Fn(Option<usize>, &ClassBlock) -> f64) -> Ratio {
-        let found = jackknife(|number| self.mean(number, sum(number, self.class.at(number))), scale);
+        let found = jackknife(|number| self.mean(number, sum(number, self.class.sums(number))), scale);
         Ratio {
-            value: found.as_ref().map(Jackknife::all),
+            value: found.as_ref().map(Jackknife::value),
             ci95: found.as_ref().and_then(Jackknife::interval),
             standard_error: found.as_ref().and_then(Jackknife::standard_error),
             left_out: found.filter(|_| leaves_out),
@@ -55,11 +57,11 @@ impl<'a> ClassOfLayers<'a> {
     }
 }
 
-pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
-    let keys = &sums.each()[0].keys;
+pub(super) fn classes_section(sums: &ByClass<ClassesSums>, context: &EstimationContext) -> ClassesSection {
+    let keys = &sums.values()[0].keys;
     let names = keys.iter().flat_map(|(key, sums)| sums.classes.keys().map(move |class| (&**key, &**class)));
     ClassesSection {
-        classes: in_parallel(context.threads, names, |(key, class)| class_metrics(sums, (key, class), context)),
+        classes: parallel_map(context.threads, names, |(key, class)| class_metrics(sums, (key, class), context)),
         class_kinds: keys
             .iter()
             .map(|(key, sums)| ClassKind {
@@ -74,9 +76,10 @@ pub(super) fn measured(sums: &ByClass<ClassesSums>, context: &EstimationContext)
 fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), context: &EstimationContext) -> ClassMetrics {
     let layers = sums.map(|sums| ClassOfLayers::new(sums, key, class));
     let of_head = |place: usize| {
-        let layer = layers.of_layer(context.grid.at(place).0);
-        let ratio =
-            |scale: Scale, sum: &dyn Fn(Option<usize>, &ClassBlock) -> f64| layer.ratio(scale, context.leaves_out, sum);
+        let layer = layers.for_layer(context.grid.layer_and_head(place).0);
+        let ratio = |scale: Scale, sum: &dyn Fn(Option<usize>, &ClassBlock) -> f64| {
+            layer.ratio(scale, context.keeps_replicates, sum)
+        };
         let value = |sum: f64| layer.mean(None, sum).value();
         ClassHead {
             place: context.grid.place(place),
@@ -85,13 +88,13 @@ fn class_metrics(sums: &ByClass<ClassesSums>, (key, class): (&str, &str), contex
             expected: value(layer.expected(None, place)),
             over_chance: ratio(Scale::Real, &|_, class| class.mass(place) - class.even.value()),
             over_position: ratio(Scale::Real, &|number, class| {
-                class.mass(place) - TIMES_EXPECTED * layer.expected(number, place)
+                class.mass(place) - POSITION_FACTOR * layer.expected(number, place)
             }),
         }
     };
     // All words are queries, whatever they see, so any class of layers gives the counts.
-    let first = &layers.each()[0];
-    let queries: PerBlock = std::array::from_fn(|block| first.key.at(Some(block)).queries as f64);
+    let first = &layers.values()[0];
+    let queries: PerBlock = std::array::from_fn(|block| first.key.sums(Some(block)).queries as f64);
     let total = first.key.total();
     ClassMetrics {
         key: key.to_owned(),

@@ -14,7 +14,7 @@ use crate::passes::pass::Pass;
 use crate::study::labels::content::{CONTENT_MASS, thresholds};
 use crate::study::labels::{Detector, LabelStyle, Parameter, Phrase};
 use crate::study::{Card, Estimates, EstimationContext, Explanation, Observed, PassSpec, Study};
-use measure::measured;
+use measure::classes_section;
 use section::ClassesSection;
 use sums::ClassesSums;
 
@@ -29,23 +29,23 @@ impl Study for WordClasses {
         question: "Which classes of words (yours, or the tokens of a small vocabulary) does each head attend to?",
         needs: "words with classes: `classes` of JSON lines, or a column with --classes; or a model with at most 100 \
             tokens",
-        by_default: true,
+        is_default: true,
         controls: &ControlKind::ALL,
         labels: &[CLASS],
         tables: &["classes", "classes_by_head"],
         options: &["classes"],
-        ..Card::NEW
+        ..Card::EMPTY
     };
 
     fn passes(&self) -> Vec<PassSpec> {
         vec![PassSpec::by_class(Pass::PLAIN, |subject, visibility| {
-            ClassesSums::new(subject.grid, visibility, subject.from).asked(subject.classes_from)
+            ClassesSums::new(subject.grid, visibility, subject.from_token).with_key(subject.class_column)
         })]
     }
 
     fn measure(&self, observed: &Observed<'_>, context: &EstimationContext) -> (Estimates, Self::Section) {
         let sums: &ByClass<ClassesSums> = observed.sums();
-        (Estimates::none(context.grid.count()), measured(sums, context))
+        (Estimates::without_metrics(context.grid.count()), classes_section(sums, context))
     }
 }
 
@@ -53,7 +53,7 @@ const CLASS: Detector = Detector {
     thresholds: &thresholds(&CONTENT_MASS),
     parameter: Parameter::Keyed("class"),
     phrase: Phrase::Fixed("attends to words of the class {}"),
-    shown: LabelStyle::of(None, AnsiColor::BrightMagenta),
+    style: LabelStyle::new(None, AnsiColor::BrightMagenta),
     assess: |evidence, policy| {
         let ClassesSection { classes, .. } = evidence.section();
         classes.iter().filter_map(|class| class.assess(&class.by_head[evidence.place], policy)).collect()

@@ -11,13 +11,13 @@ use super::sums::MAX_CLASSES;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::block_test::{Jackknife, Scale};
 use crate::stats::interval::Interval;
-use crate::study::labels::content::{CONTENT_MASS, TIMES_EXPECTED, assess_leads};
+use crate::study::labels::content::{CONTENT_MASS, POSITION_FACTOR, assess_leads};
 use crate::study::labels::evidence::EvidenceGap;
-use crate::study::labels::{Assessment, Measured, Policy};
+use crate::study::labels::{Assessment, MeasuredScore, Policy};
 use crate::study::metrics::metric::Denominator;
 use crate::study::metrics::number::{Number, Part};
 use crate::study::metrics::unit::Unit;
-use crate::study::section::{Known, Section, View, stored};
+use crate::study::section::{Section, View, ViewContext, stored};
 use crate::study::show::wording::{percent, plain_table, plus_minus_percent};
 use crate::study::show::{InBrief, Shortage, Summary, TableRows};
 use crate::system::counted::plural;
@@ -85,7 +85,7 @@ pub struct ClassHead {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// Mean over query words. Null without such words.
-    #[schemars(range(min = -TIMES_EXPECTED, max = 1))]
+    #[schemars(range(min = -POSITION_FACTOR, max = 1))]
     pub value: Option<f64>,
     /// 95 % interval of `value`. Null if fewer than 10 blocks have a word.
     pub ci95: Option<Interval>,
@@ -104,10 +104,10 @@ impl ClassMetrics {
 
     /// Assesses an attention head for the label of the class. `None` if there are too few queries or sentences.
     pub(super) fn assess(&self, head: &ClassHead, policy: &Policy) -> Option<Assessment> {
-        if EvidenceGap::of(&self.queries, policy).is_some() {
+        if EvidenceGap::find(&self.queries, policy).is_some() {
             return None;
         }
-        let measured = |ratio: &Ratio, baseline: Option<f64>| Measured {
+        let measured = |ratio: &Ratio, baseline: Option<f64>| MeasuredScore {
             score: ratio.value,
             ci95: ratio.ci95,
             baseline,
@@ -116,7 +116,7 @@ impl ClassMetrics {
                 .zip(ratio.standard_error)
                 .and_then(|(value, standard_error)| self.queries.estimate(value, standard_error, Scale::Real)),
         };
-        let blind = head.chance.map(|chance| (1.0 - TIMES_EXPECTED) * chance);
+        let blind = head.chance.map(|chance| (1.0 - POSITION_FACTOR) * chance);
         let leads = [measured(&head.over_chance, Some(0.0)), measured(&head.over_position, blind)];
         let name = self.title();
         assess_leads(&format!("class:{name}"), ("class_mass", Some(&name)), leads, policy.rule(&CONTENT_MASS))
@@ -130,7 +130,7 @@ impl ClassMetrics {
     }
 
     fn numbers(&self, policy: &Policy) -> impl Iterator<Item = Number<'_>> {
-        let enough = EvidenceGap::of(&self.queries, policy).is_none();
+        let enough = EvidenceGap::find(&self.queries, policy).is_none();
         let of = self.title();
         self.by_head.iter().enumerate().flat_map(move |(head, entry)| {
             let ratios = [
@@ -141,17 +141,17 @@ impl ClassMetrics {
             ratios.map(|(metric, ratio)| Number {
                 part: Part::Relations,
                 head,
-                of: of.clone(),
+                subject: of.clone(),
                 name: format!("{metric}[{of}]"),
                 unit: Unit::Shares,
-                made_of: (metric != "class_mass").then(|| format!("class_mass[{of}]")),
+                base_number: (metric != "class_mass").then(|| format!("class_mass[{of}]")),
                 value: ratio.value,
                 ci95: ratio.ci95,
                 blocks: usize::try_from(self.queries.blocks).unwrap_or_default(),
                 effective_blocks: self.queries.effective_blocks,
                 trials: None,
-                enough,
-                left_out: ratio.left_out.as_ref(),
+                has_enough_evidence: enough,
+                jackknife: ratio.left_out.as_ref(),
             })
         })
     }
@@ -164,7 +164,7 @@ impl ClassesSection {
             largest.and_then(|largest| Shortage::of_labels("a label of classes".to_owned(), &largest, policy));
         let kind_without_words = self.class_kinds.iter().find(|kind| kind.classes == 0 && !kind.is_crowded);
         let found = kind_without_words.and_then(|kind| self.obstacle(kind, policy)).map(|none| none + ".");
-        InBrief { found, shortage, ..InBrief::default() }
+        InBrief { finding: found, shortage, ..InBrief::default() }
     }
 
     fn classes_of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a ClassMetrics> {
@@ -179,7 +179,7 @@ impl ClassesSection {
         let Some(class) = self.classes_of(&kind.key).next() else {
             return Some(format!("No word has a class of the kind {key}"));
         };
-        let (count, [one, many], least) = EvidenceGap::of(&class.queries, policy)?.counted();
+        let (count, [one, many], least) = EvidenceGap::find(&class.queries, policy)?.count_and_threshold();
         let (asked, things) = (policy.count(least), plural(&count, one, many));
         Some(format!(
             "Too little text for classes of the kind {key}: {count} {things}, where a label asks for {asked} (`{}`)",
@@ -238,16 +238,16 @@ impl ClassesSection {
         let by_head = self.classes.iter().flat_map(|ClassMetrics { key, class, by_head, .. }| {
             by_head.iter().map(move |head| Row { key, class, head })
         });
-        vec![TableRows::of("classes", &self.classes), TableRows::of("classes_by_head", by_head)]
+        vec![TableRows::new("classes", &self.classes), TableRows::new("classes_by_head", by_head)]
     }
 }
 
 impl Section for ClassesSection {
-    fn view(&self, Known { policy, .. }: Known<'_>) -> View<'_> {
+    fn view(&self, ViewContext { policy, .. }: ViewContext<'_>) -> View<'_> {
         View {
             in_brief: self.in_brief(policy),
             lacks_subject: self.class_kinds.is_empty(),
-            summary: Summary::written(|out| self.write_summary(out, policy)),
+            summary: Summary::from_writer(|out| self.write_summary(out, policy)),
             tables: self.tables(),
             numbers: self.classes.iter().flat_map(|class| class.numbers(policy)).collect(),
             ..View::default()
@@ -255,7 +255,9 @@ impl Section for ClassesSection {
     }
 
     fn defect(&self, grid: HeadGrid) -> Option<String> {
-        if let Some(broken) = self.classes.iter().find(|class| !grid.is(class.by_head.iter().map(|head| head.place))) {
+        if let Some(broken) =
+            self.classes.iter().find(|class| !grid.equals_all_heads(class.by_head.iter().map(|head| head.place)))
+        {
             return Some(format!("the class `{}` does not list every head", excerpt(&broken.title())));
         }
         let kinds: BTreeSet<&str> = self.class_kinds.iter().map(|kind| &*kind.key).collect();

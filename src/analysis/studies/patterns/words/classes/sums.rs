@@ -79,8 +79,8 @@ impl KeySums {
         let heads = if self.is_crowded { 0 } else { heads };
         let fits = |block: &ClassBlock| [0, heads].contains(&block.heads.len());
         self.classes.len() <= if self.is_crowded { 0 } else { MAX_CLASSES }
-            && self.blocks.fit(|block| block.profiles.len() == heads && block.pairs.targets() == 0)
-            && self.classes.values().all(|blocks| blocks.fit(fits))
+            && self.blocks.is_valid(|block| block.profiles.len() == heads && block.pairs.targets() == 0)
+            && self.classes.values().all(|blocks| blocks.is_valid(fits))
     }
 }
 
@@ -111,7 +111,7 @@ impl ClassesSums {
     }
 
     /// Adds the key that the user asked for (`--classes`), even if no word has a class with it.
-    pub fn asked(mut self, key: Option<&str>) -> Self {
+    pub fn with_key(mut self, key: Option<&str>) -> Self {
         let heads = self.grid.count();
         self.keys.extend(key.map(|key| (key.into(), KeySums::new(heads))));
         self
@@ -160,7 +160,7 @@ impl Sums for ClassesSums {
             let targets = pairs.take_targets();
             in_block.pairs.merge(&pairs);
             let mut even = vec![0.0; names.len()];
-            words.add_even(&mut even);
+            words.add_uniform(&mut even);
             for (number, (name, targets)) in names.iter().zip(targets).enumerate() {
                 let of_class = sums.classes.entry((*name).into());
                 let of_class = &mut of_class.or_insert_with(|| Blocks::new(ClassBlock::default()))[block];
@@ -186,7 +186,7 @@ impl Sums for ClassesSums {
                 continue;
             }
             let mut masses = vec![0.0; names.len()];
-            let profile = observe(words, input.words(self.from), &mut self.columns, &mut masses);
+            let profile = class_masses(words, input.word_attention(self.from), &mut self.columns, &mut masses);
             sums.blocks[*block].profiles[head].add(&profile);
             for (name, mass) in names.iter().zip(masses) {
                 let blocks = sums.classes.get_mut(name).expect("a class that was met has sums");
@@ -197,19 +197,24 @@ impl Sums for ClassesSums {
 
     fn fits(&self, grid: HeadGrid, from: FromToken, classes: &LayerClasses) -> bool {
         (self.grid, self.from) == (grid, from)
-            && classes.kinds() == [self.visibility]
+            && classes.visibilities() == [self.visibility]
             && self.keys.values().all(|sums| sums.fits(grid.count()))
     }
 }
 
 /// Adds the attention between words to the masses of their classes. Returns the attention by offset; `columns` is a buffer.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn observe(words: &ClassedWords, attention: &WordAttention, columns: &mut Vec<f64>, masses: &mut [f64]) -> Profile {
+fn class_masses(
+    words: &ClassedWords,
+    attention: &WordAttention,
+    columns: &mut Vec<f64>,
+    masses: &mut [f64],
+) -> Profile {
     columns.clear();
     columns.resize(words.classes.len(), 0.0);
     let mut profile = Profile::default();
     for word in 0..words.classes.len() {
-        let row = &attention.row(words.first + word)[words.first..];
+        let row = &attention.row(words.first_word + word)[words.first_word..];
         columns.iter_mut().zip(row).for_each(|(sum, weight)| *sum += weight);
         columns[word] -= row[word];
         profile.add(row, word, 1.0);

@@ -11,7 +11,7 @@ use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::Merge;
 use crate::studies::patterns::words::tests::{Head, evenly, on, random, results, tagged};
-use crate::studies::registry::{default_policy, named};
+use crate::studies::registry::{default_policy, find_study};
 use crate::study::section::{Section, section};
 
 fn class(key: &str, name: &str) -> Arc<WordClass> {
@@ -52,7 +52,7 @@ const HEADS: [Head; 5] = [
 
 #[test]
 fn a_head_that_looks_for_one_class_is_labelled_and_others_are_not() {
-    let found = results(named("classes").unwrap(), &by_upos(), &HEADS);
+    let found = results(find_study("classes").unwrap(), &by_upos(), &HEADS);
     let labels: Vec<Vec<(String, bool)>> = found
         .verdicts(&default_policy())
         .into_iter()
@@ -65,8 +65,10 @@ fn a_head_that_looks_for_one_class_is_labelled_and_others_are_not() {
 #[test]
 fn classes_are_measured_as_parts_of_speech_are() {
     let corpus = by_upos();
-    let (classes, words) =
-        (results(named("classes").unwrap(), &corpus, &HEADS), results(named("words").unwrap(), &corpus, &HEADS));
+    let (classes, words) = (
+        results(find_study("classes").unwrap(), &corpus, &HEADS),
+        results(find_study("words").unwrap(), &corpus, &HEADS),
+    );
     assert_eq!(measured(&classes).len(), 5);
     for class in measured(&classes) {
         for (place, head) in class.by_head.iter().enumerate() {
@@ -97,7 +99,7 @@ fn masses_by_hand() {
         (3 | 4, 2) => 0.2,
         _ => 0.0,
     };
-    let found = results(named("classes").unwrap(), &[sequence], &[head]);
+    let found = results(find_study("classes").unwrap(), &[sequence], &[head]);
     let [a, b] = measured(&found) else { panic!("two classes") };
     assert_eq!((a.title(), a.words, a.queries.count, b.words), ("kind=A".to_owned(), 2, 4, 1));
     let close =
@@ -122,7 +124,7 @@ fn more_classes_than_there_is_room_for_are_said() {
     let few: Vec<Sequence> = (0..MAX_CLASSES / 2).map(sentence).collect();
     let more: Vec<Sequence> = (0..=MAX_CLASSES / 2).map(sentence).collect();
     let of = |corpus: &[Sequence]| {
-        let found = results(named("classes").unwrap(), corpus, &HEADS[1..2]);
+        let found = results(find_study("classes").unwrap(), corpus, &HEADS[1..2]);
         let ClassesSection { classes, class_kinds } = section(&*found.sections[0].1);
         (classes.len(), class_kinds[0].is_crowded)
     };
@@ -160,7 +162,7 @@ fn sums_of_a_file_fit_or_do_not() {
 
 #[test]
 fn a_section_has_different_classes_with_names() {
-    let found = results(named("classes").unwrap(), &by_upos()[..1], &HEADS[1..2]);
+    let found = results(find_study("classes").unwrap(), &by_upos()[..1], &HEADS[1..2]);
     let whole: &ClassesSection = section(&*found.sections[0].1);
     let grid = HeadGrid { layers: 1, heads: 1 };
     assert_eq!(whole.defect(grid), None);

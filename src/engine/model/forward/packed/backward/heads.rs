@@ -3,7 +3,7 @@
 use super::super::heads::{KEY, Projected, QUERY, VALUE, stride_of};
 use super::super::{PackedEncoder, Positions, Scratch, add_to, copied, resized};
 use crate::linalg::matmul::{Matrix, MatrixMut, multiply, multiply_add};
-use crate::model::forward::batch::{Batch, Input};
+use crate::model::forward::batch::{Batch, BatchInput};
 use crate::model::forward::gates::Gates;
 use crate::model::forward::gradient::{GateGradient, HeadScratch};
 use crate::model::forward::kernels::{self, backward};
@@ -28,9 +28,9 @@ impl PackedEncoder {
         let (heads, head_dim, heads_width) = (config.num_attention_heads, config.head_dim(), config.heads_width());
         let (width, bias) = (3 * heads_width, layer.query_key_value.bias.as_slice());
         let Scratch { context, projected, angles, .. } = forward;
-        let rows = if layer.prepares_keys() {
+        let rows = if layer.transforms_keys() {
             let rows = copied(kept, prepared);
-            self.prepare_keys(layer, (rows, width), batch.lengths(), Positions::Seen, angles);
+            self.prepare_keys(layer, (rows, width), batch.lengths(), Positions::Used, angles);
             &*rows
         } else {
             kept
@@ -60,7 +60,7 @@ impl PackedEncoder {
     fn head_backward(
         &self,
         (number, head, sequence): (usize, usize, usize),
-        (input, gates): (Input<'_>, &Gates),
+        (input, gates): (BatchInput<'_>, &Gates),
         (parts, d_context): (&Projected<'_>, Matrix<'_>),
         derivatives: &mut [f32],
         scratch: &mut HeadScratch,
@@ -68,7 +68,7 @@ impl PackedEncoder {
         let (config, stored_layer) = (&self.parameters.config, self.parameters.order[number]);
         let HeadScratch { weights, bounded, derivatives: d_scores, products, query, key } = scratch;
         let (n, head_dim, stride) = (parts.n, parts.head_dim, stride_of(parts.n));
-        self.score_between((number, head), [parts; 2], Positions::Seen, weights);
+        self.score_between((number, head), [parts; 2], Positions::Used, weights);
         if config.score_cap.is_some() {
             bounded.clone_from(&weights.attention);
         }
@@ -76,9 +76,9 @@ impl PackedEncoder {
         kernels::softmax(&mut weights.attention, n, stride, entropies);
         let is_patched = gates.patch_weights((number, head, sequence), (&mut weights.attention, stride), entropies);
         // Patched rows may have weights on keys that the head does not see.
-        let visibility = if is_patched { Visibility::ALL } else { config.visibility.of_layer(number) };
+        let visibility = if is_patched { Visibility::ALL } else { config.visibility.in_layer(number) };
         let attention = weights.attention.as_slice();
-        let gate = gates.of(number, head);
+        let gate = gates.get(number, head);
         let keep = gate.map_or(1.0, |gate| gate.keep);
 
         let (d_scores, products) = (resized(d_scores, n * stride), resized(products, n));
@@ -96,22 +96,22 @@ impl PackedEncoder {
             let shift = |dimension: usize| {
                 parts.bias(VALUE, head)[dimension] - replacement.map_or(0.0, |replacement| replacement[dimension])
             };
-            (0..head_dim).map(|dimension| d_context.at(token, dimension) * shift(dimension)).sum()
+            (0..head_dim).map(|dimension| d_context.get(token, dimension) * shift(dimension)).sum()
         };
         let slope = (0..n).map(|token| f64::from(products[token]) + f64::from(bias_term(token))).sum();
         if number == 0 || keep == 0.0 {
             return slope;
         }
 
-        for (patched, _) in gates.rows_of((number, head, sequence)) {
+        for (patched, _) in gates.patched_rows((number, head, sequence)) {
             d_scores[patched * stride..][..n].fill(0.0);
         }
         if let Some(cap) = config.score_cap {
-            backward::cap(bounded, cap, d_scores);
+            backward::soft_cap(bounded, cap, d_scores);
         }
         let (query, key) = (resized(query, n * head_dim), resized(key, n * head_dim));
         key.fill(0.0);
-        let [query_start, key_start, value_start] = [QUERY, KEY, VALUE].map(|part| parts.start(part, head));
+        let [query_start, key_start, value_start] = [QUERY, KEY, VALUE].map(|part| parts.first_column(part, head));
         for Tile { queries, keys } in visibility.tiles(n) {
             let in_tile =
                 |rows| Matrix::strided(rows, n, n, stride).rows_in(&queries).columns_from(keys.start, keys.len());
@@ -126,9 +126,9 @@ impl PackedEncoder {
         }
         #[expect(clippy::cast_possible_truncation, reason = "scores are f32")]
         let scale = config.score_scale() as f32;
-        if let Some(relative) = &self.relative[stored_layer] {
+        if let Some(relative) = &self.distance_terms[stored_layer] {
             let scores = Scores { values: d_scores, n, stride, scale };
-            relative.back(head, &scores, [&mut *query, &mut *key], &mut weights.distances);
+            relative.backward(head, &scores, [&mut *query, &mut *key], &mut weights.distances);
         }
         let tokens = query.chunks_exact(head_dim).zip(key.chunks_exact(head_dim));
         for (row, (query, key)) in derivatives.chunks_exact_mut(parts.width).zip(tokens) {

@@ -16,7 +16,7 @@ use crate::model::config::cost::Cost;
 use crate::model::forward::batch::{Batch, groups_within};
 use crate::model::forward::gates::Gates;
 use crate::model::forward::gradient::{Differentiable, GateGradient, GradientScratch, PathGradient, Score, Tape};
-use crate::model::forward::held::LayerWrites;
+use crate::model::forward::held::LayerOutputs;
 use crate::model::forward::kernels::backward;
 use crate::model::forward::visitor::{Needs, Visitor};
 use crate::model::forward::{Encoder, NO_PREDICTION, Start};
@@ -35,7 +35,7 @@ impl Differentiable for PackedEncoder {
     ) -> Result<Vec<GateGradient>> {
         ensure!(self.parameters.prediction.is_some(), NO_PREDICTION);
         let mut gradients = Vec::with_capacity(batch.inputs.len());
-        let most_tokens = scratch.most_kept.unwrap_or(MOST_KEPT) / self.parameters.config.kept_bytes(1);
+        let most_tokens = scratch.most_kept_bytes.unwrap_or(MOST_KEPT) / self.parameters.config.derivative_bytes(1);
         let parts = groups_within(usize::try_from(most_tokens).unwrap_or(usize::MAX), batch.lengths());
         // Patched rows and exchanges refer to sequences by their index in the whole batch.
         let can_split =
@@ -62,12 +62,12 @@ impl Differentiable for PackedEncoder {
         scratch: &mut GradientScratch,
     ) -> Result<Vec<PathGradient>> {
         let mut closed = ScoreSums { scores: vec![0.0; batch.inputs.len()], score, logits: Vec::new() };
-        self.forward_from(Start::Embeddings, batch, &whole.opened_to(0.0), &mut scratch.forward, &mut closed)?;
+        self.forward_from(Start::Embeddings, batch, &whole.with_opening(0.0), &mut scratch.forward, &mut closed)?;
         let start = |closed_loss| PathGradient { steps, closed_loss, gates: Vec::new() };
         let mut paths: Vec<PathGradient> = closed.scores.into_iter().map(start).collect();
         for step in 0..steps.get() {
             let keep = (f32::from(step) + 0.5) / f32::from(steps.get());
-            let points = self.gradients(batch, &whole.opened_to(keep), score, scratch)?;
+            let points = self.gradients(batch, &whole.with_opening(keep), score, scratch)?;
             for (PathGradient { gates, .. }, point) in paths.iter_mut().zip(points) {
                 gates.resize(point.gates.len(), 0.0);
                 gates.iter_mut().zip(point.gates).for_each(|(sum, found)| *sum += found / f64::from(steps.get()));
@@ -143,7 +143,7 @@ impl PackedEncoder {
         let (hidden, plan) = (config.hidden_size, config.blocks);
         let layer = self.layer(number);
         let GradientScratch { forward, tape, attended, inputs, entering, prepared, head, .. } = scratch;
-        let LayerWrites { projected, attention, wide: kept_wide, feed_forward, .. } = tape.layers.of_layer(number);
+        let LayerOutputs { projected, attention, wide: kept_wide, feed_forward, .. } = tape.layers.get(number);
         let is_last = number + 1 == self.parameters.order.len();
         let below = &tape.states[number];
         let states = if is_last { predicted_rows(batch, hidden, below, entering) } else { below };
@@ -244,7 +244,7 @@ impl PackedEncoder {
 fn all_rows(batch: &Batch<'_>, width: usize, rows: &mut Vec<f32>, buffer: &mut Vec<f32>) {
     buffer.clear();
     buffer.resize(batch.tokens() * width, 0.0);
-    for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted()) {
+    for (row, (_, _, place)) in rows.chunks_exact(width).zip(batch.predicted_places()) {
         add_to(&mut buffer[place * width..][..width], row);
     }
     std::mem::swap(rows, buffer);

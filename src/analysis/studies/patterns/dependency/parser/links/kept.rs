@@ -10,10 +10,10 @@ use crate::model::grid::visibility::LayerClasses;
 use crate::sequences::fold::words::{FromToken, WordAttention};
 use crate::sequences::sequence::Sequence;
 use crate::stats::blocks::{BLOCKS, block_of};
-use crate::studies::patterns::dependency::arcs::{PLACES, place_of};
+use crate::studies::patterns::dependency::arcs::{OFFSET_CLASSES, offset_class};
 use crate::studies::patterns::dependency::parser::lexical::{LexicalChoice, LexicalSentence};
 use crate::study::instruments::linked::choice::LinkChoice;
-use crate::study::instruments::linked::key::{LinkKey, slot};
+use crate::study::instruments::linked::key::{LinkKey, direction_index};
 use crate::study::instruments::linked::pairs::LinkedPairs;
 use crate::study::instruments::linked::sources::{LinkSource, LinkedWords};
 use crate::study::instruments::partners::Partners;
@@ -25,8 +25,8 @@ const PAIR_SCALE: f32 = 1024.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEvidence {
-    pub heads: bool,
-    pub distances: bool,
+    pub has_heads: bool,
+    pub has_distances: bool,
 }
 
 /// Links of one type in one sentence, with every attention head's weights on them.
@@ -51,7 +51,7 @@ impl KeptLinks {
     /// Selects the links that are scored under `key`. `None` if there are none.
     fn new(words: &LinkedWords<'_>, links: &crate::corpus::LinkSet, key: &LinkKey, heads: usize) -> Option<Self> {
         let sentence = words.sentence_of(links)?;
-        let is_of_pairs = are_pairs(key);
+        let is_of_pairs = scores_pairs(key);
         let pairs = if is_of_pairs { Some(words.pairs(links)?) } else { None };
         let mut sources = if is_of_pairs { Vec::new() } else { words.sources(links, key.side).scored };
         sources.iter_mut().for_each(|source| source.seen.clear());
@@ -78,35 +78,40 @@ impl KeptLinks {
         let mut rows = self.terms.chunks_exact_mut(width);
         let as_count = |right: u64| u32::try_from(right).expect("a sentence has fewer than 2^32 words");
         if let Some(pairs) = &self.pairs {
-            pairs.correct(attention, corrected);
+            pairs.corrected_weights(attention, corrected);
             // The feature is the corrected A + Aᵀ: twice the result of `correct`, which takes half of A + Aᵀ.
             let terms = corrected.iter().map(|weight| f16::from_f64(2.0 * weight * f64::from(PAIR_SCALE)).to_bits());
             rows.zip(terms).for_each(|(row, term)| row[head] = term);
-            self.hits[head][0] = as_count(pairs.right(corrected));
+            self.hits[head][0] = as_count(pairs.linked_among_top(corrected));
             return;
         }
         for source in &self.sources {
             for &candidate in &source.candidates {
                 let row = rows.next().expect("a row for each candidate");
                 let weight = |direction| partners.weight(attention, direction, source.word, candidate);
-                for direction in Direction::OF_LINKS {
-                    row[2 * head + slot(direction)] = f16::from_f64(weight(direction)).to_bits();
+                for direction in Direction::BOTH_OF_LINKS {
+                    row[2 * head + direction_index(direction)] = f16::from_f64(weight(direction)).to_bits();
                 }
             }
             for &direction in self.key.directions() {
-                let choice = LinkChoice { attention, partners, direction, is_both_ways: false };
-                let word = choice.of(source.word, &source.candidates);
+                let choice = LinkChoice { attention, partners, direction, is_undirected: false };
+                let word = choice.best_word(source.word, &source.candidates);
                 let is_right = word.is_some_and(|word| source.is_target(word));
-                self.hits[head][slot(direction)] += u32::from(is_right);
+                self.hits[head][direction_index(direction)] += u32::from(is_right);
             }
         }
     }
 
     /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. If `evidence` includes them,
     /// these are the weights of all attention heads, then indicators of [`PLACES`] offset classes.
-    pub fn each_source(&self, evidence: LinkEvidence, rows: &mut Vec<f32>, mut show: impl FnMut(&LinkSource, &[f32])) {
+    pub fn for_each_source(
+        &self,
+        evidence: LinkEvidence,
+        rows: &mut Vec<f32>,
+        mut show: impl FnMut(&LinkSource, &[f32]),
+    ) {
         let of_heads = self.width();
-        let width = evidence.terms(self.hits.len());
+        let width = evidence.term_count(self.hits.len());
         let mut terms = self.terms.chunks_exact(of_heads);
         for source in &self.sources {
             rows.clear();
@@ -114,12 +119,12 @@ impl KeptLinks {
             for (place, &candidate) in source.candidates.iter().enumerate() {
                 let row = &mut rows[place * width..][..width];
                 let bits = terms.next().expect("terms for each candidate");
-                let (heads, distances) = row.split_at_mut(if evidence.heads { of_heads } else { 0 });
-                if evidence.heads {
+                let (heads, distances) = row.split_at_mut(if evidence.has_heads { of_heads } else { 0 });
+                if evidence.has_heads {
                     bits.reinterpret_cast::<f16>().convert_to_f32_slice(heads);
                 }
-                if evidence.distances {
-                    distances[place_of(source.word, candidate)] = 1.0;
+                if evidence.has_distances {
+                    distances[offset_class(source.word, candidate)] = 1.0;
                 }
             }
             show(source, rows);
@@ -127,7 +132,7 @@ impl KeptLinks {
     }
 
     /// Writes the corrected weights of all attention heads for a range of pairs into `rows`, `[pairs, heads]`.
-    pub fn of_pairs(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
+    pub fn write_pair_rows(&self, pairs: Range<usize>, rows: &mut Vec<f32>) {
         let bits = &self.terms[pairs.start * self.width()..pairs.end * self.width()];
         rows.resize(bits.len(), 0.0);
         bits.reinterpret_cast::<f16>().convert_to_f32_slice(rows);
@@ -136,14 +141,14 @@ impl KeptLinks {
 
     /// Whether the links are valid for this many attention heads and words. Links read from a file may fail this.
     fn fits(&self, heads: usize, words: usize) -> bool {
-        let is_of_pairs = are_pairs(&self.key);
-        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::taken);
+        let is_of_pairs = scores_pairs(&self.key);
+        let max_hits = self.pairs.as_ref().map_or(self.sources.len(), LinkedPairs::top_count);
         self.hits.len() == heads
             && self.sentence.start <= self.sentence.end
             && self.sentence.end <= words
             && (self.pairs.is_some(), self.sources.is_empty()) == (is_of_pairs, is_of_pairs)
             && self.sources.iter().all(|source| source.fits(words))
-            && self.pairs.iter().all(|pairs| pairs.fit(words))
+            && self.pairs.iter().all(|pairs| pairs.fits(words))
             && self.hits.as_flattened().iter().all(|&right| right as usize <= max_hits)
             && self.rows().checked_mul(self.width()) == Some(self.terms.len())
             && self.terms.iter().all(|&bits| f16::from_bits(bits).is_finite())
@@ -151,14 +156,14 @@ impl KeptLinks {
 }
 
 impl LinkEvidence {
-    pub fn terms(self, heads: usize) -> usize {
-        let of_heads = if self.heads { 2 * heads } else { 0 };
-        of_heads + if self.distances { PLACES } else { 0 }
+    pub fn term_count(self, heads: usize) -> usize {
+        let of_heads = if self.has_heads { 2 * heads } else { 0 };
+        of_heads + if self.has_distances { OFFSET_CLASSES } else { 0 }
     }
 }
 
 /// Whether pairs are scored instead of sources, as for undirected types in encoders.
-pub fn are_pairs(key: &LinkKey) -> bool {
+pub fn scores_pairs(key: &LinkKey) -> bool {
     key.is_undirected && key.side.is_none()
 }
 
@@ -178,7 +183,7 @@ impl LinkedSequence {
         self.links.iter().map(KeptLinks::bytes).sum()
     }
 
-    pub fn lexical(&self, links: &KeptLinks) -> LexicalSentence<'_> {
+    pub fn to_lexical_sentence(&self, links: &KeptLinks) -> LexicalSentence<'_> {
         let choice = |source: &LinkSource| LexicalChoice {
             word: source.word,
             candidates: source.candidates.clone(),
@@ -201,13 +206,13 @@ impl LinkedSequence {
 
 /// A sequence with links whose attention is being observed.
 #[derive(Debug)]
-pub struct SeenLinks {
+pub struct ObservedLinks {
     pub kept: LinkedSequence,
     /// Candidates, and factors that make their weights comparable, for each class of layers with equal visibility.
     partners: Vec<Partners>,
 }
 
-impl SeenLinks {
+impl ObservedLinks {
     /// Prepares a sequence; `heads` is the number of attention heads of the model. `None` if no link of the sequence is scored.
     pub fn new(sequence: &Sequence, classes: &LayerClasses, from: FromToken, heads: usize) -> Option<Self> {
         if sequence.links.is_empty() {
@@ -216,7 +221,7 @@ impl SeenLinks {
         let visibility = classes.in_all_layers();
         let words = LinkedWords::new(sequence, visibility, from);
         let of_set = |set| -> Vec<KeptLinks> {
-            let keys = LinkKey::of(set, visibility.is_causal());
+            let keys = LinkKey::from_link_set(set, visibility.is_causal());
             keys.iter().filter_map(|key| KeptLinks::new(&words, set, key, heads)).collect()
         };
         let links: Vec<KeptLinks> = sequence.links.iter().flat_map(of_set).collect();
@@ -225,15 +230,16 @@ impl SeenLinks {
             block: block_of(sequence.family.number),
             is_first: sequence.family.is_first,
             words: sequence.words.iter().map(tokens).collect(),
-            classes: words.classes().iter().filter(|_| words.are_classed).map(|&class| class.into()).collect(),
+            classes: words.classes().iter().filter(|_| words.have_classes).map(|&class| class.into()).collect(),
             links,
         };
-        let partners = classes.kinds().iter().map(|&visibility| Partners::new(sequence, visibility, from)).collect();
+        let partners =
+            classes.visibilities().iter().map(|&visibility| Partners::new(sequence, visibility, from)).collect();
         (!kept.links.is_empty()).then_some(Self { kept, partners })
     }
 
     /// Keeps the weights of an attention head, given its index and its layer's visibility class; `corrected` is a buffer.
-    pub fn keep(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
+    pub fn keep_head(&mut self, (head, class): (usize, usize), attention: &WordAttention, corrected: &mut Vec<f64>) {
         for links in &mut self.kept.links {
             links.keep(head, attention, &self.partners[class], corrected);
         }

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::zip;
 
-use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, are_pairs};
-use super::models::{ChoiceModel, ContactModel, is_right};
-use super::section::{LinkFit, LinkParser, LinkWeights, LinksRead, OF_PAIRS, OF_SOURCES, lead_of};
+use super::kept::{KeptLinks, LinkEvidence, LinkedSequence, scores_pairs};
+use super::models::{ChoiceModel, ContactModel, chooses_target};
+use super::section::{LinkFit, LinkParser, LinkParserResults, LinkWeights, PAIR_MODELS, SOURCE_MODELS, attention_lead};
 use super::sums::LinkParserSums;
 use crate::stats::blocks::{BLOCKS, PerBlock};
 use crate::studies::patterns::dependency::parser::accuracies::{ParserAccuracy, accuracies};
-use crate::studies::patterns::dependency::parser::fit::on_folds;
-use crate::studies::patterns::dependency::parser::lexical::{Lexical, LexicalSentence, Space};
+use crate::studies::patterns::dependency::parser::fit::map_folds;
+use crate::studies::patterns::dependency::parser::lexical::{EmbeddingSpace, LexicalBaseline, LexicalSentence};
 use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::study::instruments::fold_scores::{FoldScores, Hits};
 use crate::study::instruments::linked::block::{LinkBlock, LinkHits, best_head};
 use crate::study::instruments::linked::key::LinkKey;
 use crate::study::instruments::linked::pairs::{LinkedPairs, SeparatedPairs};
-use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest, first_best};
+use crate::study::instruments::linked::rules::{ClassRules, PlaceRule, SAME_CLASS, commonest_classes, first_best};
 use crate::study::metrics::estimates::EstimationContext;
 
 /// Minimum number of scored sources or linked pairs to fit a model. With 100, the standard error of a share is at most 5 points.
@@ -26,10 +26,10 @@ type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
 /// Models of [`OF_SOURCES`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
 const PLANS: [(usize, LinkEvidence); 4] = [
-    (0, LinkEvidence { heads: true, distances: false }),
-    (0, LinkEvidence { heads: false, distances: true }),
-    (0, LinkEvidence { heads: true, distances: true }),
-    (1, LinkEvidence { heads: true, distances: false }),
+    (0, LinkEvidence { has_heads: true, has_distances: false }),
+    (0, LinkEvidence { has_heads: false, has_distances: true }),
+    (0, LinkEvidence { has_heads: true, has_distances: true }),
+    (1, LinkEvidence { has_heads: true, has_distances: false }),
 ];
 
 fn of_type<'a>(sums: &'a LinkParserSums, key: &LinkKey) -> OfType<'a> {
@@ -56,7 +56,7 @@ fn fitted<M: Send + Sync>(
     fit: impl Fn(usize, &[&KeptLinks]) -> M + Sync,
     right: impl Fn(&M, &KeptLinks) -> u64 + Sync,
 ) -> Vec<([M; 2], PerBlock)> {
-    let folds = on_folds(context.threads, of_models.len(), |model, fold| {
+    let folds = map_folds(context.threads, of_models.len(), |model, fold| {
         let fitted = fit(model, &in_fold(of_models[model], fold));
         let elsewhere = |sequence: &LinkedSequence, links: &KeptLinks| {
             if sequence.block % 2 == fold { 0.0 } else { right(&fitted, links) as f64 }
@@ -70,7 +70,7 @@ fn fitted<M: Send + Sync>(
     folds.into_iter().map(join).collect()
 }
 
-impl LinksRead {
+impl LinkParserResults {
     /// Measures the models of each type of links from the sums of the trained model and of an untrained one.
     pub fn new(trained: &LinkParserSums, untrained: &LinkParserSums, context: &EstimationContext) -> Self {
         let links = || trained.sequences.values().flat_map(|sequence| &sequence.links);
@@ -80,10 +80,10 @@ impl LinksRead {
             in_fold.flat_map(|sequence| sequence.words.iter().map(Vec::as_slice)).collect()
         });
         let has_sources = links().any(|links| links.pairs.is_none());
-        let spaces = if has_sources { Space::of_folds(&trained.embeddings, &words, context) } else { None };
+        let spaces = if has_sources { EmbeddingSpace::for_folds(&trained.embeddings, &words, context) } else { None };
         let of_key = |key: &LinkKey| {
             let of_models = [of_type(trained, key), of_type(untrained, key)];
-            if are_pairs(key) {
+            if scores_pairs(key) {
                 LinkParser::of_pairs(key, &of_models, context)
             } else {
                 LinkParser::of_sources(key, &of_models, (trained, spaces.as_ref()), context)
@@ -91,8 +91,8 @@ impl LinksRead {
         };
         Self {
             types: keys.iter().map(of_key).collect(),
-            left_out: trained.seen - trained.sequences.len() as u64,
-            kept_bytes: [trained, untrained].iter().flat_map(|sums| sums.sizes().into_values()).sum(),
+            left_out_sequences: trained.seen - trained.sequences.len() as u64,
+            kept_bytes: [trained, untrained].iter().flat_map(|sums| sums.sequence_bytes().into_values()).sum(),
         }
     }
 }
@@ -127,14 +127,14 @@ impl LinkParser {
         accuracies: Vec<ParserAccuracy>,
         courses: impl Iterator<Item = (&'a str, [FitCourse; 2])>,
     ) -> Self {
-        let fits = courses.flat_map(|(name, courses)| LinkFit::of_folds(name, courses)).collect();
-        Self { lead: lead_of(&accuracies), accuracies, fits, ..self }
+        let fits = courses.flat_map(|(name, courses)| LinkFit::for_folds(name, courses)).collect();
+        Self { lead: attention_lead(&accuracies), accuracies, fits, ..self }
     }
 
     fn of_sources(
         key: &LinkKey,
         [trained, fresh]: &[OfType<'_>; 2],
-        (sums, spaces): (&LinkParserSums, Option<&[Space; 2]>),
+        (sums, spaces): (&LinkParserSums, Option<&[EmbeddingSpace; 2]>),
         context: &EstimationContext,
     ) -> Self {
         let sources = per_block(trained, |_, links| links.sources.len() as f64);
@@ -146,18 +146,22 @@ impl LinkParser {
         }
         let heads = context.grid.count();
         let of_plans = PLANS.map(|(model, _)| if model == 0 { trained } else { fresh });
-        let models =
-            fitted(&of_plans, context, |plan, links| ChoiceModel::new(links, PLANS[plan].1, heads), ChoiceModel::right);
+        let models = fitted(
+            &of_plans,
+            context,
+            |plan, links| ChoiceModel::new(links, PLANS[plan].1, heads),
+            ChoiceModel::count_right,
+        );
         let lexical = spaces.map(|spaces| {
             let sentences: Vec<LexicalSentence<'_>> =
-                trained.iter().map(|(sequence, links)| sequence.lexical(links)).collect();
-            Lexical::new((&sums.embeddings, spaces), &sentences, context)
+                trained.iter().map(|(sequence, links)| sequence.to_lexical_sentence(links)).collect();
+            LexicalBaseline::new((&sums.embeddings, spaces), &sentences, context)
         });
         let by_words = lexical.as_ref().map(|lexical| {
             let mut right = [0.0; BLOCKS];
             for ((sequence, links), scores) in trained.iter().zip(&lexical.scores) {
                 let right_sources =
-                    links.sources.iter().zip(scores).filter(|(source, scores)| is_right(source, scores));
+                    links.sources.iter().zip(scores).filter(|(source, scores)| chooses_target(source, scores));
                 right[sequence.block] += right_sources.count() as f64;
             }
             right
@@ -165,14 +169,14 @@ impl LinkParser {
         let [attention, distances, both, untrained] = [0, 1, 2, 3].map(|plan| Some(models[plan].1));
         let fitted = [attention, by_words, distances, both, untrained];
         let right: Vec<Option<PerBlock>> = fitted.into_iter().chain(rules(key, trained, heads)).collect();
-        let accuracies = accuracies(&OF_SOURCES, &right, &sources);
-        let names = [0, 2, 3, 4].map(|place| OF_SOURCES[place]);
+        let accuracies = accuracies(&SOURCE_MODELS, &right, &sources);
+        let names = [0, 2, 3, 4].map(|place| SOURCE_MODELS[place]);
         let of_models = zip(names, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
-        let of_words = lexical.iter().map(|lexical| (OF_SOURCES[1], lexical.fits.each_ref().map(|fit| fit.course)));
+        let of_words = lexical.iter().map(|lexical| (SOURCE_MODELS[1], lexical.fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
-            let weights_by_end =
-                [0, 1].map(|end| f64::midpoint(even.standardised[head][end], odd.standardised[head][end]));
+            let weights_by_end = [0, 1]
+                .map(|end| f64::midpoint(even.standardised_weights[head][end], odd.standardised_weights[head][end]));
             LinkWeights { place: context.grid.place(head), from: weights_by_end[0], to: Some(weights_by_end[1]) }
         };
         let ridges = lexical.iter().flat_map(|lexical| lexical.fits.each_ref().map(|fit| fit.ridge)).collect();
@@ -183,11 +187,11 @@ impl LinkParser {
     fn of_pairs(key: &LinkKey, [trained, fresh]: &[OfType<'_>; 2], context: &EstimationContext) -> Self {
         let per_pairs =
             |number: fn(&LinkedPairs) -> f64| per_block(trained, |_, links| links.pairs.as_ref().map_or(0.0, number));
-        let taken_pairs = per_pairs(|pairs| pairs.taken() as f64);
+        let taken_pairs = per_pairs(|pairs| pairs.top_count() as f64);
         let folds = [in_fold(trained, 0), in_fold(trained, 1)];
-        let linked = folds
-            .each_ref()
-            .map(|links| links.iter().flat_map(|links| &links.pairs).map(|pairs| pairs.linked() as u64).sum::<u64>());
+        let linked = folds.each_ref().map(|links| {
+            links.iter().flat_map(|links| &links.pairs).map(|pairs| pairs.linked_count() as u64).sum::<u64>()
+        });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of pairs")]
         let empty = Self { count: taken_pairs.iter().sum::<f64>() as u64, ..Self::empty(key, trained) };
         if let Some(why) = hindrance(linked, "linked pair") {
@@ -195,7 +199,7 @@ impl LinkParser {
         }
         let heads = context.grid.count();
         let models =
-            fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::right);
+            fitted(&[trained, fresh], context, |_, links| ContactModel::new(links, heads), ContactModel::count_right);
         let best = folds.each_ref().map(|links| {
             let right = |head: &usize| links.iter().map(|links| u64::from(links.hits[*head][0])).sum();
             first_best(0..heads, right).expect("there are heads")
@@ -207,13 +211,14 @@ impl LinkParser {
             counts
         };
         let of_folds = folds.each_ref().map(|links| separated(links));
-        let orders = [of_folds[0].most_linked(&of_folds[1]), of_folds[1].most_linked(&of_folds[0])];
+        let orders =
+            [of_folds[0].distances_by_linked_share(&of_folds[1]), of_folds[1].distances_by_linked_share(&of_folds[0])];
         let by_separation =
-            per_block(trained, |sequence, links| separated(&[links]).linked(&orders[sequence.block % 2]));
-        let chance = per_pairs(LinkedPairs::chance);
+            per_block(trained, |sequence, links| separated(&[links]).expected_linked(&orders[sequence.block % 2]));
+        let chance = per_pairs(LinkedPairs::expected_linked);
         let right = [models[0].1, models[1].1, by_head, by_separation, chance].map(Some);
-        let accuracies = accuracies(&OF_PAIRS, &right, &taken_pairs);
-        let courses = zip(OF_PAIRS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
+        let accuracies = accuracies(&PAIR_MODELS, &right, &taken_pairs);
+        let courses = zip(PAIR_MODELS, &models).map(|(name, (fits, _))| (name, fits.each_ref().map(|fit| fit.course)));
         let [even, odd] = &models[0].0;
         let weights = |head: usize| {
             let from = f64::midpoint(even.weights[head], odd.weights[head]);
@@ -241,7 +246,7 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
     let blocks: Vec<Option<&LinkBlock>> = blocks.iter().map(Some).collect();
     let scored = FoldScores::new(&blocks, &empty);
     let by_block = |hits: Option<Hits>| hits.map(|hits| hits.by_block);
-    let commonest = commonest(&words);
+    let commonest = commonest_classes(&words);
     let same_class =
         |sums: &LinkBlock| first_best(0..SAME_CLASS.len(), |&rule| sums.same_class[rule]).unwrap_or_default();
     let class_rules = || {
@@ -249,7 +254,9 @@ fn rules(key: &LinkKey, trained: &OfType<'_>, heads: usize) -> [Option<PerBlock>
             .held_out_hits(|sums| ClassRules::best(&sums.classes, &commonest), |sums, rules| rules.hits(&sums.classes))
     };
     [
-        by_block(scored.held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right(best))),
+        by_block(
+            scored.held_out_hits(|sums| best_head(sums, key.directions()), |sums, &best| sums.right_choices(best)),
+        ),
         by_block(scored.held_out_hits(|sums| PlaceRule::best(&sums.places), |sums, rule| rule.hits(&sums.places))),
         by_block(scored.held_out_hits(same_class, |sums, &rule| sums.same_class[rule])),
         if scored.total.classed > 0 { by_block(class_rules()) } else { None },

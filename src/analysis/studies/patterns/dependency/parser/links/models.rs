@@ -7,10 +7,10 @@ use std::iter::zip;
 use multiversion::multiversion;
 
 use super::kept::{KeptLinks, LinkEvidence};
-use crate::linalg::lanes::{LANES, across};
-use crate::studies::patterns::dependency::parser::fit::{PENALTY, TOLERANCE, penalty};
+use crate::linalg::lanes::{LANES, reduce_lanes};
+use crate::studies::patterns::dependency::parser::fit::{GRADIENT_TOLERANCE, RIDGE_PENALTY, ridge_penalty};
 use crate::studies::patterns::dependency::parser::optimum::{
-    Curvature, FitCourse, ROWS, centre, newton, proximal_newton,
+    BATCH_ROWS, Curvature, FitCourse, centre_rows, minimise_by_newton, proximal_newton,
 };
 use crate::study::instruments::linked::sources::LinkSource;
 
@@ -19,14 +19,14 @@ pub struct ChoiceModel {
     evidence: LinkEvidence,
     weights: Vec<f64>,
     /// Coefficients of each head's standardised attention, from the source and to it; 0 if it does not vary. Empty without heads.
-    pub standardised: Vec<[f64; 2]>,
+    pub standardised_weights: Vec<[f64; 2]>,
     /// Course of the fit; its `loss` is the mean over sources of the mean `-ln p` of their targets.
     pub course: FitCourse,
 }
 
 impl ChoiceModel {
     pub fn new(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Self {
-        let size = evidence.terms(heads);
+        let size = evidence.term_count(heads);
         let sources: u64 = links.iter().map(|links| links.sources.len() as u64).sum();
         let scales = scales(links, evidence, heads);
         let weights_at = |at: &[f64]| -> Vec<f64> { zip(at, &scales).map(|(at, scale)| at * scale).collect() };
@@ -35,7 +35,7 @@ impl ChoiceModel {
             gradient.fill(0.0);
             let (weights, mut loss) = (weights_at(at), 0.0);
             for links in links {
-                links.each_source(evidence, &mut rows, |source, rows| {
+                links.for_each_source(evidence, &mut rows, |source, rows| {
                     loss += choose(source, rows, &weights, &mut shares);
                     let share = 1.0 / source.targets.len() as f64;
                     // Probability minus target: the derivative by the score.
@@ -46,34 +46,35 @@ impl ChoiceModel {
                 });
             }
             for ((slope, scale), at) in zip(zip(&mut *gradient, &scales), at) {
-                *slope = *slope * scale / sources as f64 + 2.0 * PENALTY * at;
+                *slope = *slope * scale / sources as f64 + 2.0 * RIDGE_PENALTY * at;
             }
-            loss / sources as f64 + penalty(at)
+            loss / sources as f64 + ridge_penalty(at)
         };
-        let minimum =
-            newton(size, TOLERANCE, loss_at, |at| curvature(links, evidence, (&weights_at(at), &scales), sources));
-        let of_heads = if evidence.heads { 2 * heads } else { 0 };
+        let minimum = minimise_by_newton(size, GRADIENT_TOLERANCE, loss_at, |at| {
+            curvature(links, evidence, (&weights_at(at), &scales), sources)
+        });
+        let of_heads = if evidence.has_heads { 2 * heads } else { 0 };
         Self {
             evidence,
-            weights: weights_at(&minimum.at),
-            standardised: minimum.at[..of_heads].as_chunks::<2>().0.to_vec(),
-            course: minimum.course(sources, minimum.value - penalty(&minimum.at)),
+            weights: weights_at(&minimum.point),
+            standardised_weights: minimum.point[..of_heads].as_chunks::<2>().0.to_vec(),
+            course: minimum.course(sources, minimum.value - ridge_penalty(&minimum.point)),
         }
     }
 
     /// Returns the number of sources whose likeliest candidate is a target. Ties go to the first candidate.
-    pub fn right(&self, links: &KeptLinks) -> u64 {
+    pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let (mut rows, mut scores, mut right) = (Vec::new(), Vec::new(), 0);
-        links.each_source(self.evidence, &mut rows, |source, rows| {
+        links.for_each_source(self.evidence, &mut rows, |source, rows| {
             score(rows, &self.weights, source.candidates.len(), &mut scores);
-            right += u64::from(is_right(source, &scores));
+            right += u64::from(chooses_target(source, &scores));
         });
         right
     }
 }
 
 /// Whether the candidate with the largest score is a target of the source. Ties go to the first candidate.
-pub fn is_right(source: &LinkSource, scores: &[f64]) -> bool {
+pub fn chooses_target(source: &LinkSource, scores: &[f64]) -> bool {
     let best = (0..scores.len()).reduce(|best, next| if scores[next] > scores[best] { next } else { best });
     best.is_some_and(|best| source.is_target(source.candidates[best]))
 }
@@ -100,17 +101,17 @@ fn curvature(
     sources: u64,
 ) -> Vec<f64> {
     let size = weights.len();
-    let mut sums = Curvature::new(size, 2.0 * PENALTY);
+    let mut sums = Curvature::new(size, 2.0 * RIDGE_PENALTY);
     let scales: Vec<f32> = scales.iter().map(|&scale| scale as f32).collect();
     let (mut row_buffer, mut shares, mut mean) = (Vec::new(), Vec::new(), vec![0.0_f32; size]);
     let mut pending = Vec::new();
     for links in links {
-        links.each_source(evidence, &mut row_buffer, |source, rows| {
+        links.for_each_source(evidence, &mut row_buffer, |source, rows| {
             choose(source, rows, weights, &mut shares);
             let start = pending.len();
             pending.extend(rows.iter().zip(scales.iter().cycle()).map(|(x, scale)| x * scale));
-            centre(&mut pending[start..], &shares, &mut mean);
-            if pending.len() >= ROWS * size {
+            centre_rows(&mut pending[start..], &shares, &mut mean);
+            if pending.len() >= BATCH_ROWS * size {
                 sums.add(&pending, sources as f64);
                 pending.clear();
             }
@@ -119,17 +120,17 @@ fn curvature(
     if !pending.is_empty() {
         sums.add(&pending, sources as f64);
     }
-    sums.whole
+    sums.matrix
 }
 
 /// Returns factors that scale attention to a standard deviation of 1 within a source's candidates, `[terms]`. 0 for attention
 /// that does not vary; 1 for distances.
 fn scales(links: &[&KeptLinks], evidence: LinkEvidence, heads: usize) -> Vec<f64> {
-    let (size, of_heads) = (evidence.terms(heads), if evidence.heads { 2 * heads } else { 0 });
+    let (size, of_heads) = (evidence.term_count(heads), if evidence.has_heads { 2 * heads } else { 0 });
     let (mut squares, mut candidates, mut rows) = (vec![0.0; size], 0_usize, Vec::new());
     let mut mean = vec![0.0; size];
     for links in links {
-        links.each_source(evidence, &mut rows, |source, rows| {
+        links.for_each_source(evidence, &mut rows, |source, rows| {
             let count = source.candidates.len();
             candidates += count;
             mean.fill(0.0);
@@ -168,7 +169,7 @@ fn multiply_rows(rows: &[f32], weights: &[f64], scores: &mut [f64]) {
         for (lane, (&x, weight)) in row_left.iter().zip(weights_left).enumerate() {
             sums[lane] += f64::from(x) * weight;
         }
-        *score = across(sums, |a, b| a + b);
+        *score = reduce_lanes(sums, |a, b| a + b);
     }
 }
 
@@ -204,7 +205,7 @@ impl ContactModel {
     pub fn new(links: &[&KeptLinks], heads: usize) -> Self {
         let of_links = || links.iter().flat_map(|links| &links.pairs);
         let pairs = of_links().map(|pairs| pairs.pairs().len() as u64).sum::<u64>();
-        let linked = of_links().map(|pairs| pairs.linked() as u64).sum::<u64>();
+        let linked = of_links().map(|pairs| pairs.linked_count() as u64).sum::<u64>();
         let mut start = vec![0.0; heads + 1];
         // Starts at the maximum-likelihood bias of a model without weights: the log odds of linked pairs.
         start[heads] = (linked as f64 / (pairs - linked) as f64).ln();
@@ -228,23 +229,23 @@ impl ContactModel {
             LOSS_WEIGHT * loss
         };
         let minimum = proximal_newton((start, heads), CONTACT_TOLERANCE, loss_at, |at| curvature_of_pairs(links, at));
-        let penalty: f64 = minimum.at[..heads].iter().map(|weight| weight.abs()).sum();
+        let penalty: f64 = minimum.point[..heads].iter().map(|weight| weight.abs()).sum();
         Self {
-            weights: minimum.at[..heads].to_vec(),
-            bias: minimum.at[heads],
+            weights: minimum.point[..heads].to_vec(),
+            bias: minimum.point[heads],
             course: minimum.course(pairs, (minimum.value - penalty) / LOSS_WEIGHT / pairs as f64),
         }
     }
 
     /// Returns the number of linked pairs among the likeliest pairs, as many as the sentence has words.
-    pub fn right(&self, links: &KeptLinks) -> u64 {
+    pub fn count_right(&self, links: &KeptLinks) -> u64 {
         let Some(pairs) = &links.pairs else { return 0 };
         let (mut logits, mut scores, mut rows) = (Vec::with_capacity(pairs.pairs().len()), Vec::new(), Vec::new());
         for_each_part(&[links], &mut rows, |rows, labels| {
             score(rows, &self.weights, labels.len(), &mut scores);
             logits.extend(scores.iter().map(|score| score + self.bias));
         });
-        pairs.right(&logits)
+        pairs.linked_among_top(&logits)
     }
 }
 
@@ -256,9 +257,9 @@ fn logistic(logit: f64) -> f64 {
 fn for_each_part(links: &[&KeptLinks], rows: &mut Vec<f32>, mut show: impl FnMut(&[f32], &[(usize, usize, bool)])) {
     for links in links {
         let pairs = links.pairs.as_ref().map_or(&[][..], |pairs| pairs.pairs());
-        for (part, labels) in pairs.chunks(ROWS).enumerate() {
-            let start = part * ROWS;
-            links.of_pairs(start..start + labels.len(), rows);
+        for (part, labels) in pairs.chunks(BATCH_ROWS).enumerate() {
+            let start = part * BATCH_ROWS;
+            links.write_pair_rows(start..start + labels.len(), rows);
             show(rows, labels);
         }
     }
@@ -281,5 +282,5 @@ fn curvature_of_pairs(links: &[&KeptLinks], at: &[f64]) -> Vec<f64> {
         }
         sums.add(&own, 1.0);
     });
-    sums.whole
+    sums.matrix
 }

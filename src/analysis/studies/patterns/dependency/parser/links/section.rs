@@ -11,7 +11,7 @@ use super::models::CONTACT_TOLERANCE;
 use crate::model::grid::{HeadGrid, HeadPlace};
 use crate::stats::interval::Interval;
 use crate::studies::patterns::dependency::parser::accuracies::ParserAccuracy;
-use crate::studies::patterns::dependency::parser::fit::TOLERANCE;
+use crate::studies::patterns::dependency::parser::fit::GRADIENT_TOLERANCE;
 use crate::studies::patterns::dependency::parser::optimum::FitCourse;
 use crate::studies::patterns::dependency::relation::signed_points;
 use crate::study::labels::evidence::Side;
@@ -21,7 +21,7 @@ use crate::system::counted::{counted, plural};
 use crate::system::printable::one_line;
 
 /// Names of the models that choose targets of sources, in report order: five that are fitted, and five that are not.
-pub const OF_SOURCES: [&str; 10] = [
+pub const SOURCE_MODELS: [&str; 10] = [
     "attention",
     "distances and embeddings",
     "distances",
@@ -35,15 +35,16 @@ pub const OF_SOURCES: [&str; 10] = [
 ];
 
 /// Names of the models that rank pairs of words, in report order: two that are fitted, and three that are not.
-pub const OF_PAIRS: [&str; 5] = ["attention", "attention of an untrained model", "best head", "separations", "chance"];
+pub const PAIR_MODELS: [&str; 5] =
+    ["attention", "attention of an untrained model", "best head", "separations", "chance"];
 
 /// Models that see the trained model's attention. A lead over one of them does not show what attention knows beyond rules.
 const WITH_ATTENTION: [&str; 3] = ["attention", "attention and distances", "best head"];
 
-pub struct LinksRead {
+pub struct LinkParserResults {
     pub types: Vec<LinkParser>,
     /// Number of sequences with links that were left out for want of memory.
-    pub left_out: u64,
+    pub left_out_sequences: u64,
     pub kept_bytes: u64,
 }
 
@@ -122,20 +123,22 @@ pub struct LinkFit {
 }
 
 impl LinkFit {
-    pub fn of_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
-        [("even", courses[0]), ("odd", courses[1])].map(|(fold, FitCourse { count, loss, steps, gradient })| Self {
-            parser: parser.to_owned(),
-            fold: fold.to_owned(),
-            count,
-            loss,
-            steps,
-            gradient,
-        })
+    pub fn for_folds(parser: &str, courses: [FitCourse; 2]) -> [Self; 2] {
+        [("even", courses[0]), ("odd", courses[1])].map(
+            |(fold, FitCourse { count, loss, steps, gradient_norm: gradient })| Self {
+                parser: parser.to_owned(),
+                fold: fold.to_owned(),
+                count,
+                loss,
+                steps,
+                gradient,
+            },
+        )
     }
 }
 
 /// Returns the lead of the first model over the best model that does not see the trained model's attention.
-pub fn lead_of(accuracies: &[ParserAccuracy]) -> Lead {
+pub fn attention_lead(accuracies: &[ParserAccuracy]) -> Lead {
     let others = accuracies.iter().filter(|one| !WITH_ATTENTION.contains(&one.parser.as_str()));
     let scored = others.filter_map(|one| Some((one.share.accuracy?, one)));
     let best = scored.reduce(|best, next| if next.0 > best.0 { next } else { best });
@@ -168,7 +171,7 @@ impl LinkParser {
     }
 
     /// Returns a line for the attention head with the largest weight in the model of this type. `None` for other heads.
-    pub fn of_head(&self, place: HeadPlace) -> Option<String> {
+    pub fn head_line(&self, place: HeadPlace) -> Option<String> {
         let larger_weight = |head: &LinkWeights| head.from.max(head.to.unwrap_or(f64::NEG_INFINITY));
         let best = self
             .heads
@@ -190,8 +193,8 @@ impl LinkParser {
         if self.none.is_some() {
             return None;
         }
-        let names: &[&str] = if self.is_of_pairs() { &OF_PAIRS } else { &OF_SOURCES };
-        let is_whole = grid.is(self.heads.iter().map(|head| head.place))
+        let names: &[&str] = if self.is_of_pairs() { &PAIR_MODELS } else { &SOURCE_MODELS };
+        let is_whole = grid.equals_all_heads(self.heads.iter().map(|head| head.place))
             && self.accuracies.iter().map(|one| one.parser.as_str()).eq(names.iter().copied());
         (!is_whole).then(|| format!("`parser.links` does not have each head and each model of `{}` once", self.name))
     }
@@ -236,7 +239,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
         fitted.sort_by_key(|one| Reverse(one.count));
         if !fitted.is_empty() {
             writeln!(out, "{intro}")?;
-            out.table_without(table(&fitted, first_columns, names), drop_order);
+            out.table_with_optional_columns(table(&fitted, first_columns, names), drop_order);
             out.blank();
         }
     }
@@ -255,7 +258,7 @@ pub fn write_summary(links: &[LinkParser], left_out: u64, out: &mut Summary) -> 
         )?;
     }
     let unfinished = |one: &LinkParser| {
-        let tolerance = if one.is_of_pairs() { CONTACT_TOLERANCE } else { TOLERANCE };
+        let tolerance = if one.is_of_pairs() { CONTACT_TOLERANCE } else { GRADIENT_TOLERANCE };
         one.fits.iter().filter(|fit| fit.gradient > tolerance).count()
     };
     match links.iter().map(unfinished).sum::<usize>() {
@@ -275,7 +278,7 @@ pub fn flat_table(links: &[LinkParser]) -> TableRows<'_> {
         #[serde(flatten)]
         model: &'a ParserAccuracy,
     }
-    TableRows::of(
+    TableRows::new(
         "parser_links",
         links.iter().flat_map(|links| {
             let row = |model| ModelRow { name: &links.name, side: links.side, count: links.count, model };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::kept::{LinkedSequence, SeenLinks};
+use super::kept::{LinkedSequence, ObservedLinks};
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::LayerClasses;
 use crate::passes::observer::{Event, Sums};
@@ -16,10 +16,10 @@ use crate::stats::blocks::Merge;
 use crate::studies::patterns::dependency::parser::lexical::KeptEmbeddings;
 
 /// Maximum bytes of attention weights kept per model (docs/BOUNDS.md).
-pub const MOST_BYTES: u64 = 1 << 30;
+pub const MAX_KEPT_BYTES: u64 = 1 << 30;
 
 /// Maximum bytes of attention weights of one sequence, so that at least four sequences fit.
-pub const MOST_BYTES_OF_ONE: u64 = MOST_BYTES / 4;
+pub const MAX_SEQUENCE_BYTES: u64 = MAX_KEPT_BYTES / 4;
 
 /// Sampled sequences with links, by index. Models of links are fitted to sequences, not to sums.
 ///
@@ -49,7 +49,7 @@ impl LinkParserSums {
     }
 
     pub fn with_embeddings(self) -> Self {
-        Self { embeddings: KeptEmbeddings::kept(), ..self }
+        Self { embeddings: KeptEmbeddings::recording(), ..self }
     }
 
     fn has_room_before(&self, index: u64) -> bool {
@@ -69,7 +69,7 @@ impl LinkParserSums {
         }
     }
 
-    pub fn sizes(&self) -> BTreeMap<u64, u64> {
+    pub fn sequence_bytes(&self) -> BTreeMap<u64, u64> {
         self.sequences.iter().map(|(&index, sequence)| (index, sequence.bytes())).collect()
     }
 }
@@ -84,23 +84,23 @@ impl Merge for LinkParserSums {
             self.sequences.entry(index).or_insert_with(|| sequence.clone());
         }
         self.embeddings.merge(&other.embeddings);
-        self.leave_out(&self.sizes(), MOST_BYTES);
+        self.leave_out(&self.sequence_bytes(), MAX_KEPT_BYTES);
     }
 }
 
 impl Sums for LinkParserSums {
     /// The index of a kept sequence, and its links while attention is observed.
-    type SequenceState = (u64, SeenLinks);
+    type SequenceState = (u64, ObservedLinks);
 
     fn begin_pass(&mut self, known: &PassSetup<'_>) {
         self.embeddings.begin_pass(known);
     }
 
     fn begin(&mut self, sequence: &Sequence) -> Option<Self::SequenceState> {
-        let seen = SeenLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
+        let seen = ObservedLinks::new(sequence, &self.classes, self.from, self.grid.count())?;
         self.seen += 1;
         let (bytes, index) = (seen.kept.bytes(), sequence.index);
-        if bytes > MOST_BYTES_OF_ONE || !self.has_room_before(index) {
+        if bytes > MAX_SEQUENCE_BYTES || !self.has_room_before(index) {
             return None;
         }
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).insert(index, bytes);
@@ -113,13 +113,13 @@ impl Sums for LinkParserSums {
             Event::Head(input) => {
                 let view = input.attention();
                 let place = (self.grid.index(view.layer, view.head), self.classes.class_of(view.layer));
-                seen.keep(place, input.words(self.from), &mut self.corrected);
+                seen.keep_head(place, input.word_attention(self.from), &mut self.corrected);
             }
-            Event::PackOver => {
+            Event::PackEnd => {
                 self.sequences.insert(*index, std::mem::take(&mut seen.kept));
                 let sizes = Arc::clone(&self.sizes);
                 let sizes = sizes.lock().unwrap_or_else(PoisonError::into_inner);
-                self.leave_out(&sizes, MOST_BYTES);
+                self.leave_out(&sizes, MAX_KEPT_BYTES);
             }
             _ => {}
         }
@@ -129,7 +129,7 @@ impl Sums for LinkParserSums {
         (self.grid, self.from, &self.classes) == (grid, from, classes)
             && self.sequences.len() as u64 <= self.seen
             && self.sequences.values().all(|sequence| sequence.fits(grid.count()))
-            && self.embeddings.fit()
+            && self.embeddings.are_valid()
     }
 }
 

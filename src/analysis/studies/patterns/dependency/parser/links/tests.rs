@@ -10,26 +10,26 @@ use rand_chacha::ChaCha8Rng;
 
 use super::kept::{KeptLinks, LinkEvidence, LinkedSequence};
 use super::models::{CONTACT_TOLERANCE, ChoiceModel, ContactModel, LOSS_WEIGHT};
-use super::section::{LinkParser, LinksRead, OF_PAIRS, OF_SOURCES, flat_table, write_summary};
+use super::section::{LinkParser, LinkParserResults, PAIR_MODELS, SOURCE_MODELS, flat_table, write_summary};
 use super::sums::LinkParserSums;
 use crate::corpus::{LinkSet, LinkType};
 use crate::model::forward::attention::AttentionView;
 use crate::model::grid::HeadGrid;
 use crate::model::grid::visibility::{LayerClasses, Visibility};
-use crate::passes::observer::{Event, Folder, Sums};
+use crate::passes::observer::{AttentionFolder, Event, Sums};
 use crate::sequences::fold::words::FromToken;
 use crate::sequences::sequence::Sequence;
 use crate::sequences::test_support::sentence;
 use crate::stats::blocks::Merge;
-use crate::studies::patterns::dependency::parser::fit::{PENALTY, TOLERANCE};
+use crate::studies::patterns::dependency::parser::fit::{GRADIENT_TOLERANCE, RIDGE_PENALTY};
 use crate::study::metrics::estimates::EstimationContext;
 use crate::study::show::summary::Summary;
 
-const ATTENTION: LinkEvidence = LinkEvidence { heads: true, distances: false };
+const ATTENTION: LinkEvidence = LinkEvidence { has_heads: true, has_distances: false };
 
 fn links(name: &str, is_undirected: bool, pairs: &[(usize, usize)]) -> LinkSet {
     let kind = Arc::new(LinkType { name: name.into(), is_undirected, min_distance: 1 });
-    let mut set = LinkSet { kind, targets: BTreeMap::new(), candidates: None, lost: 0 };
+    let mut set = LinkSet { link_type: kind, targets: BTreeMap::new(), candidates: None, dropped_links: 0 };
     for &(from, to) in pairs {
         set.targets.entry(from).or_default().insert(to);
         if is_undirected {
@@ -57,9 +57,9 @@ fn summed(corpus: &[Made], visibility: Visibility) -> LinkParserSums {
                 row[0] = 1.0 - row.iter().sum::<f32>();
             }
             let view = AttentionView::new(0, head, tokens, &weights);
-            sums.observe(&mut state, &mut Event::Head(Folder::default().head_input(sequence, view.into())));
+            sums.observe(&mut state, &mut Event::Head(AttentionFolder::default().head_input(sequence, view.into())));
         }
-        sums.observe(&mut state, &mut Event::PackOver);
+        sums.observe(&mut state, &mut Event::PackEnd);
     }
     assert!(sums.fits(grid, FromToken::Mean, &LayerClasses::new(&[visibility])));
     sums
@@ -77,10 +77,10 @@ fn even((sequence, heads): &Made) -> Made {
 }
 
 /// The models of a corpus, beside models of even heads.
-fn measured(corpus: &[Made]) -> LinksRead {
+fn measured(corpus: &[Made]) -> LinkParserResults {
     let fresh: Vec<Made> = corpus.iter().map(even).collect();
     let [sums, fresh] = [corpus, &fresh].map(|corpus| summed(corpus, Visibility::ALL));
-    LinksRead::new(&sums, &fresh, &context(corpus[0].1.len()))
+    LinkParserResults::new(&sums, &fresh, &context(corpus[0].1.len()))
 }
 
 fn accuracy(links: &LinkParser, name: &str) -> f64 {
@@ -106,13 +106,13 @@ fn the_optimum_of_two_candidates_by_hand() {
     let fitted = ChoiceModel::new(&all, ATTENTION, 1);
     // Divided by its standard deviation, .25, the term differs by 2 between the candidates: ln (1 + e^(-2w)) + 1e-4 w² is smallest where
     // 2 / (1 + e^(2w)) = 2e-4 w.
-    let [[w, back]] = fitted.standardised[..] else { panic!("one head") };
-    assert!((2.0 / (1.0 + (2.0 * w).exp()) - 2.0 * PENALTY * w).abs() <= TOLERANCE, "{fitted:?}");
+    let [[w, back]] = fitted.standardised_weights[..] else { panic!("one head") };
+    assert!((2.0 / (1.0 + (2.0 * w).exp()) - 2.0 * RIDGE_PENALTY * w).abs() <= GRADIENT_TOLERANCE, "{fitted:?}");
     assert!(back == 0.0 && w > 3.0 && (fitted.course.loss - (-2.0 * w).exp().ln_1p()).abs() < 1e-9, "{fitted:?}");
-    assert_eq!((fitted.right(all[0]), fitted.course.count), (1, 1));
+    assert_eq!((fitted.count_right(all[0]), fitted.course.count), (1, 1));
     // Distances alone know which of the two is farther.
-    let distances = ChoiceModel::new(&all, LinkEvidence { heads: false, distances: true }, 1);
-    assert_eq!((distances.right(all[0]), distances.standardised.len()), (1, 0));
+    let distances = ChoiceModel::new(&all, LinkEvidence { has_heads: false, has_distances: true }, 1);
+    assert_eq!((distances.count_right(all[0]), distances.standardised_weights.len()), (1, 0));
 }
 
 #[test]
@@ -124,11 +124,14 @@ fn of_several_targets_the_mean_counts() {
     };
     let sums = summed(&[made(&[(0, 2), (0, 3)])], Visibility::ALL);
     let fitted = ChoiceModel::new(&all_of(&sums), ATTENTION, 1);
-    assert!((fitted.course.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised == [[0.0; 2]], "{fitted:?}");
+    assert!(
+        (fitted.course.loss - 3.0_f64.ln()).abs() < 1e-12 && fitted.standardised_weights == [[0.0; 2]],
+        "{fitted:?}"
+    );
     // Of equal ones the first candidate is chosen: word 1, which is no target.
-    assert_eq!(fitted.right(all_of(&sums)[0]), 0);
+    assert_eq!(fitted.count_right(all_of(&sums)[0]), 0);
     // Distances make both targets as likely as can be: each a half, ln 2, but for the penalty.
-    let distances = ChoiceModel::new(&all_of(&sums), LinkEvidence { heads: false, distances: true }, 1);
+    let distances = ChoiceModel::new(&all_of(&sums), LinkEvidence { has_heads: false, has_distances: true }, 1);
     assert!((distances.course.loss - 2.0_f64.ln()).abs() < 0.01, "{distances:?}");
 }
 
@@ -157,8 +160,8 @@ fn planted(count: u64, permuted: bool) -> Vec<Made> {
 fn two_planted_heads_know_all_together() {
     let read = measured(&planted(60, false));
     let [found] = &read.types[..] else { panic!("one type") };
-    assert_eq!((found.count, found.sentences, found.none.as_deref(), read.left_out), (240, 60, None, 0));
-    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), OF_SOURCES);
+    assert_eq!((found.count, found.sentences, found.none.as_deref(), read.left_out_sequences), (240, 60, None, 0));
+    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), SOURCE_MODELS);
     assert_eq!(accuracy(found, "attention"), 1.0);
     // Either knows a half; of the other half it has the first candidate, which is a target of none.
     assert_eq!(accuracy(found, "best head"), 0.5);
@@ -171,7 +174,11 @@ fn two_planted_heads_know_all_together() {
 #[test]
 fn what_is_fitted_ends() {
     let found = &measured(&planted(60, true)).types[0];
-    assert!(found.fits.iter().all(|fit| fit.gradient <= TOLERANCE) && found.fits.len() == 8, "{:?}", found.fits);
+    assert!(
+        found.fits.iter().all(|fit| fit.gradient <= GRADIENT_TOLERANCE) && found.fits.len() == 8,
+        "{:?}",
+        found.fits
+    );
     // Permuted links are not known to any head: one of four at most.
     assert!(accuracy(found, "attention") < 0.4, "{found:?}");
 }
@@ -203,7 +210,7 @@ fn planted_contacts_are_predicted_and_permuted_ones_are_not() {
     let [found] = &read.types[..] else { panic!("one type") };
     // Twelve pairs are taken in each sentence, and twelve of 66 are linked.
     assert_eq!((found.count, found.sentences, found.none.as_deref()), (480, 40, None));
-    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), OF_PAIRS);
+    assert_eq!(found.accuracies.iter().map(|one| one.parser.as_str()).collect::<Vec<_>>(), PAIR_MODELS);
     assert!(accuracy(found, "attention") > 0.97 && accuracy(found, "best head") > 0.97, "{found:?}");
     assert!((accuracy(found, "chance") - 12.0 / 66.0).abs() < 1e-12);
     // The head of noise has no weight.
@@ -284,7 +291,7 @@ fn a_decoder_chooses_on_either_side() {
     };
     let corpus: Vec<Made> = (0..120).map(made).collect();
     let sums = summed(&corpus, Visibility::CAUSAL);
-    let read = LinksRead::new(&sums, &sums, &context(1));
+    let read = LinkParserResults::new(&sums, &sums, &context(1));
     let found: Vec<_> = read
         .types
         .iter()
@@ -303,7 +310,7 @@ fn what_cannot_be_fitted_says_why() {
     let why = |corpus: &[Made]| {
         let read = measured(corpus);
         assert!(read.types[0].accuracies.is_empty() && read.types[0].defect(context(4).grid).is_none());
-        let text = Summary::written(|out| write_summary(&read.types, read.left_out, out)).to_string();
+        let text = Summary::from_writer(|out| write_summary(&read.types, read.left_out_sequences, out)).to_string();
         assert!(text.contains("1 type of links is not read from all heads"), "{text}");
         read.types[0].none.clone().unwrap()
     };
@@ -319,12 +326,12 @@ fn what_cannot_be_fitted_says_why() {
     none.iter_mut().for_each(|(sequence, _)| sequence.links.clear());
     let read = measured(&none);
     assert!(read.types.is_empty());
-    assert_eq!(Summary::written(|out| write_summary(&read.types, read.left_out, out)).to_string(), "");
+    assert_eq!(Summary::from_writer(|out| write_summary(&read.types, read.left_out_sequences, out)).to_string(), "");
 }
 
 #[test]
 fn sequences_without_room_are_counted() {
-    let text = Summary::written(|out| write_summary(&[], 3, out)).to_string();
+    let text = Summary::from_writer(|out| write_summary(&[], 3, out)).to_string();
     assert!(text.contains("3 sequences with links were left out"), "{text}");
 }
 
@@ -367,10 +374,12 @@ fn renumbered((sequence, heads): Made) -> Made {
 fn the_tables_have_every_model() {
     let read = measured(&contacts(40, false));
     let table = flat_table(&read.types).table();
-    assert_eq!((table.name, table.rows.len()), ("parser_links", OF_PAIRS.len()));
-    let text = Summary::written(|out| write_summary(&read.types, 0, out)).to_string();
+    assert_eq!((table.name, table.rows.len()), ("parser_links", PAIR_MODELS.len()));
+    let text = Summary::from_writer(|out| write_summary(&read.types, 0, out)).to_string();
     assert!(text.contains("contact prediction, Rao et al. 2021") && text.contains("separations"), "{text}");
     let found = &read.types[0];
-    assert!(found.of_head(found.heads[0].place).unwrap().contains("the largest weight in the model of links contact"));
-    assert_eq!(found.of_head(found.heads[1].place), None);
+    assert!(
+        found.head_line(found.heads[0].place).unwrap().contains("the largest weight in the model of links contact")
+    );
+    assert_eq!(found.head_line(found.heads[1].place), None);
 }
