@@ -54,7 +54,7 @@ impl ModelTraits {
         card.why_not_decoders.filter(|_| self.is_decoder).map(|why| format!("is a decoder, which {why}"))
     }
 
-    /// As [`Self::why_not`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
+    /// As [`Self::reason_against`]. A study that needs a loss is also refused if the checkpoint lacks its token-prediction layer.
     pub fn reason_against_with_loss(self, study: &dyn AnyStudy) -> Option<String> {
         let lacks_loss = || !self.predicts_tokens && needs_loss(study);
         let without = "has no head by which it was trained, and so no loss";

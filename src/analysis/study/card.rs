@@ -71,7 +71,7 @@ pub struct Card {
     pub choices: &'static [Detector],
     /// Rules of the study's verdicts other than labels.
     pub verdicts: &'static [VerdictRule],
-    /// Returns the aim of a label that a single sentence can show, with its metric ([`AimOfLabel`]); `None` for other labels.
+    /// Returns the aim of a label that a single sentence can show, with its metric ([`AimWithMetric`]); `None` for other labels.
     pub aim: fn(&Label) -> Option<AimWithMetric>,
     /// Glossary terms other than labels and metrics, in the order in which a reader of the summary meets them.
     pub terms: &'static [Term],

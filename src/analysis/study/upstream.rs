@@ -71,7 +71,7 @@ pub struct ArcClaim {
     /// Index of the attention head in lists of all heads.
     pub place: usize,
     pub label: String,
-    /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_as).
+    /// Name of the relation, under which its arcs are [scored](crate::corpus::relation::scored_relations).
     pub relation: String,
     /// The end of the arc at which the attention starts.
     pub direction: Direction,

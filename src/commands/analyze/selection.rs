@@ -24,7 +24,7 @@ pub struct StudyRequest {
     pub without: Vec<String>,
     pub presets: Vec<&'static Preset>,
     pub task: Option<Arc<TaskFile>>,
-    /// Whether a joining study (`Card::joins`) runs whenever all studies that it builds on run.
+    /// Whether a joining study (`Card::is_default_with_builds_on`) runs whenever all studies that it builds on run.
     pub may_join: bool,
     /// Subject of the run (a corpus, the built-in corpus, or a task alone), which decides the default studies.
     pub subject: RunSubject,

@@ -78,7 +78,7 @@ pub fn export(reports: &[PathBuf], policy: Option<&PolicyOptions>, exported: &Ex
     }
 }
 
-/// Reads a report with [`json::parse`], or [`json::parse_to_show`] if its texts are shown; labels it by `policy`, if given.
+/// Reads a report with [`json::parse`], or [`json::parse_for_display`] if its texts are shown; labels it by `policy`, if given.
 fn read_report(path: &Path, policy: Option<&PolicyOptions>, parse: fn(&str, &str) -> Result<Report>) -> Result<Report> {
     let name = path.display().to_string();
     relabelled_if(parse(&name, &json::read_text(path)?)?, policy, &name)

@@ -20,7 +20,7 @@ pub struct Annotation {
     pub entity: Option<Box<str>>,
     /// User-defined class of the word, if any: the element of an atom, or the category of a program token.
     pub class: Option<Arc<WordClass>>,
-    /// Values of the columns or keys requested by [`Corpus::keeping`](super::Corpus::keeping), in the order of the request.
+    /// Values of the columns or keys requested by [`Corpus::with_columns`](super::Corpus::with_columns), in the order of the request.
     pub requested: Box<[Option<Box<str>>]>,
 }
 

@@ -44,7 +44,7 @@ impl TokenCounter {
         Ok(serde_json::to_string_pretty(&named)? + "\n")
     }
 
-    /// Reads a file of [`Counting::to_json`]. Returns also its SHA-256. Fails if it is no such file, or has a token that the
+    /// Reads a file of [`TokenCounter::to_json`]. Returns also its SHA-256. Fails if it is no such file, or has a token that the
     /// vocabulary lacks.
     pub fn read(path: &Path, tokenizer: &ModelTokenizer) -> Result<(Self, String)> {
         let file = path.display();

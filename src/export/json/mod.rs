@@ -112,7 +112,7 @@ pub fn parse_for_display(name: &str, text: &str) -> Result<Report> {
     parse(name, &escape_texts(text))
 }
 
-/// As [`parse_to_show`], for a report in memory; `None` if all its texts can be displayed unchanged.
+/// As [`parse_for_display`], for a report in memory; `None` if all its texts can be displayed unchanged.
 pub fn for_display(report: &Report) -> Result<Option<Report>> {
     match escape_texts(&to_json_text(report, Layout::Compact)?) {
         Cow::Borrowed(_) => Ok(None),

@@ -113,7 +113,7 @@ fn baselines(label: &Label) -> String {
     numbers.map(|(what, number)| format!("{what} {}", decimal(number, 3))).collect::<Vec<_>>().join(", ")
 }
 
-/// At most [`NAMED`] labels, each once with its clearest head: for a decoder [`OF_DECODERS`] first, then relations, then others.
+/// At most [`MAX_LABELS`] labels, each once with its clearest head: for a decoder [`DECODER_LABELS`] first, then relations, then others.
 fn strongest_labels<'a>(report: &'a Report) -> Vec<(HeadPlace, &'a Label)> {
     let is_decoder = report.model.visibility.are_causal();
     let rank = |label: &Label| {

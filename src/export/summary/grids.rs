@@ -166,7 +166,7 @@ fn write_legend(out: &mut Summary, heads: &[HeadReport], of_head: impl Fn(&HeadR
     Ok(())
 }
 
-/// Writes the legend of the mark [`TIED`] for near ties, if some head has it.
+/// Writes the legend of the mark [`TIED_MARK`] for near ties, if some head has it.
 pub(super) fn write_tie_legend(out: &mut Summary, heads: &[HeadReport]) -> fmt::Result {
     let several = || heads.iter().filter(|head| head.labels.len() > 1);
     let open = several().filter(|head| head.labels.iter().any(|label| label.tied)).count();

@@ -225,7 +225,7 @@ fn stack_tables(tables: &[(&str, Table)]) -> Table {
     Table::new(name, rows.collect())
 }
 
-/// Joins tables side by side: a row for each relation of any report, with the columns [`OF_EACH`] per report.
+/// Joins tables side by side: a row for each relation of any report, with the columns [`REPORT_COLUMNS`] per report.
 /// The columns [`BASELINES`] are there once or, if they differ, per report.
 fn join_side_by_side(tables: &[(&str, Table)]) -> Table {
     let mut relations: Vec<&Cell> = Vec::new();

@@ -18,7 +18,7 @@ use crate::sequences::sequence::{Sequence, TokenKind};
 /// The tokens to which a labelled attention head attends, according to its label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Aim {
-    /// The other end of a relation's arcs; `relation` is a name under which arcs are [scored](scored_as).
+    /// The other end of a relation's arcs; `relation` is a name under which arcs are [scored](scored_relations).
     Partner {
         relation: String,
         /// The end of the arc at which attention starts.

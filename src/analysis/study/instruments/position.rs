@@ -57,7 +57,7 @@ impl Profile {
         self.add_all_far(row, query, scale);
     }
 
-    /// Adds a query's weights on keys beyond [`REACH`], times `scale`, to their bins.
+    /// Adds a query's weights on keys beyond [`MAX_OFFSET_TOKENS`], times `scale`, to their bins.
     #[inline(always)]
     fn add_all_far<W: Copy + Into<f64>>(&mut self, row: &[W], query: usize, scale: f64) {
         let (start, end) = (query.saturating_sub(MAX_OFFSET_TOKENS), row.len().min(query + MAX_OFFSET_TOKENS + 1));

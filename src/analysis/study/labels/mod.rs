@@ -175,7 +175,7 @@ impl Detector {
         known.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    /// Whether `name` refers to some label of this detector, as in [`Detector::calls`].
+    /// Whether `name` refers to some label of this detector, as in [`Detector::matches_name`].
     pub fn matches_any_label(&self, name: &str) -> bool {
         let known = [self.explanation.name, self.family()];
         known.iter().any(|known| known.eq_ignore_ascii_case(name))

@@ -61,7 +61,7 @@ pub struct Estimates {
     pub denominators: Metrics<Denominator>,
     /// Denominators of each head where they differ from `denominators`, `[layers * heads]`.
     pub own_denominators: Vec<Metrics<Option<Denominator>>>,
-    /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::leaves_out`.
+    /// The metrics of each head without each block, `[layers * heads]`; empty unless `EstimationContext::keeps_replicates`.
     pub without_blocks: Vec<WithoutBlocks>,
     /// Sums by block of metrics with which other studies compare theirs, by the metric's id.
     pub by_block: BTreeMap<&'static str, MetricByBlock>,

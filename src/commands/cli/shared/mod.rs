@@ -77,7 +77,7 @@ pub fn statuses(first: &str, classes: &[Class]) -> String {
     format!("{text}; {SIGNAL_STATUSES}.\n")
 }
 
-/// A help text that ends with the exit statuses: [`DONE`], then these classes.
+/// A help text that ends with the exit statuses: [`SUCCESS_STATUS`], then these classes.
 pub fn help_with_statuses(text: &str, classes: &[Class]) -> String {
     format!("{text}\n{}", statuses(SUCCESS_STATUS, classes))
 }

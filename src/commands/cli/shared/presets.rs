@@ -15,7 +15,7 @@ pub fn preset_parser() -> PossibleValuesParser {
     PossibleValuesParser::new(PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.description)))
 }
 
-/// Parser of `--preset` for commands that measure nothing. Help lists only policies; [`refuse_studies`] refuses other presets.
+/// Parser of `--preset` for commands that measure nothing. Help lists only policies; [`ensure_policies`] refuses other presets.
 pub fn policy_preset_parser() -> PossibleValuesParser {
     let value = |preset: &Preset| PossibleValue::new(preset.name).help(preset.description).hide(!preset.is_policy());
     PossibleValuesParser::new(PRESETS.iter().map(value))

@@ -24,7 +24,7 @@ pub struct RepeatCounts {
     /// Number of distinct sampling units: families, or documents in which a family begins.
     #[serde(default)]
     pub units: u64,
-    /// Number of sentences beyond [`MAX_REMEMBERED`]; each repeat of such a sentence counts as distinct, and as a family.
+    /// Number of sentences beyond [`MAX_REMEMBERED_DIGESTS`]; each repeat of such a sentence counts as distinct, and as a family.
     pub not_remembered: u64,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for Unit {
 /// Minimum number of documents, marked by file ends alone, that serve as sampling units: fewer give too few blocks for a test.
 pub(in crate::corpus) const MIN_UNMARKED_DOCUMENTS: u64 = 10;
 
-/// Marks in the files that decide the sampling unit, gathered up to the [`ENOUGH_DOCUMENTS`]th document.
+/// Marks in the files that decide the sampling unit, gathered up to the [`MIN_UNMARKED_DOCUMENTS`]th document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) struct UnitMarks {
     /// Number of documents; every file begins a new one.
@@ -159,7 +159,7 @@ pub(in crate::corpus) struct UnitMarks {
 }
 
 impl UnitMarks {
-    /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`ENOUGH_DOCUMENTS`], or if
+    /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`MIN_UNMARKED_DOCUMENTS`], or if
     /// the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
         let has_documents = self.documents >= MIN_UNMARKED_DOCUMENTS || self.documents >= 2 && self.marks_documents;

@@ -110,7 +110,7 @@ impl JsonName {
     }
 }
 
-/// Name of a document as the binary index stores it: a [`Name`] with a tag for text or number.
+/// Name of a document as the binary index stores it: a [`JsonName`] with a tag for text or number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) enum DocumentName {
     Text(Box<str>),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | first line | `MAGIC` and `FORMAT_VERSION` |
 //! | for each segment | a [`Segment`] by [postcard](https://postcard.jamesmunns.com/wire-format), and its SHA-256 |
-//! | then | the contents by postcard, as `Records::finish` has them |
+//! | then | the contents by postcard, as `IndexWriter::finish` has them |
 //! | last 40 | SHA-256 of the contents, and their length as 8 little-endian bytes |
 //!
 //! Each count is checked against the remaining bytes before its sequence is read, so reading allocates little more than these

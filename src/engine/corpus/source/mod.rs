@@ -85,7 +85,7 @@ impl Corpus {
         Ok(Self::from_files(name, files, passed_over))
     }
 
-    /// Opens the inputs with a scope, columns and an index. Fails as [`Corpus::open`] and [`Corpus::indexed`], or if there is an
+    /// Opens the inputs with a scope, columns and an index. Fails as [`Corpus::open`] and [`Corpus::with_index`], or if there is an
     /// index and an input can be read only once.
     pub fn open_with(
         inputs: &[Input],

@@ -283,12 +283,12 @@ impl Config {
         self.full_attention.map_or(embedded, |longest| embedded.min(longest))
     }
 
-    /// Length in tokens of the longest sequence that can run: [`Config::positions`], or more if [`Config::is_unbounded`].
+    /// Length in tokens of the longest sequence that can run: [`Config::longest_with_positions`], or more if [`Config::is_unbounded`].
     pub fn longest_runnable(&self) -> usize {
         if self.is_unbounded { self.full_attention.unwrap_or(LARGEST_SIZE) } else { self.longest_with_positions() }
     }
 
-    /// Phrase for messages that follows the number [`Config::positions`] and says what limits it.
+    /// Phrase for messages that follows the number [`Config::longest_with_positions`] and says what limits it.
     pub fn length_limit_phrase(&self) -> &'static str {
         match self.full_attention {
             Some(longest) if longest == self.longest_with_positions() => {

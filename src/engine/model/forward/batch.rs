@@ -54,7 +54,7 @@ pub struct BatchInput<'a> {
     pub predicted_positions: &'a [usize],
     /// Token ids for whose logits the direct effects of attention heads are computed.
     pub compared_tokens: &'a [u32],
-    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange) heads' contexts with the next one in the batch,
+    /// Positions at which the sequence [exchanges](super::gates::Gates::exchange_head) heads' contexts with the next one in the batch,
     /// of equal length; `None` for no exchange.
     pub exchange: Option<Exchange>,
 }

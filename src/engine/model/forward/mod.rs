@@ -101,7 +101,7 @@ pub trait Encoder: Send + Sync {
         None
     }
 
-    /// Whether the parts of the residual stream have direct effects on logits, as [`Visitor::direct`] defines them.
+    /// Whether the parts of the residual stream have direct effects on logits, as [`Visitor::direct_effects`] defines them.
     fn has_direct_effects(&self) -> bool {
         false
     }

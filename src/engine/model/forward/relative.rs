@@ -146,7 +146,7 @@ impl DistanceTerm {
         }
     }
 
-    /// Backward pass of [`Relative::add`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
+    /// Backward pass of [`DistanceTerm::add_to_scores`]: adds to the derivatives by queries and keys. `scores` holds the derivatives by scores.
     pub fn backward(&self, head: usize, scores: &Scores<'_>, [query, key]: [&mut [f32]; 2], work: &mut Vec<f32>) {
         let &Scores { ref values, n, stride, scale } = scores;
         let mut accumulate =

@@ -173,7 +173,7 @@ impl LayerClasses {
         &self.kinds
     }
 
-    /// The index of a layer's class in [`LayerClasses::kinds`].
+    /// The index of a layer's class in [`LayerClasses::visibilities`].
     #[inline]
     pub fn class_of(&self, layer: usize) -> usize {
         self.of_layers.get(layer).copied().unwrap_or(0)

@@ -67,7 +67,7 @@ impl Linear {
         Self { weight, bias: spread(&self.bias, present, (heads, size)) }
     }
 
-    /// Extends the inputs as [`Linear::with_outputs_of`] extends the outputs.
+    /// Extends the inputs as [`Linear::with_outputs_for_all_heads`] extends the outputs.
     pub(super) fn with_inputs_for_all_heads(self, present: &[usize], heads: usize) -> Self {
         if present.len() == heads {
             return self;

@@ -36,7 +36,7 @@ impl BpeCodes {
         Ok(Self(ranks))
     }
 
-    /// Cuts a word into pieces; all but the last end in [`JOINT`].
+    /// Cuts a word into pieces; all but the last end in [`CONTINUATION_MARK`].
     pub fn split_word(&self, word: &str) -> Vec<String> {
         let mut symbols: Vec<String> = word.chars().map(String::from).collect();
         let Some(last) = symbols.last_mut() else { return symbols };

@@ -15,7 +15,7 @@ use crate::stats::blocks::Merge;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ByClass<T> {
     classes: LayerClasses,
-    /// The value of each class, in the order of [`LayerClasses::kinds`].
+    /// The value of each class, in the order of [`LayerClasses::visibilities`].
     each: Vec<T>,
 }
 
@@ -33,7 +33,7 @@ impl<T> ByClass<T> {
         &self.classes
     }
 
-    /// The value of each class, in the order of [`LayerClasses::kinds`].
+    /// The value of each class, in the order of [`LayerClasses::visibilities`].
     pub fn values(&self) -> &[T] {
         &self.each
     }

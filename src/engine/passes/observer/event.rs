@@ -53,10 +53,10 @@ pub enum Event<'a> {
         position: usize,
         logits: &'a [f32],
     },
-    /// The beginning of an ablation variant, by its index in [`FurtherRuns::Without`](super::FurtherRuns::Without).
+    /// The beginning of an ablation variant, by its index in [`FurtherRuns::Ablations`](super::FurtherRuns::Ablations).
     AblationVariant(usize),
     /// The beginning of the direct run of an ablation variant, in which only the residual stream changes
-    /// ([`FurtherRuns::WithoutAndDirectly`](super::FurtherRuns::WithoutAndDirectly)).
+    /// ([`FurtherRuns::AblationsWithDirectRuns`](super::FurtherRuns::AblationsWithDirectRuns)).
     DirectRun(usize),
     /// The derivatives of the sequence's loss, summed over its predicted positions, by the gates of all heads.
     Gradient(&'a GateGradient),

@@ -84,7 +84,7 @@ pub enum FurtherRuns {
     /// As `Without`, each followed by a direct run. In a direct run only the residual stream changes: the heads are missing in the
     /// inputs of later layers and nowhere else.
     AblationsWithDirectRuns(Vec<HeadSet>),
-    /// The patched runs that the sums request at [`Event::BaselineOver`].
+    /// The patched runs that the sums request at [`Event::BaselineEnd`].
     PatchedRuns,
     /// In a pass with derivatives: derivatives along the path from no head to all heads, if the
     /// [`Ablation`](super::ablation::Ablation) has steps.
@@ -125,7 +125,7 @@ pub trait Observer: Any + Send + Sync {
     /// Calls [`Sums::observe`] for this sequence of the pack, if the sums need the event.
     fn observe(&mut self, sequence: usize, event: &mut Event<'_>);
 
-    /// Ends the pack, with [`Event::PackOver`] for each sequence.
+    /// Ends the pack, with [`Event::PackEnd`] for each sequence.
     fn end_pack(&mut self);
 
     /// Adds the sums of another observer.

@@ -8,7 +8,7 @@ use crate::sequences::reading::{Context as Reads, DEFAULT_WINDOW_TOKENS};
 use crate::system::errors::Facts;
 
 /// The most tokens of a sequence: `requested`, else the positions of the model, or for windows of documents at most
-/// [`WINDOW_TOKENS`]. Fails if `requested` exceeds the positions of the model.
+/// [`DEFAULT_WINDOW_TOKENS`]. Fails if `requested` exceeds the positions of the model.
 pub fn token_limit(config: &Config, requested: Option<usize>, context: Reads) -> Result<usize> {
     let positions = config.longest_with_positions();
     let most = if context == Reads::Document { DEFAULT_WINDOW_TOKENS.min(positions) } else { positions };

@@ -13,7 +13,7 @@ pub struct TextAttention {
     is_text: Vec<f32>,
     /// The length of a row, rounded up to whole vectors.
     width: usize,
-    /// The rows of weights, each with [`REACH`] zeros before and after it.
+    /// The rows of weights, each with [`MAX_OFFSET_TOKENS`] zeros before and after it.
     rows: Vec<f32>,
     /// The sum of each row.
     masses: Vec<f64>,

@@ -263,7 +263,7 @@ impl FactorizedBlock {
         LinearClassifier { weights, bias: bias(counts, &column_squares(&self.half, classes), &[offsets]) }
     }
 
-    /// Computes the columns for [`FactorizedBlock::with`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
+    /// Computes the columns for [`FactorizedBlock::joint_classifier`], `[size, columns]`: `U⁻ᵀ`, from this block's Cholesky factor `U`, times its
     /// within-class cross-covariance with the `others`. `crosses` has the products of their features summed over all words,
     /// `[size, columns]`.
     ///
@@ -290,7 +290,7 @@ impl FactorizedBlock {
     }
 
     /// Computes the joint discriminant of this block and `other`: the weights of this block, and a classifier on `other` with
-    /// the joint bias. `lower` has the columns of `other` from [`FactorizedBlock::beside`], `[size, other.size]` with stride `step`. If
+    /// the joint bias. `lower` has the columns of `other` from [`FactorizedBlock::cross_columns`], `[size, other.size]` with stride `step`. If
     /// the covariance is not positive definite, the classifier has only the class priors.
     pub fn joint_classifier(
         &self,

@@ -35,7 +35,7 @@ pub fn fold_of(family: u64) -> usize {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSums {
     pub classes: BTreeMap<String, ClassSums>,
-    /// Whether the task has more than [`MOST_CLASSES`] classes; then `classes` is empty.
+    /// Whether the task has more than [`MAX_CLASSES`] classes; then `classes` is empty.
     pub is_crowded: bool,
 }
 

@@ -115,7 +115,7 @@ pub fn tree_joins(distances: &[f64], heads: usize) -> Vec<TreeJoin> {
     joined.steps().iter().map(join).collect()
 }
 
-/// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT`] times the median distance.
+/// Assigns each head to a cluster, named by its first head: average linkage, cut at [`CUT_SHARE_OF_MEDIAN`] times the median distance.
 pub fn cluster_of_head(distances: &[f64], heads: usize) -> Vec<usize> {
     let Some(median) = median(distances) else { return (0..heads).collect() };
     // `kodama` numbers joins after the heads.

@@ -40,7 +40,7 @@ pub fn offset_class(dependent: usize, head: usize) -> usize {
 pub struct ScoredArc {
     pub dependent: usize,
     pub head: usize,
-    /// Offset class of the syntactic head relative to the dependent, below [`PLACES`].
+    /// Offset class of the syntactic head relative to the dependent, below [`OFFSET_CLASSES`].
     pub offset_class: usize,
     pub has_upos: bool,
     /// Rule of the tag baseline that predicts the arc, with the dependent's UPOS; `None` if no rule does.
@@ -102,7 +102,7 @@ pub struct RelationSums {
     pub cues: BTreeMap<Cue, u64>,
     /// Number of arcs in sentences that also have arcs of other relations, counting those that the relation `all` pools.
     pub with_others: u64,
-    /// Right predictions on the arcs of `with_others`, less those expected from the other arcs ([`in_arcs`]); shaped as `hits`.
+    /// Right predictions on the arcs of `with_others`, less those expected from the other arcs ([`fixed_point_to_arcs`]); shaped as `hits`.
     pub over_others: Vec<[i64; 2]>,
     /// Right predictions by head and [`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH), `[layers * heads]`.
     pub hits: Vec<[u64; 2]>,
@@ -154,7 +154,7 @@ pub struct AgreementCounts {
     /// Right predictions by attention head, direction ([`Direction::BOTH`](crate::study::labels::evidence::Direction::BOTH)) and
     /// offset class, `[layers * heads]`. Empty until an arc is counted.
     pub places: Vec<[[u64; OFFSET_CLASSES]; 2]>,
-    /// Right predictions by [`Cue::place`], attention head and direction. Cues that do not occur have empty entries: a relation
+    /// Right predictions by [`Cue::index`], attention head and direction. Cues that do not occur have empty entries: a relation
     /// has 20 cues on average, and `all` has 250 in EWT dev.
     pub cues: Vec<Vec<[u64; 2]>>,
 }

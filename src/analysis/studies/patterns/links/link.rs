@@ -167,7 +167,7 @@ pub struct ByEnd<T> {
 }
 
 impl<T> ByEnd<T> {
-    /// Computes a value for each of [`Direction::OF_LINKS`].
+    /// Computes a value for each of [`Direction::BOTH_OF_LINKS`].
     pub fn new(value: impl FnMut(Direction) -> T) -> Self {
         let [from, to] = Direction::BOTH_OF_LINKS.map(value);
         Self { from, to }

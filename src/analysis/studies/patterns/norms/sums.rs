@@ -92,13 +92,13 @@ pub struct NormBlock {
     pub exposure: NormExposure,
     pub heads: Vec<NormSums<ExactSum>>,
     pub layers: Vec<MixingSums>,
-    /// Outputs and sink parts of each head, summed over queries, `[layers * heads, VECTORS, head_dim]`; empty until one is
+    /// Outputs and sink parts of each head, summed over queries, `[layers * heads, VECTOR_COUNT, head_dim]`; empty until one is
     /// observed.
     vectors: Vec<Component>,
 }
 
 impl NormBlock {
-    /// Summed vectors of the head with index `place`, `[VECTORS * head_dim]`. Empty if no head was observed.
+    /// Summed vectors of the head with index `place`, `[VECTOR_COUNT * head_dim]`. Empty if no head was observed.
     pub fn vectors(&self, place: usize) -> impl Iterator<Item = f64> {
         let width = self.vectors.len() / self.heads.len();
         self.vectors[place * width..][..width].iter().map(|component| component.value())

@@ -80,7 +80,7 @@ pub struct RepeatHeadSums {
     pub argmax: [u64; KEY_KINDS],
     /// Attention to the token at each of [`OFFSETS`].
     pub offset: [ExactSum; OFFSETS.len()],
-    /// Share of a sequence's attention on the key positions of each head type in [`DETECTED`].
+    /// Share of a sequence's attention on the key positions of each head type in [`DETECTOR_NAMES`].
     pub detected: [ExactSum; DETECTOR_NAMES.len()],
 }
 
@@ -130,11 +130,11 @@ pub struct RepeatState {
     pairs: Vec<QueryKeyPair>,
     /// Queries with a text token at an offset, as (index in [`OFFSETS`], query, key).
     at_offset: Vec<(usize, usize, usize)>,
-    /// Key positions of the detected head types, as (index in [`DETECTED`], query, key).
+    /// Key positions of the detected head types, as (index in [`DETECTOR_NAMES`], query, key).
     detected: Vec<(usize, usize, usize)>,
 }
 
-/// Lists the key positions of each of [`DETECTED`]: the previous token, earlier tokens of equal id, and the tokens after those.
+/// Lists the key positions of each of [`DETECTOR_NAMES`]: the previous token, earlier tokens of equal id, and the tokens after those.
 fn detector_pairs(ids: &[u32]) -> Vec<(usize, usize, usize)> {
     let previous = (1..ids.len()).map(|query| (0, query, query - 1));
     let twins = (0..ids.len())

@@ -22,7 +22,7 @@ use crate::study::instruments::position::{Pair, PositionPairs, ProfileSums, Rate
 /// Sums of one attention head in one block of sentences.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordHeadSums {
-    /// Attention summed over the queries of each mass (`queries_of`).
+    /// Attention summed over the queries of each mass (`query_set`).
     pub masses: [ExactSum; MASS_COUNT],
     /// Number of queries with attention to keys for which embedding similarity is defined.
     pub queries_with_likeness: u64,

@@ -59,7 +59,7 @@ fn at_offset(word: usize, offset: i32, words: usize) -> usize {
 merge_fields!(SyntaxHits[grid] { relations });
 
 impl Sums for SyntaxHits {
-    /// Dependency tree of a sentence of at most [`MAX_TOKENS`] tokens; the released code leaves out longer sentences.
+    /// Dependency tree of a sentence of at most [`MAX_PAIR_TOKENS`] tokens; the released code leaves out longer sentences.
     type SequenceState = Vec<GoldArc>;
 
     fn begin(&mut self, sentence: &Sequence) -> Option<Self::SequenceState> {

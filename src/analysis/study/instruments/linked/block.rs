@@ -12,7 +12,7 @@ use crate::stats::exact::ExactSum;
 use crate::study::instruments::fold_scores::ScoredSums;
 use crate::study::labels::evidence::Direction;
 
-/// Right choices of one attention head for links. Each pair of counts is in the order of [`Direction::OF_LINKS`].
+/// Right choices of one attention head for links. Each pair of counts is in the order of [`Direction::BOTH_OF_LINKS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkHits {
     /// Number of sources whose target the attention head chooses among the candidates.

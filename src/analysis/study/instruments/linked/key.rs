@@ -68,7 +68,7 @@ impl LinkKey {
     }
 }
 
-/// Index of a direction in every pair of numbers ordered as [`Direction::OF_LINKS`].
+/// Index of a direction in every pair of numbers ordered as [`Direction::BOTH_OF_LINKS`].
 pub fn direction_index(direction: Direction) -> usize {
     usize::from(!direction.is_forward())
 }

@@ -24,7 +24,7 @@ pub const fn thresholds(margin: &'static Threshold) -> [&'static Threshold; 2] {
 }
 
 /// Assesses `label`, which requires two leads of `metric` (at `key`, if it has several cells) by the block test. One is `margin`
-/// above uniform attention, the other above [`TIMES_EXPECTED`] times the position-matched chance.
+/// above uniform attention, the other above [`POSITION_FACTOR`] times the position-matched chance.
 pub fn assess_content(
     label: &str,
     metric: &str,
@@ -100,7 +100,7 @@ macro_rules! over_chance {
     };
 }
 
-/// Explanation of a metric's lead over [`TIMES_EXPECTED`] times its position-matched chance.
+/// Explanation of a metric's lead over [`POSITION_FACTOR`] times its position-matched chance.
 macro_rules! over_position {
     ($metric:literal) => {
         Explanation {

@@ -56,7 +56,7 @@ impl LinkSources {
 }
 
 impl LinkOptions {
-    /// Link sources as a report names them, without [`LinkOptions::from`], which the report has elsewhere.
+    /// Link sources as a report names them, without [`LinkOptions::conllu_column`], which the report has elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
             file: self.file.as_ref().map(|file| file.digest.clone()),

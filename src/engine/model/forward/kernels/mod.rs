@@ -112,7 +112,7 @@ pub fn biased_norms(
     }
 }
 
-/// Number of rows that [`times_square`] multiplies at once. Their partial results take half of the registers of AVX-512.
+/// Number of rows that [`multiply_square`] multiplies at once. Their partial results take half of the registers of AVX-512.
 const ROWS: usize = 4;
 
 /// Multiplies rows that begin `stride` values apart by a square matrix, `[width, width]`, into adjacent rows. Meant for the small

@@ -1,5 +1,5 @@
 //! The steps of a tokenizer; each checks its input before the library processes it.
-//! The library ignores errors of a normaliser, so a step [breaks off](break_off) instead.
+//! The library ignores errors of a normaliser, so a step [breaks off](abort_with) instead.
 
 use std::collections::HashMap;
 use std::iter;

@@ -52,7 +52,7 @@ pub struct LegacyFile<'a> {
     pub bytes: usize,
 }
 
-/// The first bytes of a [`Legacy`] file: a pickle of `MAGIC_NUMBER` (`torch/serialization.py`), then a pickle of the format's
+/// The first bytes of a [`LegacyFile`] file: a pickle of `MAGIC_NUMBER` (`torch/serialization.py`), then a pickle of the format's
 /// version, 1001.
 pub const LEGACY_MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.";
 

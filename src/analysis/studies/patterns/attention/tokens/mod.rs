@@ -118,7 +118,7 @@ impl TokenExposure {
 pub struct RowBuffers {
     /// Attention row, padded with zeros to whole SIMD vectors.
     row: Vec<f32>,
-    /// Weights of the row on text tokens and 0 on other tokens, with [`REACH`] zeros before and after.
+    /// Weights of the row on text tokens and 0 on other tokens, with [`MAX_OFFSET_TOKENS`] zeros before and after.
     text: Vec<f32>,
     /// `|i - m|` at index `i`, with `m` half of the length. The slice from `m - query` on has the distances to `query`.
     distances: Vec<f64>,

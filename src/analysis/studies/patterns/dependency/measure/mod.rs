@@ -225,7 +225,7 @@ fn ratio(part: u64, total: u64) -> Option<f64> {
 /// Names of the distance classes, each with its largest distance in words.
 const DISTANCES: [(&str, i32); 5] = [("1", 1), ("2", 2), ("3-5", 5), ("6-10", MAX_BASELINE_OFFSET), ("more", i32::MAX)];
 
-/// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[PLACES]`.
+/// Returns the accuracy by distance and side, near before far and left before right, from counts by offset class, `[OFFSET_CLASSES]`.
 fn by_distance(words: &[u64; OFFSET_CLASSES], right: &[u64; OFFSET_CLASSES]) -> Vec<AtDistance> {
     let offsets: Vec<i32> = baseline_offsets().chain([i32::MIN + 1, i32::MAX]).collect();
     let (mut nearer, mut accuracies) = (0, Vec::new());

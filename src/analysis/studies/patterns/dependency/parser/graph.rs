@@ -17,7 +17,7 @@ pub struct Parser {
     /// Coefficients of each attention head's weights, from the dependent and to it, `[heads]`.
     pub weights: Vec<[f64; 2]>,
     pub root_score: f64,
-    /// Score of each offset class ([`place_of`]), `[PLACES]`; empty if the parser uses no distances.
+    /// Score of each offset class ([`place_of`]), `[OFFSET_CLASSES]`; empty if the parser uses no distances.
     pub distance_scores: Vec<f64>,
 }
 

@@ -89,9 +89,9 @@ pub struct DependencySums {
     grid: HeadGrid,
     classes: LayerClasses,
     from: FromToken,
-    /// Number of words not scored because they and their syntactic heads are [`Sight::OutOfSight`].
+    /// Number of words not scored because they and their syntactic heads are [`ArcStatus::OutOfSight`].
     pub out_of_sight: u64,
-    /// Number of words not scored because their arc is [`Sight::WithFirst`].
+    /// Number of words not scored because their arc is [`ArcStatus::WithFirstToken`].
     pub with_first: u64,
     /// Index of each relation in `agreements`, in `later` and in each block.
     pub relations: BTreeMap<RelationKey, usize>,

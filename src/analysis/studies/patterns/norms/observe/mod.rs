@@ -105,7 +105,7 @@ pub struct NormsBuffers {
     outputs: outputs::OutputBuffers,
     seen: seen::PrefixBuffers,
     /// Context without value bias and its part from each kind of sink, summed over queries, for the head observed last.
-    /// `[VECTORS, head_dim]`
+    /// `[VECTOR_COUNT, head_dim]`
     pub vectors: Vec<f64>,
     /// Products of `vectors` with `W_O W_Oᵀ`.
     products: Vec<f64>,

@@ -39,7 +39,7 @@ pub struct KeptLinks {
     pub sources: Vec<LinkSource>,
     /// Candidate pairs of words; only for undirected types in encoders.
     pub pairs: Option<LinkedPairs>,
-    /// Number of each attention head's right choices per direction ([`Direction::OF_LINKS`]), `[heads]`. For pairs, the first
+    /// Number of each attention head's right choices per direction ([`Direction::BOTH_OF_LINKS`]), `[heads]`. For pairs, the first
     /// entry counts the linked pairs among those with the largest corrected weights.
     pub hits: Vec<[u32; 2]>,
     /// Attention as half-precision bits. For sources: each head's weights from source to candidate and back, `[rows, heads, 2]`,
@@ -103,7 +103,7 @@ impl KeptLinks {
     }
 
     /// Calls `show` with each source and the regressors of its candidates, `[candidates, terms]`. If `evidence` includes them,
-    /// these are the weights of all attention heads, then indicators of [`PLACES`] offset classes.
+    /// these are the weights of all attention heads, then indicators of [`OFFSET_CLASSES`] offset classes.
     pub fn for_each_source(
         &self,
         evidence: LinkEvidence,

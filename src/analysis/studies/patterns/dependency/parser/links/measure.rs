@@ -24,7 +24,7 @@ const FEWEST: u64 = 100;
 
 type OfType<'a> = Vec<(&'a LinkedSequence, &'a KeptLinks)>;
 
-/// Models of [`OF_SOURCES`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
+/// Models of [`SOURCE_MODELS`] without word embeddings: the transformer (0 trained, 1 untrained) and the evidence that they use.
 const PLANS: [(usize, LinkEvidence); 4] = [
     (0, LinkEvidence { has_heads: true, has_distances: false }),
     (0, LinkEvidence { has_heads: false, has_distances: true }),
