@@ -160,7 +160,7 @@ fn the_summary_distinguishes_too_little_text_from_no_labelled_head() {
     let lines: Vec<&str> = printed.lines().filter(|line| line.contains("Too little text for")).collect();
     answers.said("nine sentences", &lines.join("\n"));
     assert!(!printed.contains("No head is shown to attend"), "{printed}");
-    // No head gives 99 % of its attention to one class.
+    // No head reaches a threshold of .99.
     let policy = scratch.path().join("policy.toml");
     fs::write(&policy, "content_mass = 0.99\n").unwrap();
     let printed = summary(200, &["--policy", path(&policy)]);

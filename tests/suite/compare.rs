@@ -371,7 +371,7 @@ fn a_gate_without_labels_does_not_pass() {
         answers.refused(&arguments.join(" "), &run(&arguments).unwrap_err());
     }
     answers.held("compare-without-firm-labels");
-    // Without `--fail-on`, the comparison is printed.
+    // Without `--fail-on`, the comparison succeeds.
     run(&["compare", path(&none), path(&some), "-q"]).unwrap();
 }
 
