@@ -1,4 +1,4 @@
-//! Checkpoints that transformers 4 saved with pruned heads: results equal those of the full model run without these
+//! Checkpoints that transformers 4 saved with pruned heads. Results equal those of the full model run without these
 //! heads, and no output reports anything else for them.
 
 use std::fs;

@@ -77,12 +77,12 @@ fn show_example_adds_the_map_of_an_example() {
     let name = &map["example_of"]["name"];
     assert!(heads.iter().any(|head| &head["name"] == name && head["labels"][0]["borderline"] == false), "{name}");
     let typical = |head: &Value| {
-        let of_head = head["examples"].as_array().unwrap().iter();
-        of_head.clone().find(|example| example["rank"] == "typical").cloned()
+        let examples = head["examples"].as_array().unwrap().iter();
+        examples.clone().find(|example| example["rank"] == "typical").cloned()
     };
     let examples = report["examples"]["heads"].as_array().unwrap();
-    let of_head = typical(examples.iter().find(|head| &head["name"] == name).unwrap()).unwrap();
-    assert_eq!(of_head["sentence"], map["sentence"]);
+    let typical_example = typical(examples.iter().find(|head| &head["name"] == name).unwrap()).unwrap();
+    assert_eq!(typical_example["sentence"], map["sentence"]);
     assert_eq!(map["maps"].as_array().unwrap().len(), heads.len());
     // The tree of the example has an arc for each word but the root.
     let (units, arcs) = (map["units"].as_array().unwrap(), map["arcs"].as_array().unwrap());

@@ -83,7 +83,7 @@ fn check_with_segments(
 }
 
 #[test]
-fn modernbert() {
+fn modernbert_matches_candle_transformers() {
     let folder = model_folder("tiny-modernbert");
     let more = json!({"layer_norm_eps": 1e-5, "global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0});
     let model = modernbert::ModernBert::load(weights(&folder), &config(&folder, more)).unwrap();
@@ -91,14 +91,14 @@ fn modernbert() {
 }
 
 #[test]
-fn nomic_bert() {
+fn nomic_bert_matches_candle_transformers() {
     let folder = model_folder("tiny-nomic-bert-wild");
     let model = nomic_bert::NomicBertModel::load(weights(&folder), &config(&folder, json!({}))).unwrap();
     check("tiny-nomic-bert-wild", |ids, segments| model.forward(ids, Some(segments), None));
 }
 
 #[test]
-fn jina_bert() {
+fn jina_bert_matches_candle_transformers() {
     let folder = model_folder("tiny-jina-v2");
     let more = json!({"initializer_range": 0.02, "pad_token_id": 0});
     let model = jina_bert::BertModel::new(weights(&folder).pp("bert"), &config(&folder, more)).unwrap();
@@ -107,7 +107,7 @@ fn jina_bert() {
 }
 
 #[test]
-fn xlm_roberta() {
+fn xlm_roberta_matches_candle_transformers() {
     let folder = model_folder("tiny-xlm-roberta");
     let more = json!({"position_embedding_type": "absolute"});
     let model = xlm_roberta::XLMRobertaModel::new(&config(&folder, more), weights(&folder)).unwrap();
@@ -115,14 +115,14 @@ fn xlm_roberta() {
 }
 
 #[test]
-fn distilbert() {
+fn distilbert_matches_candle_transformers() {
     let folder = model_folder("tiny-distilbert");
     let model = distilbert::DistilBertModel::load(weights(&folder), &config(&folder, json!({}))).unwrap();
     check("tiny-distilbert", |ids, _| model.forward(ids, &ids.zeros_like()?));
 }
 
 #[test]
-fn deberta_v2() {
+fn deberta_v2_matches_candle_transformers() {
     for name in ["tiny-deberta-v2", "tiny-deberta-v3"] {
         let folder = model_folder(name);
         let weights = weights(&folder);
@@ -137,7 +137,7 @@ fn deberta_v2() {
 }
 
 #[test]
-fn t5() {
+fn t5_matches_candle_transformers() {
     for name in ["tiny-t5", "tiny-mt5"] {
         let folder = model_folder(name);
         let mut model = t5::T5EncoderModel::load(weights(&folder), &config(&folder, json!({}))).unwrap();

@@ -192,7 +192,7 @@ fn shards_need_no_index() {
 }
 
 /// A file in the format of `torch.save` before PyTorch 1.6: pickles, then the storages.
-fn legacy(tensors: &Tensors) -> Vec<u8> {
+fn legacy_file(tensors: &Tensors) -> Vec<u8> {
     let text = |text: &str| [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
     let number = |number: usize| [b"J", &u32::try_from(number).unwrap().to_le_bytes()[..]].concat();
     let numbers =
@@ -227,7 +227,7 @@ fn files_from_before_pytorch_1_6_are_read() {
     let folder = TempDir::new().unwrap();
     let model = changed_model(&folder, "tiny-bert", |_| {});
     let expected = metrics(&model);
-    let whole = legacy(&tensors(&model));
+    let whole = legacy_file(&tensors(&model));
     fs::remove_file(model.join("model.safetensors")).unwrap();
     let file = model.join("pytorch_model.bin");
     fs::write(&file, &whole).unwrap();

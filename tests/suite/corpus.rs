@@ -350,7 +350,7 @@ fn annotations() -> impl Strategy<Value = Annotation> {
 }
 
 /// Bytes that resemble a format: its pieces in random order, with arbitrary bytes between them.
-fn scraps() -> impl Strategy<Value = Vec<u8>> {
+fn format_like_bytes() -> impl Strategy<Value = Vec<u8>> {
     let pieces = [
         "1\tGo\t_\t_\t_\t_\t0\troot\t_\t_\n",
         "2\ton\t_\t_\t_\t_\t1\tadvmod\t_\t_",
@@ -393,7 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn readers_take_any_bytes(bytes in scraps()) {
+    fn readers_take_any_bytes(bytes in format_like_bytes()) {
         for format in Format::ALL {
             for (expected, sentence) in Corpus::from_bytes("any", bytes.clone(), format).enumerate() {
                 match sentence {

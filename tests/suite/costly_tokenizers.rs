@@ -112,8 +112,8 @@ fn text_may_be_rewritten_only_once() {
 
 #[test]
 fn a_search_that_cannot_be_interrupted_ends_the_process() {
-    // Searching a word tries all ways to cut it, up to the library's bound of a million steps (14 ms on the machine
-    // where this was written). Even at 2 ms a search, 4,000 words exceed their limit of 7 s.
+    // Searching a word tries all ways to cut it, up to the library's bound of a million steps. That took 14 ms on the
+    // machine where this was written. Even at 2 ms a search, 4,000 words exceed their limit of 7 s.
     let words = json!({ "type": "WhitespaceSplit" });
     let costly = Costly::split(&[words, split("(?:ж|жж|жжж)*(?=c)b")]);
     let text = format!("the dog\n{}\n", format!("{} ", "ж".repeat(30)).repeat(4000));

@@ -31,9 +31,9 @@ fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> G
 
 /// Compares a gradient with central differences, in float64.
 ///
-/// With a step `h` of 2^-10, these have an error of `h² f''' / 6`: 1.6e-7 times the third derivative, which is of the
-/// order of the loss. The largest difference seen is 6e-6. candle also has the constants of GELU's derivative to six
-/// digits only.
+/// With a step `h` of 2^-10, these have an error of `h² f''' / 6`, 1.6e-7 times the third derivative. That derivative
+/// is of the order of the loss. The largest difference seen is 6e-6. candle also has the constants of GELU's derivative
+/// to six digits only.
 fn check_gradient(random: &RandomEncoder, gates: &Gates, gradient: impl Fn(&Gates) -> GateGradient) {
     const TOLERANCE: f64 = 2e-5;
     let found = gradient(gates);

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 const TOLERANCE: f32 = 1e-4;
 
 /// The hidden states that enter each layer in an unchanged run, and everything that the layers wrote.
-fn kept(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32>>, Writes) {
+fn states_and_writes(encoder: &dyn Encoder, batch: &Batch<'_>, layers: usize) -> (Vec<Vec<f32>>, Writes) {
     let needs = Needs { hidden_states: true, ..Needs::default() };
     let whole = record(encoder, Start::Embeddings, batch, &Gates::default(), needs);
     let layer_states = |layer: usize| {
@@ -40,7 +40,7 @@ fn held_attention(
     layer: usize,
     gates: &Gates,
 ) -> Vec<Vec<f32>> {
-    let (states, writes) = kept(encoder, batch, layers);
+    let (states, writes) = states_and_writes(encoder, batch, layers);
     let start = Start::Held { layer, states: &states[layer], writes: &writes };
     record(encoder, start, batch, gates, Needs::ATTENTION).into_iter().map(|sentence| sentence.attentions).collect()
 }
@@ -122,7 +122,7 @@ fn writes_that_were_not_kept_cannot_be_held() {
     let pack = Pack { sentences: sentences(&[3]) };
     let batch = pack.batch();
     let error = |writes: &Writes, needs: Needs| {
-        let states = kept(&fast, &batch, random.order.len()).0;
+        let states = states_and_writes(&fast, &batch, random.order.len()).0;
         let start = Start::Held { layer: 0, states: &states[0], writes };
         let error_of = |encoder: &dyn Encoder| {
             format!("{:#}", try_record(encoder, start, &batch, &Gates::default(), needs).unwrap_err())
@@ -134,7 +134,7 @@ fn writes_that_were_not_kept_cannot_be_held() {
         error(&Writes::default(), Needs::ATTENTION),
         "layer 0 cannot be held: what it wrote over these 3 tokens was not kept"
     );
-    let (_, writes) = kept(&fast, &batch, random.order.len());
+    let (_, writes) = states_and_writes(&fast, &batch, random.order.len());
     assert_eq!(
         error(&writes, Needs { logits: true, ..Needs::ATTENTION }),
         "a run in which everything is held but the residual stream shows attention and nothing else"
