@@ -1,5 +1,5 @@
-//! Heads that a checkpoint was saved without, as transformers 4 prunes them: the model is that without these heads, and no
-//! output says anything else of them.
+//! Checkpoints that transformers 4 saved with pruned heads. Results equal those of the full model run without these
+//! heads, and no output reports anything else for them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn is_absent(head: &Value) -> bool {
     ABSENT.contains(&head["name"].as_str().unwrap())
 }
 
-/// Every number in a value.
+/// Counts the numbers in a value.
 fn numbers(value: &Value) -> usize {
     match value {
         Value::Number(_) => 1,
@@ -36,13 +36,13 @@ fn numbers(value: &Value) -> usize {
 }
 
 #[test]
-fn a_pruned_model_is_the_model_without_these_heads() {
+fn a_pruned_model_equals_the_full_model_without_these_heads() {
     let studies = ["--with", "effect,repeats,segments", "--removal", "zero", "--sample", "40"];
-    let found = report(path(&pruned()), &studies);
-    let whole = with_tokenizer("tiny-bert-pickle");
-    let expected = report(path(whole.path()), &[&studies[..], &["--remove", &ABSENT.join(",")]].concat());
-    assert_eq!(found["model"]["absent"], json!(ABSENT));
-    for (head, known) in found["heads"].as_array().unwrap().iter().zip(expected["heads"].as_array().unwrap()) {
+    let actual = report(path(&pruned()), &studies);
+    let full_model = with_tokenizer("tiny-bert-pickle");
+    let expected = report(path(full_model.path()), &[&studies[..], &["--remove", &ABSENT.join(",")]].concat());
+    assert_eq!(actual["model"]["absent"], json!(ABSENT));
+    for (head, expected_head) in actual["heads"].as_array().unwrap().iter().zip(expected["heads"].as_array().unwrap()) {
         let keys = ["metrics", "ci95", "standard_errors"];
         if is_absent(head) {
             assert_eq!(
@@ -51,59 +51,60 @@ fn a_pruned_model_is_the_model_without_these_heads() {
             );
             assert_eq!(keys.map(|key| numbers(&head[key])), [0; 3], "{head}");
         } else {
-            assert_eq!(keys.map(|key| &head[key]), keys.map(|key| &known[key]), "{}", head["name"]);
+            assert_eq!(keys.map(|key| &head[key]), keys.map(|key| &expected_head[key]), "{}", head["name"]);
             assert!(numbers(&head["metrics"]) > 100);
         }
     }
     for key in ["loss", "loss_without_heads", "masked_tokens"] {
-        assert_eq!(found["effect"][key], expected["effect"][key], "{key}");
+        assert_eq!(actual["effect"][key], expected["effect"][key], "{key}");
     }
-    assert_eq!(found["effect"]["absent_heads"], 3);
+    assert_eq!(actual["effect"]["absent_heads"], 3);
     assert!(expected["effect"].get("absent_heads").is_none());
-    // What was pruned is not removed, tested or counted.
-    let verdicts = found["effect"]["verdicts"].as_object().unwrap();
+    // Pruned heads are neither removed, nor tested, nor counted.
+    let verdicts = actual["effect"]["verdicts"].as_object().unwrap();
     assert_eq!(verdicts.values().filter_map(Value::as_u64).sum::<u64>(), 3, "{verdicts:?}");
-    for head in found["effect"]["heads"].as_array().unwrap().iter().filter(|head| is_absent(head)) {
+    for head in actual["effect"]["heads"].as_array().unwrap().iter().filter(|head| is_absent(head)) {
         assert_eq!(["effect", "p", "q", "verdict"].map(|key| &head[key]), [&Value::Null; 4]);
     }
-    for relation in found["relations"].as_array().unwrap() {
+    for relation in actual["relations"].as_array().unwrap() {
         assert!(!ABSENT.contains(&relation["name"].as_str().unwrap()));
-        let of_absent = relation["by_head"].as_array().unwrap().iter().filter(|head| is_absent(head));
+        let absent_heads = relation["by_head"].as_array().unwrap().iter().filter(|head| is_absent(head));
         assert!(
-            of_absent.clone().count() == 3 && of_absent.clone().all(|head| head["accuracy"]["dep->head"].is_null())
+            absent_heads.clone().count() == 3
+                && absent_heads.clone().all(|head| head["accuracy"]["dep->head"].is_null())
         );
     }
 }
 
-/// No head was chosen: those that are there are all removed.
+/// Without `--effect-of`, all heads that are present are removed.
 #[test]
-fn a_summary_says_that_heads_were_chosen_where_they_were() {
+fn the_summary_says_whether_heads_were_chosen() {
     let (model, corpus) = (pruned(), fixture("corpus/gold.conllu"));
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "60", "--sample", "40", "--with", "effect"];
     let mut answers = Answers::new();
-    // The loss does not go by a head that is not there.
+    // Absent heads have no effect, as heads that were not chosen. Only a choice is reported as one.
     for choice in [&[][..], &["--effect-of", "top:1"], &["--effect-of", "bottom:1"]] {
-        let said = run(&[&common[..], &["--summary", "full"], choice].concat()).unwrap();
-        let line = said.lines().find(|line| line.starts_with("Heads removed one at a time")).unwrap();
+        let summary = run(&[&common[..], &["--summary", "full"], choice].concat()).unwrap();
+        let line = summary.lines().find(|line| line.starts_with("Heads removed one at a time")).unwrap();
         answers.said(&format!("effects, {choice:?}"), line);
     }
     answers.held("absent-heads-chosen");
 }
 
 #[test]
-fn weights_of_other_heads_are_told() {
+fn weights_that_contradict_pruned_heads_are_refused() {
     let folder = with_tokenizer("pruned/tiny-bert-pickle");
     let config = folder.path().join("config.json");
     let mut answers = Answers::within(folder.path());
     let mut keys: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
-    for (pruned, [found, implied]) in
+    for (pruned, [stored, implied]) in
         [(json!({"0": [1]}), [8, 24]), (json!({}), [16, 24]), (json!({"0": [0, 1]}), [16, 8])]
     {
         let title = pruned.to_string();
         keys["pruned_heads"] = pruned;
         fs::write(&config, keys.to_string()).unwrap();
         let refused = run(&["analyze", path(folder.path()), "-c", "box:gold", "-q"]).unwrap_err();
-        let shapes = [found, implied].map(|rows| format!("[{rows}, 24]"));
+        let shapes = [stored, implied].map(|rows| format!("[{rows}, 24]"));
         assert!(shapes.iter().all(|shape| refused.1.contains(shape)), "{refused:?}");
         answers.refused(&title, &refused);
     }
@@ -111,7 +112,7 @@ fn weights_of_other_heads_are_told() {
 }
 
 #[test]
-fn absent_heads_have_a_sign_and_a_word_everywhere() {
+fn every_output_marks_absent_heads() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (model, saved, page, table) = (pruned(), at("report.json"), at("report.html"), at("heads.csv"));
@@ -119,13 +120,13 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "120", "--no-run-info"];
     let summary = run(&[&common[..], &["--summary", "full", "-o", path(&saved), "-o", path(&page)]].concat()).unwrap();
     let mut answers = Answers::within(folder.path());
-    let counted = summary.lines().filter(|line| line.starts_with("    3  absent"));
-    answers.said("how many there are", &counted.collect::<Vec<_>>().join("\n"));
+    let count_lines = summary.lines().filter(|line| line.starts_with("    3  absent"));
+    answers.said("how many there are", &count_lines.collect::<Vec<_>>().join("\n"));
     let rows: Vec<Vec<&str>> = summary.lines().map(|line| line.split_whitespace().collect()).collect();
     let row = rows.iter().find(|row| row.first() == Some(&"L1")).unwrap();
     assert_eq!((row[1], row[3]), ("-", "-"), "{summary}");
-    let of_heads = summary.lines().filter(|line| line.contains("a firm role"));
-    assert!(of_heads.clone().count() > 0 && of_heads.clone().all(|line| line.contains("of 3 ")));
+    let head_counts = summary.lines().filter(|line| line.contains("a firm role"));
+    assert!(head_counts.clone().count() > 0 && head_counts.clone().all(|line| line.contains("of 3 ")));
 
     let card = run(&["show", path(&saved), "L0H1", "--all"]).unwrap();
     assert!(fs::read_to_string(&page).unwrap().contains(card.lines().last().unwrap()), "{card}");
@@ -136,7 +137,7 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
     answers.said("explained", &run(&["explain", "absent"]).unwrap());
     answers.held("absent-words");
     run(&["explain", "-"]).unwrap();
-    // The same words by another policy, and heads that neither side has are compared with nothing.
+    // A relabelled report keeps the label, and a comparison leaves out heads that both sides lack.
     let again = at("again.json");
     let policy = at("policy.toml");
     fs::write(&policy, "entropy_ratio = 0.1\n").unwrap();
@@ -150,7 +151,7 @@ fn absent_heads_have_a_sign_and_a_word_everywhere() {
 }
 
 #[test]
-fn attention_of_an_absent_head_is_shown_nowhere() {
+fn no_output_shows_attention_of_an_absent_head() {
     let folder = tempfile::tempdir().unwrap();
     let (model, maps) = (pruned(), folder.path().join("maps.safetensors"));
     let read = |more: &[&str], name: &str| -> Vec<Vec<f32>> {
@@ -165,7 +166,7 @@ fn attention_of_an_absent_head_is_shown_nowhere() {
         let sum = if [1, 3, 5].contains(&place) { 0.0 } else { 1.0 };
         assert!(head.iter().all(|row| (row.iter().sum::<f32>() - sum).abs() < 1e-5), "{place}");
     }
-    // The mean of a layer is that of the heads that it has.
+    // The mean over a layer is taken over the heads that are present.
     assert!(read(&["--rollout"], "rollout.0").iter().all(|row| (row.iter().sum::<f32>() - 1.0).abs() < 1e-5));
 
     let corpus = fixture("corpus/gold.conllu");

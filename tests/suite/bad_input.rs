@@ -1,4 +1,4 @@
-//! Bad input, and the message that each gets.
+//! Error messages for bad input.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize_to_file};
 use tempfile::TempDir;
 
-/// A folder to spoil things in.
+/// A temporary folder for damaged copies.
 struct TestFolder(TempDir);
 
 impl TestFolder {
@@ -29,7 +29,7 @@ impl TestFolder {
         path
     }
 
-    /// A copy of the tiny model, to be spoilt.
+    /// A copy of the tiny model, to be damaged.
     fn model(&self) -> PathBuf {
         let copy = self.path("model");
         fs::create_dir(&copy).unwrap();
@@ -45,20 +45,20 @@ impl TestFolder {
     }
 }
 
-/// The error of a command.
+/// The exit status and the error of a command that fails.
 fn error(arguments: &[&str]) -> (i32, String) {
     run(arguments).expect_err("an error")
 }
 
-/// The error of an analysis.
+/// The exit status and the error of an analysis that fails.
 fn analyze_error(model: &Path, corpus: &Path) -> (i32, String) {
     error(&["analyze", path(model), "--corpus", path(corpus), "-o", "-"])
 }
 
-/// Shapes and bytes by names.
+/// Shape and bytes by tensor name.
 type Tensors = HashMap<String, (Vec<usize>, Vec<u8>)>;
 
-/// Rewrites the weights of a model folder.
+/// Rewrites the weights in a model folder.
 fn change_weights(model: &Path, change: impl Fn(&mut Tensors)) {
     let file = model.join("model.safetensors");
     let bytes = fs::read(&file).unwrap();
@@ -76,7 +76,7 @@ fn gold() -> PathBuf {
 }
 
 #[test]
-fn model_folders() {
+fn incomplete_model_folders_are_refused() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     answers.refused("no folder", &analyze_error(&context.path("absent"), &gold()));
@@ -90,11 +90,11 @@ fn model_folders() {
 }
 
 #[test]
-fn weights_that_are_damaged() {
+fn damaged_weights_are_refused() {
     let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.file("one.txt", "the dog\n"));
     let whole = fs::read(model.join("model.safetensors")).unwrap();
-    // What looks like an interval would be left out.
+    // Snapshots replace text that looks like an interval, so shapes are written differently.
     let mut answers = context.answers().hiding("[32, 64]", "32 x 64").hiding("[64, 32]", "64 x 32");
     let mut refused = |title: &str, change: &dyn Fn(&mut Tensors)| {
         fs::write(model.join("model.safetensors"), &whole).unwrap();
@@ -121,7 +121,7 @@ fn weights_that_are_damaged() {
     answers.held("bad-input-weights");
 }
 
-/// A model of `fixtures/models` with a tokenizer that fits it.
+/// A model of `fixtures/models` with a tokenizer that fits.
 fn with_tokenizer(context: &TestFolder, name: &str) -> PathBuf {
     let copy = context.path("model");
     fs::create_dir(&copy).unwrap();
@@ -134,7 +134,7 @@ fn with_tokenizer(context: &TestFolder, name: &str) -> PathBuf {
 }
 
 #[test]
-fn pickles() {
+fn damaged_and_hostile_pickles_are_refused() {
     let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-albert");
     let file = model.join("pytorch_model.bin");
@@ -144,7 +144,7 @@ fn pickles() {
         answers.refused(title, &analyze_error(&model, &gold()));
     };
     let whole = fs::read(&file).unwrap();
-    // What PyTorch wrote before version 1.6 begins with the pickle of a number.
+    // Files of PyTorch before 1.6 begin with the pickle of a number.
     refused("no zip archive", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.");
     refused("no byte", b"");
     refused("half of the file", &whole[..whole.len() / 2]);
@@ -157,7 +157,7 @@ fn pickles() {
 }
 
 #[test]
-fn shards() {
+fn inconsistent_shards_are_refused() {
     let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-electra");
     let index = model.join("model.safetensors.index.json");
@@ -169,7 +169,7 @@ fn shards() {
     let shard = model.join("model-00002-of-00002.safetensors");
     fs::copy(model.join("model-00001-of-00002.safetensors"), &shard).unwrap();
     let twice = analyze_error(&model, &gold());
-    // Which tensor is the first to be found twice depends on the run.
+    // The first duplicate tensor differs between runs.
     let (_, tensor) = twice.1.split_once("a tensor `").unwrap();
     answers = answers.hiding(tensor.split('`').next().unwrap(), "TENSOR");
     answers.refused("a tensor in two files", &twice);
@@ -179,17 +179,17 @@ fn shards() {
 }
 
 #[test]
-fn sizes_that_the_weights_do_not_have() {
+fn sizes_that_contradict_the_weights_are_refused() {
     let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-mpnet");
     let config = fs::read_to_string(model.join("config.json")).unwrap();
-    // What looks like an interval would be left out.
+    // Snapshots replace text that looks like an interval, so shapes are written differently.
     let mut answers = context.answers().hiding(", ", " x ");
     for (field, old, new) in [
         ("vocab_size", "196", "16777216"),
         ("max_position_embeddings", "40", "41"),
         ("hidden_size", "24", "12"),
-        // Heads of another width: all other shapes are the same.
+        // Another number of heads changes only one tensor shape.
         ("num_attention_heads", "3", "4"),
     ] {
         let (old, new) = (format!("\"{field}\": {old}"), format!("\"{field}\": {new}"));
@@ -201,7 +201,7 @@ fn sizes_that_the_weights_do_not_have() {
 }
 
 #[test]
-fn more_buckets_of_distances_than_are_used() {
+fn unused_distance_buckets_change_nothing_and_missing_ones_are_refused() {
     let context = TestFolder::new();
     let model = with_tokenizer(&context, "tiny-mpnet");
     let corpus = context.file("c.txt", "the dog\n");
@@ -234,14 +234,14 @@ fn more_buckets_of_distances_than_are_used() {
 }
 
 #[test]
-fn a_value_as_long_as_a_file_is_cut() {
+fn errors_truncate_long_values() {
     let context = TestFolder::new();
     let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
     let long = "x".repeat(1 << 19);
     let policy = context.file("policy.toml", format!("{long} = 1\n"));
     let quoted = context.file("quoted.toml", format!("entropy_ratio = \"{long}\"\n"));
-    let named = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {
+    let string_errors = [("model_type", "bert"), ("hidden_act", "gelu")].map(|(key, value)| {
         fs::write(
             model.join("config.json"),
             config.replace(&format!("\"{key}\": \"{value}\""), &format!("\"{key}\": \"{long}\"")),
@@ -254,18 +254,18 @@ fn a_value_as_long_as_a_file_is_cut() {
         config.replace("\"hidden_size\": 32", &format!("\"hidden_size\": \"{long}\"")),
     )
     .unwrap();
-    let typed = analyze_error(&model, &gold());
-    let of_policy = [&policy, &quoted].map(|file| error(&["analyze", "--policy", path(file)]));
-    for (_, message) in named.iter().chain(&of_policy).chain([&typed]) {
+    let type_error = analyze_error(&model, &gold());
+    let policy_errors = [&policy, &quoted].map(|file| error(&["analyze", "--policy", path(file)]));
+    for (_, message) in string_errors.iter().chain(&policy_errors).chain([&type_error]) {
         assert!(message.len() < 7000 && message.contains("xxx..."), "{} bytes: {message:.200}", message.len());
     }
     let mut answers = context.answers().hiding(&"x".repeat(10), "x");
-    answers.refused("a text for a number", &typed);
+    answers.refused("a text for a number", &type_error);
     answers.held("bad-input-long-value");
 }
 
 #[test]
-fn weights_that_git_has_not_fetched() {
+fn git_lfs_pointers_are_refused() {
     let context = TestFolder::new();
     let model = context.model();
     let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 90000\n";
@@ -282,10 +282,10 @@ fn weights_that_git_has_not_fetched() {
 }
 
 #[test]
-fn weights_that_only_say_that_they_are_large() {
+fn a_large_sparse_weights_file_is_refused() {
     let context = TestFolder::new();
     let model = context.model();
-    // It has no blocks on the disk.
+    // A sparse file: it occupies no blocks on the disk.
     fs::File::create(model.join("model.safetensors")).unwrap().set_len(64 << 30).unwrap();
     let mut answers = context.answers();
     answers.refused("64 GiB", &analyze_error(&model, &gold()));
@@ -293,7 +293,7 @@ fn weights_that_only_say_that_they_are_large() {
 }
 
 #[test]
-fn a_model_that_was_wrapped_to_run_on_several_devices() {
+fn the_module_prefix_of_data_parallel_models_changes_nothing() {
     let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.file("c.txt", "the dog\n"));
     let report = |model: &Path| {
@@ -310,7 +310,7 @@ fn a_model_that_was_wrapped_to_run_on_several_devices() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn files_without_an_end() {
+fn endless_files_are_refused() {
     let cases: [&[&str]; 5] = [
         &["relabel", "/dev/zero", "--preset", "voita2019", "-o", "-"],
         &["compare", "--numbers", "/dev/zero", "/dev/zero"],
@@ -326,7 +326,7 @@ fn files_without_an_end() {
 }
 
 #[test]
-fn configs() {
+fn unsupported_and_inconsistent_configs_are_refused() {
     let context = TestFolder::new();
     let model = context.model();
     let config = fs::read_to_string(model.join("config.json")).unwrap();
@@ -368,7 +368,7 @@ fn configs() {
 }
 
 #[test]
-fn a_tokenizer_of_another_model() {
+fn a_token_without_an_embedding_is_refused() {
     let context = TestFolder::new();
     let model = context.model();
     let tokenizer = fs::read_to_string(model.join("tokenizer.json")).unwrap();
@@ -379,7 +379,7 @@ fn a_tokenizer_of_another_model() {
 }
 
 #[test]
-fn corpora() {
+fn unreadable_corpora_are_refused() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     answers.refused("no file", &analyze_error(&tiny_bert(), &context.path("absent.conllu")));
@@ -395,7 +395,7 @@ fn corpora() {
 }
 
 #[test]
-fn long_sentences_are_skipped_and_counted_or_cut() {
+fn long_sentences_are_skipped_or_truncated_and_counted() {
     let context = TestFolder::new();
     let long = "the dog ".repeat(60);
     let corpus = context.file("long.txt", format!("the cat\n{long}\n\nthe \u{200b}\n"));
@@ -405,7 +405,7 @@ fn long_sentences_are_skipped_and_counted_or_cut() {
     let report = analyze(&corpus, &["--truncate"]);
     assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 0);
     assert_eq!(report["corpus"]["truncated"], 1);
-    // [CLS] the cat [SEP], 96 positions, [CLS] the [SEP]
+    // Tokens: `[CLS] the cat [SEP]`, 96 positions, `[CLS] the [SEP]`.
     assert_eq!(report["corpus"]["tokens"], 4 + 96 + 3);
     let report = analyze(&corpus, &["--max-tokens", "4"]);
     assert_eq!(report["corpus"]["skipped"]["too_many_tokens"], 1);
@@ -417,7 +417,7 @@ fn long_sentences_are_skipped_and_counted_or_cut() {
 }
 
 #[test]
-fn a_word_without_tokens_leaves_itself_out() {
+fn a_word_without_tokens_is_left_out() {
     let context = TestFolder::new();
     let line = |id: u32, form: &str, head: u32| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\tdep\t_\t_\n");
     let text = [line(1, "the", 2), line(2, "\u{200b}", 0), "\n".into(), line(1, "the", 2), line(2, "dog", 0)].concat();
@@ -426,14 +426,14 @@ fn a_word_without_tokens_leaves_itself_out() {
     let report = corpus(&[]);
     assert_eq!((&report["sentences"], &report["words"], &report["heads_left_out"]), (&2.into(), &3.into(), &1.into()));
     assert_eq!(report["words_left_out"]["no_tokens"], 1);
-    // One by one it takes its sentence along.
+    // Tokenized word by word, a word without tokens excludes its sentence.
     let report = corpus(&["--words", "spaced"]);
     assert_eq!((&report["sentences"], &report["words"]), (&1.into(), &2.into()));
     assert_eq!(report["skipped"]["word_without_tokens"], 1);
 }
 
 #[test]
-fn outputs_are_tried_before_the_work_begins() {
+fn unwritable_outputs_are_refused_before_the_analysis() {
     let context = TestFolder::new();
     let (model, corpus) = (tiny_bert(), gold());
     let output = context.path("absent/report.json");
@@ -450,21 +450,21 @@ fn outputs_are_tried_before_the_work_begins() {
 }
 
 #[test]
-fn a_failed_run_leaves_the_old_report_and_nothing_else() {
+fn a_failed_run_keeps_the_old_report_and_leaves_no_other_file() {
     let context = TestFolder::new();
     let report = context.file("report.json", "old");
     let corpus = context.file("bad.conllu", "1\tGo\t_\n");
     let model = tiny_bert();
     error(&["analyze", path(&model), "-c", path(&corpus), "-o", path(&report)]);
     assert_eq!(fs::read_to_string(&report).unwrap(), "old");
-    let mut left: Vec<_> = fs::read_dir(context.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["bad.conllu", "report.json"]);
+    let mut files: Vec<_> = fs::read_dir(context.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["bad.conllu", "report.json"]);
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk() {
+fn a_full_disk_is_reported() {
     let context = TestFolder::new();
     let (model, corpus) = (tiny_bert(), gold());
     let full = context.path("full.json");
@@ -509,7 +509,7 @@ fn wrong_usage_ends_with_status_two() {
 }
 
 #[test]
-fn sentences_to_map_must_be_there() {
+fn maps_of_missing_or_skipped_sentences_are_refused() {
     let context = TestFolder::new();
     let model = tiny_bert();
     let corpus = context.file("two.txt", format!("one\n{}\n", "the ".repeat(100)));
@@ -524,7 +524,7 @@ fn sentences_to_map_must_be_there() {
 }
 
 #[test]
-fn a_reader_that_stops_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).arg("schema").stdout(writer).output();

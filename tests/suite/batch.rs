@@ -1,4 +1,5 @@
-//! A table of analyses: the reports are those of `analyze`, what is done is not done again, and a failure stops nothing else.
+//! `headscope batch`: reports equal those of `analyze`, unchanged runs are not repeated, and a failed run stops no
+//! other.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use tempfile::TempDir;
 
 const TEXT: &str = "The cat sat on the mat .\nA dog barked at the man .\nThe man saw the dog .\n";
 
-/// A folder with a corpus, a table and a place for reports.
+/// A folder with a corpus and a table of runs; reports go to `out`.
 struct TestFolder(TempDir);
 
 impl TestFolder {
@@ -33,13 +34,13 @@ impl TestFolder {
         fs::read_to_string(self.at(name)).unwrap()
     }
 
-    /// What is printed, or the exit status and the errors.
+    /// The standard output, or the exit status and the errors.
     fn batch(&self, more: &[&str]) -> Result<String, (i32, String)> {
         let arguments = [&["batch", "runs.toml", "-o", "out", "--as", "csv"], more].concat();
         outcome(&headscope(&arguments).current_dir(self.0.path()).output().unwrap())
     }
 
-    /// A model's folder that can be changed.
+    /// A copy of the tiny model that tests may change.
     fn model(&self, name: &str) {
         fs::create_dir(self.at(name)).unwrap();
         for file in fs::read_dir(tiny_bert()).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.is_file())
@@ -59,7 +60,7 @@ impl TestFolder {
         paragraphs.filter(|text| text.contains(" runs: ")).collect()
     }
 
-    /// The cells of a run in the table of all, by column.
+    /// The cells of a run in the table of all runs, by column.
     fn row(&self, name: &str) -> std::collections::BTreeMap<String, String> {
         let mut reader = csv::Reader::from_path(self.at("out/runs.csv")).unwrap();
         let header = reader.headers().unwrap().clone();
@@ -81,7 +82,7 @@ gold = { corpus = \"box:gold\", limit = 12 }
 ";
 
 #[test]
-fn reports_are_those_of_single_runs() {
+fn reports_equal_those_of_single_runs() {
     let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     let printed = context.batch(&[]).unwrap();
@@ -110,12 +111,12 @@ fn reports_are_those_of_single_runs() {
         let firm: Vec<&str> =
             labels.filter(|label| label["borderline"] == false).map(|label| label["label"].as_str().unwrap()).collect();
         for family in report["label_counts"].as_object().unwrap().keys() {
-            // `syntactic:<relation>` has `syntactic:det`.
-            let is_of = |label: &str| match family.split_once('<') {
+            // The category `syntactic:<relation>` includes `syntactic:det`.
+            let is_in_family = |label: &str| match family.split_once('<') {
                 Some((stem, _)) => label.starts_with(stem),
                 None => label == family,
             };
-            let count = firm.iter().filter(|label| is_of(label)).count();
+            let count = firm.iter().filter(|label| is_in_family(label)).count();
             assert_eq!(row[&format!("firm_labels.{family}")], count.to_string(), "{name} {family}");
         }
     }
@@ -126,9 +127,9 @@ fn reports_are_those_of_single_runs() {
     answers.held("batch-done");
 }
 
-/// The model has its masked-LM head in memory for the sake of another run; the numbers are the same.
+/// Another run needs the masked-LM head, so the model is loaded with it. The numbers of this run stay unchanged.
 #[test]
-fn one_load_serves_runs_that_need_more_and_less() {
+fn one_load_serves_runs_with_and_without_the_prediction_head() {
     let table = "[defaults]\nno-run-info = true\nlimit = 5\n[models]\nm = \"box:small\"\n[corpora]\ng = \"box:gold\"\n\
                  [options]\nplain = {}\neffect = { with = \"effect\", sample = 2 }\n";
     let context = TestFolder::new(table);
@@ -153,13 +154,13 @@ fn one_load_serves_runs_that_need_more_and_less() {
 }
 
 #[test]
-fn only_what_is_missing_or_changed_is_done_again() {
+fn only_missing_or_changed_runs_are_done_again() {
     let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     context.batch(&[]).unwrap();
     let statuses = |more: &[&str]| -> Vec<String> {
         let text = context.batch(more).unwrap();
-        // What is unchanged is said before the model is loaded.
+        // Unchanged runs are reported before the model is loaded, so lines are sorted.
         let mut lines: Vec<&str> = text.lines().collect();
         lines.sort_unstable();
         lines.into_iter().map(|line| line.split(':').nth(1).unwrap().trim().to_owned()).collect()
@@ -170,7 +171,7 @@ fn only_what_is_missing_or_changed_is_done_again() {
     };
     assert_eq!(statuses(&[]), ["up to date"; 4]);
 
-    // A new date is no change.
+    // A new modification time is no change.
     let text = context.read("text.txt");
     context.write("text.txt", &text);
     dry("another date of the corpus", "tiny.text");
@@ -199,10 +200,9 @@ fn only_what_is_missing_or_changed_is_done_again() {
     answers.held("batch-changes");
 }
 
-/// Whatever was asked of the model, a page or a table of its saved report is that of the run, byte for byte.
-/// Changes since the run before: heads with a firm role, and firm labels of each family.
+/// The overview shows changes since the previous run: heads with a firm role, and firm labels per category.
 #[test]
-fn a_run_done_again_says_what_changed() {
+fn the_overview_shows_changes_since_the_previous_run() {
     let table = "[defaults]\nno-run-info = true\n[models]\nm = \"box:planted\"\n[corpora]\ng = { corpus = \"box:gold\", limit = 200 }\n";
     let context = TestFolder::new(table);
     context.batch(&[]).unwrap();
@@ -222,9 +222,9 @@ fn a_run_done_again_says_what_changed() {
     }
 }
 
-/// A typing error in the last row is told before the first run begins, which may take hours.
+/// Runs may take hours, so an error in the last row is reported before the first run begins.
 #[test]
-fn what_no_run_can_do_is_told_before_the_first_run() {
+fn impossible_runs_are_reported_before_the_first_run() {
     let context = TestFolder::new("");
     let mut answers = context.answers();
     for last in [
@@ -239,13 +239,14 @@ fn what_no_run_can_do_is_told_before_the_first_run() {
         assert!(!context.at("out/first.c.json").exists(), "{last}");
     }
     answers.held("batch-before-the-first");
-    // The others go on where they may.
+    // Without `--keep-going=false`, the other runs are done.
     assert_eq!(context.batch(&[]).unwrap_err().0, 4);
     assert!(context.at("out/first.c.json").exists());
 }
 
+/// Whatever the run was asked to compute, pages and tables made from its saved report have the run's bytes.
 #[test]
-fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
+fn other_formats_are_made_from_an_unchanged_saved_report() {
     let table = "[defaults]\nlimit = 12\n[models]\nsmall = \"box:small\"\ncausal = \"box:causal\"\nplanted = \"box:planted\"\n\
                  [corpora]\ng = \"box:gold\"\n[options]\nplain = { control = \"random-init\" }\n\
                  more = { with = [\"norms\", \"similarity\", \"examples\", \"probes\"], show-example = true }\n\
@@ -254,8 +255,9 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
     let run = |more: &[&str]| context.batch(&[&["--as", "html"], more].concat()).unwrap();
     run(&[]);
     let files = || -> std::collections::BTreeMap<_, _> {
-        let of = |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
-        fs::read_dir(context.at("out")).unwrap().map(|entry| of(entry.unwrap())).collect()
+        let name_and_bytes =
+            |entry: fs::DirEntry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap());
+        fs::read_dir(context.at("out")).unwrap().map(|entry| name_and_bytes(entry.unwrap())).collect()
     };
     let before = files();
     let pages: Vec<&String> = before.keys().filter(|name| !name.contains(".json")).collect();
@@ -270,7 +272,7 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
     assert_eq!(context.row("small.g.more")["status"], "from saved report");
     let after = files();
     for (name, bytes) in &before {
-        // The overview says how the runs fared.
+        // The overview states the status of each run, so it may differ.
         assert!(after[name] == *bytes || ["index.html", "runs.csv"].contains(&&**name), "{name} has other bytes");
     }
     answers.said("another run", &run(&[]));
@@ -279,19 +281,19 @@ fn formats_are_made_of_the_saved_report_where_nothing_has_changed() {
 }
 
 #[test]
-fn a_format_that_is_asked_for_later_needs_no_run() {
+fn a_later_format_needs_no_new_run() {
     let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
     context.batch(&[]).unwrap();
     let (report, mut answers) = (context.read("out/a.c.json"), context.answers());
     answers.said("a format more", &context.batch(&["--as", "json.gz"]).unwrap());
     assert_eq!(context.row("a.c")["reports"], "a.c.csv a.c.json a.c.json.gz");
-    // The packed report is as good.
+    // A compressed report serves as well.
     context.write("out/a.c.json", "mine");
     fs::remove_file(context.at("out/a.c.csv")).unwrap();
     answers.said("of the packed report", &context.batch(&[]).unwrap());
     assert_eq!(context.read("out/a.c.json"), report);
 
-    // Without a saved report that is as it was written, it is a run.
+    // Without an unmodified saved report, the analysis runs again.
     context.write("out/a.c.json", "mine");
     fs::remove_file(context.at("out/a.c.json.gz")).unwrap();
     answers.said("a dry run without a saved report", &context.batch(&["--dry-run"]).unwrap());
@@ -300,7 +302,7 @@ fn a_format_that_is_asked_for_later_needs_no_run() {
 }
 
 #[test]
-fn a_report_can_be_kept_packed_alone() {
+fn a_compressed_report_can_stand_alone() {
     let context = TestFolder::new(
         "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
     );
@@ -320,19 +322,20 @@ fn a_report_can_be_kept_packed_alone() {
     let analyze =
         ["analyze", "box:planted", "-c", path(&text), "--digits=6", "--no-run-info", "-q", "-o", path(&single)];
     crate::support::run(&analyze).unwrap();
-    let packed = fs::read(context.at("out/a.c.json.gz")).unwrap();
-    let mut unpacked = String::new();
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).unwrap();
-    assert_eq!(unpacked, context.read("single.json"));
+    let compressed = fs::read(context.at("out/a.c.json.gz")).unwrap();
+    let mut decompressed = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&compressed[..]), &mut decompressed).unwrap();
+    assert_eq!(decompressed, context.read("single.json"));
 
-    // Further formats are made of it, and the plain report comes only where it is named or nothing stands for it.
+    // Other formats are made from the compressed report. The plain report is written only if it is asked for or no
+    // compressed one is.
     run("packed again", "json.gz");
     run("a table as well", "csv,json.gz");
     assert_eq!(reports(), "a.c.csv a.c.json.gz");
     run("the plain report as well", "json.gz,json");
-    assert_eq!(context.read("out/a.c.json"), unpacked);
+    assert_eq!(context.read("out/a.c.json"), decompressed);
 
-    // The plain report is no more wanted: it is not missed, and no link leads to it.
+    // Once it is no longer asked for, a missing plain report is not restored, and no link leads to it.
     fs::remove_file(context.at("out/a.c.json")).unwrap();
     run("without the plain report", "json.gz");
     assert_eq!(reports(), "a.c.csv a.c.json.gz");
@@ -341,7 +344,7 @@ fn a_report_can_be_kept_packed_alone() {
 }
 
 #[test]
-fn the_sums_of_a_run_can_be_kept() {
+fn partial_sums_can_be_kept() {
     let context = TestFolder::new(
         "[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\", no-run-info = true }\n",
     );
@@ -361,7 +364,7 @@ fn the_sums_of_a_run_can_be_kept() {
     assert_eq!(context.read("out/a.c.json"), first);
     batch("a table as well", "csv,headscope");
 
-    // They follow the run when it is done again, and cannot be made of its report.
+    // Partial sums are renewed with their run. They cannot be made from its report.
     context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
     batch("another corpus", "csv");
     assert_ne!(context.read("out/a.c.json"), first);
@@ -376,9 +379,9 @@ fn the_sums_of_a_run_can_be_kept() {
     answers.held("batch-sums");
 }
 
-/// One that was written and cannot be read, as one that is too long, is no reason to stop.
+/// A report that matches its recorded digest but cannot be parsed is analysed again.
 #[test]
-fn a_saved_report_that_cannot_be_read_is_made_again() {
+fn an_unreadable_saved_report_is_made_again() {
     use headscope::system::files::digest::hex;
     use sha2::{Digest, Sha256};
     let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = \"text.txt\"\n");
@@ -410,7 +413,7 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn a_failure_stops_nothing_else_unless_that_is_wanted() {
+fn a_failure_stops_no_other_run_unless_asked() {
     let table = "[models]\nabsent = \"./absent\"\ntiny = \"box:planted\"\n[corpora]\nbroken = \"broken.conllu\"\ntext = \"text.txt\"\n";
     let context = TestFolder::new(table);
     context.write("broken.conllu", "1\tThe\n");
@@ -420,10 +423,10 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert!(!context.at("out/tiny.broken.json").exists());
     assert_eq!(context.row("absent.text")["status"], "failed");
 
-    // What is not looked at stays as it was.
+    // Runs that `--only` leaves out keep their rows.
     let failed = context.row("absent.text");
     answers.said("in the table", &failed["message"]);
-    // Of the two that were asked for, and not of all four.
+    // The message counts the two selected runs, not all four.
     answers.refused("--only tiny.*", &context.batch(&["--only", "tiny.*"]).unwrap_err());
     assert_eq!(context.row("absent.text"), failed);
     answers.said("counts", &context.counts());
@@ -435,7 +438,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     answers.held("batch-failures");
     assert!(!context.at("out/tiny.text.json").exists());
 
-    // Put right, it does what is missing alone.
+    // After the repair, only the missing runs are done.
     context.write("broken.conllu", "1\tThe\tthe\tDET\t_\t_\t0\troot\t_\t_\n\n");
     context.write("runs.toml", &table.replace("./absent", "box:small"));
     context.batch(&["--only", "tiny.text"]).unwrap();
@@ -448,7 +451,7 @@ fn a_failure_stops_nothing_else_unless_that_is_wanted() {
     assert_eq!((&*row["status"], &*row["message"]), ("earlier", ""));
 }
 
-/// The errors of runs, as programs read them.
+/// The errors of a batch in JSON.
 fn errors(context: &TestFolder) -> Vec<Value> {
     let arguments = ["batch", "here/runs.toml", "-o", "out", "--offline", "--error-format", "json"];
     let folder = context.0.path();
@@ -459,7 +462,7 @@ fn errors(context: &TestFolder) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_not_there_is_named_with_its_line_of_the_table() {
+fn missing_inputs_are_named_with_their_line_in_the_table() {
     let context = TestFolder::new("");
     fs::create_dir(context.at("here")).unwrap();
     context.write("here/beside.txt", TEXT);
@@ -475,7 +478,7 @@ fn what_is_not_there_is_named_with_its_line_of_the_table() {
     answers.held("batch-absent");
     let index = context.read("out/index.html");
     assert!(index.contains("<dd>here/runs.toml:9: "), "{index}");
-    // What is wrong in a file has its own line.
+    // Errors within a file name that file and its line.
     context.write("here/runs.toml", "[models]\nm = \"box:planted\"\n[corpora]\nc = \"broken.conllu\"\n");
     context.write("broken.conllu", "1\tThe\n");
     let broken = &errors(&context)[0];
@@ -483,7 +486,7 @@ fn what_is_not_there_is_named_with_its_line_of_the_table() {
 }
 
 #[test]
-fn a_run_that_the_model_cannot_do_keeps_no_other_from_it() {
+fn an_impossible_run_stops_no_other_run_of_its_model() {
     let table =
         "[models]\nm = \"tiny\"\n[corpora]\nt = \"text.txt\"\n[options]\nplain = {}\neffect = { with = \"effect\" }\n";
     let context = TestFolder::new(table);
@@ -518,7 +521,7 @@ fn a_wrong_table_is_wrong_usage() {
 }
 
 #[test]
-fn what_a_batch_cannot_use_stays_as_it_is() {
+fn files_that_a_batch_cannot_use_stay_unchanged() {
     let context = TestFolder::new(TWO_BY_TWO);
     context.model("tiny");
     fs::create_dir(context.at("out")).unwrap();
@@ -530,14 +533,14 @@ fn what_a_batch_cannot_use_stays_as_it_is() {
     fs::write(&in_the_way, "").unwrap();
     let arguments = ["batch", "runs.toml", "-o", "file"];
     let mut refusal = outcome(&headscope(&arguments).current_dir(context.0.path()).output().unwrap()).unwrap_err();
-    // The system says why.
+    // The cause after the last colon depends on the operating system.
     refusal.1.truncate(refusal.1.rfind(": ").unwrap());
     answers.refused("a file in the place of the folder", &refusal);
     answers.held("batch-in-the-way");
     assert!(Path::new(&in_the_way).is_file());
 }
 
-/// Formats of an earlier run follow the run when it is done again, but for one that somebody changed.
+/// When a run is done again, its reports in other formats are renewed, except files that somebody changed.
 #[test]
 fn reports_of_a_run_do_not_contradict_each_other() {
     let context = TestFolder::new("[models]\na = \"box:planted\"\n[corpora]\nc = { corpus = \"text.txt\" }\n");
@@ -553,14 +556,14 @@ fn reports_of_a_run_do_not_contradict_each_other() {
     let (page, table) = (context.read("out/a.c.html"), context.read("out/a.c.csv"));
     context.write("out/a.c.csv", "mine\n");
     context.write("text.txt", &format!("{TEXT}A cat saw the man .\n"));
-    let says = run("json.gz");
+    let messages = run("json.gz");
     assert!(context.at("out/a.c.json.gz").exists());
     assert_ne!(context.read("out/a.c.html"), page);
     assert_eq!(context.read("out/a.c.csv"), "mine\n");
     let mut answers = context.answers();
-    answers.said("somebody changed a table", &says);
+    answers.said("somebody changed a table", &messages);
     answers.held("batch-contradictions");
-    // It is still known when the formats are asked for again.
+    // Formats that are asked for again overwrite changed files.
     run("html,csv");
     assert_ne!(context.read("out/a.c.csv"), table);
     assert_ne!(context.read("out/a.c.csv"), "mine\n");

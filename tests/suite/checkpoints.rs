@@ -1,4 +1,4 @@
-//! Checkpoints as people have them: each is used whole, or the program says what it would not read.
+//! Checkpoints as published: each is read whole, or the error names the tensors that would be ignored.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,8 +17,8 @@ use headscope::model::weights::Checkpoint;
 
 type Tensors = HashMap<String, Tensor>;
 
-/// A copy of a model of `fixtures/models` with the tiny model's tokenizer, its tensors changed.
-fn changed(folder: &TempDir, name: &str, change: impl FnOnce(&mut Tensors)) -> PathBuf {
+/// A copy of a model of `fixtures/models` with changed tensors and the tiny model's tokenizer.
+fn changed_model(folder: &TempDir, name: &str, change: impl FnOnce(&mut Tensors)) -> PathBuf {
     let (from, to) = (fixture("models").join(name), folder.path().join("model"));
     fs::create_dir_all(&to).unwrap();
     fs::copy(from.join("config.json"), to.join("config.json")).unwrap();
@@ -35,7 +35,7 @@ fn tensors(model: &Path) -> Tensors {
     load(model.join("model.safetensors"), &Device::Cpu).unwrap()
 }
 
-/// The report over a few sentences, or what is said instead.
+/// The report over 20 sentences, or the exit status and the error.
 fn report(model: &Path) -> Result<Value, (i32, String)> {
     let (out, corpus) = (model.join("report.json"), fixture("corpus/gold.conllu"));
     let arguments = ["analyze", path(model), "-c", path(&corpus), "--limit", "20", "-q", "-o", path(&out)];
@@ -43,12 +43,12 @@ fn report(model: &Path) -> Result<Value, (i32, String)> {
     Ok(serde_json::from_slice(&fs::read(out).unwrap()).unwrap())
 }
 
-/// The metrics of all heads.
+/// The heads of the report.
 fn metrics(model: &Path) -> Value {
     report(model).unwrap()["heads"].clone()
 }
 
-fn renamed(tensors: &mut Tensors, rename: impl Fn(&str) -> String) {
+fn rename_tensors(tensors: &mut Tensors, rename: impl Fn(&str) -> String) {
     *tensors = tensors.drain().map(|(name, tensor)| (rename(&name), tensor)).collect();
 }
 
@@ -57,7 +57,7 @@ fn zeros(shape: &[usize]) -> Tensor {
 }
 
 #[test]
-fn what_changes_the_model_and_is_not_read_is_an_error_by_name() {
+fn unread_tensors_that_change_the_model_are_refused_by_name() {
     let folder = TempDir::new().unwrap();
     let mut answers = Answers::within(folder.path());
     for name in [
@@ -68,23 +68,25 @@ fn what_changes_the_model_and_is_not_read_is_an_error_by_name() {
         "prefix_encoder.embedding.weight",
         "encoder.layer.0.output.dense.SCB",
     ] {
-        let model = changed(&folder, "tiny-bert", |tensors| drop(tensors.insert(name.to_owned(), zeros(&[4, 4]))));
+        let model =
+            changed_model(&folder, "tiny-bert", |tensors| drop(tensors.insert(name.to_owned(), zeros(&[4, 4]))));
         answers.refused(name, &report(&model).unwrap_err());
     }
     answers.held("checkpoints-foreign-tensors");
 }
 
 #[test]
-fn a_layer_too_many_and_a_part_that_nobody_knows_are_errors() {
+fn an_extra_layer_and_an_unknown_part_are_refused() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |tensors| {
-        let of_last: Vec<_> = tensors.iter().filter(|(name, _)| name.contains(".2.")).collect();
-        let more: Tensors = of_last.into_iter().map(|(name, one)| (name.replace(".2.", ".3."), one.clone())).collect();
+    let model = changed_model(&folder, "tiny-bert", |tensors| {
+        let last_layer: Vec<_> = tensors.iter().filter(|(name, _)| name.contains(".2.")).collect();
+        let more: Tensors =
+            last_layer.into_iter().map(|(name, one)| (name.replace(".2.", ".3."), one.clone())).collect();
         tensors.extend(more);
     });
     let mut answers = Answers::within(folder.path());
     answers.refused("a layer too many", &report(&model).unwrap_err());
-    let model = changed(&folder, "tiny-bert", |tensors| {
+    let model = changed_model(&folder, "tiny-bert", |tensors| {
         tensors.insert("encoder.layer.0.attention.self.scale".to_owned(), zeros(&[4]));
     });
     answers.refused("an unknown part", &report(&model).unwrap_err());
@@ -92,10 +94,10 @@ fn a_layer_too_many_and_a_part_that_nobody_knows_are_errors() {
 }
 
 #[test]
-fn parts_behind_the_encoder_are_counted_in_the_report() {
+fn the_report_counts_unused_tensors_after_the_encoder() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |tensors| {
-        renamed(tensors, |name| format!("bert.{name}"));
+    let model = changed_model(&folder, "tiny-bert", |tensors| {
+        rename_tensors(tensors, |name| format!("bert.{name}"));
         for (name, shape) in [
             ("bert.pooler.dense.weight", &[32, 32][..]),
             ("bert.pooler.dense.bias", &[32]),
@@ -106,34 +108,35 @@ fn parts_behind_the_encoder_are_counted_in_the_report() {
         }
     });
     let report = report(&model).unwrap();
-    let left = serde_json::json!([{"name": "classifier", "tensors": 1}, {"name": "pooler", "tensors": 2}]);
-    assert_eq!(report["model"]["left"], left);
+    let expected = serde_json::json!([{"name": "classifier", "tensors": 1}, {"name": "pooler", "tensors": 2}]);
+    assert_eq!(report["model"]["left"], expected);
     assert_eq!(report["heads"], metrics(&tiny(&folder)));
 }
 
-/// The tiny model as it is.
+/// An unchanged copy of the tiny model.
 fn tiny(folder: &TempDir) -> PathBuf {
-    let whole = folder.path().join("whole");
-    fs::create_dir_all(&whole).unwrap();
+    let copy = folder.path().join("whole");
+    fs::create_dir_all(&copy).unwrap();
     for file in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-        fs::copy(tiny_bert().join(file), whole.join(file)).unwrap();
+        fs::copy(tiny_bert().join(file), copy.join(file)).unwrap();
     }
-    whole
+    copy
 }
 
 #[test]
-fn prefixes_of_programs_are_found_in_the_files_own_names() {
+fn prefixes_of_training_programs_are_recognised() {
     let folder = TempDir::new().unwrap();
     let expected = metrics(&tiny(&folder));
     for prefix in ["_orig_mod.", "_orig_mod.bert.", "module._orig_mod.model.bert.", "0.auto_model.", "bert._orig_mod."]
     {
-        let model = changed(&folder, "tiny-bert", |tensors| renamed(tensors, |name| format!("{prefix}{name}")));
+        let model =
+            changed_model(&folder, "tiny-bert", |tensors| rename_tensors(tensors, |name| format!("{prefix}{name}")));
         assert_eq!(metrics(&model), expected, "{prefix}");
     }
 }
 
 #[test]
-fn shared_embeddings_are_read_under_the_name_that_a_part_has_for_them() {
+fn shared_embeddings_are_read_under_the_names_of_all_parts() {
     let folder = TempDir::new().unwrap();
     for (name, others) in [
         (
@@ -142,10 +145,10 @@ fn shared_embeddings_are_read_under_the_name_that_a_part_has_for_them() {
         ),
         ("tiny-t5", &["encoder.embed_tokens", "decoder.embed_tokens"]),
     ] {
-        let expected = metrics(&changed(&folder, name, |_| {}));
+        let expected = metrics(&changed_model(&folder, name, |_| {}));
         for other in others {
-            let model = changed(&folder, name, |tensors| {
-                renamed(tensors, |name| name.replace("model.shared.weight", "shared.weight"));
+            let model = changed_model(&folder, name, |tensors| {
+                rename_tensors(tensors, |name| name.replace("model.shared.weight", "shared.weight"));
                 let shared = tensors.remove("shared.weight").unwrap();
                 tensors.insert(format!("{other}.weight"), shared);
             });
@@ -155,25 +158,27 @@ fn shared_embeddings_are_read_under_the_name_that_a_part_has_for_them() {
 }
 
 #[test]
-fn a_tensor_may_stand_under_another_name_that_the_metadata_has() {
+fn the_metadata_may_map_a_tensor_to_another_name() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |_| {});
+    let model = changed_model(&folder, "tiny-bert", |_| {});
     let expected = metrics(&model);
     let file = model.join("model.safetensors");
     let bytes = fs::read(&file).unwrap();
     let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let name = "embeddings.word_embeddings.weight";
-    let renamed =
-        whole.tensors().into_iter().map(|(own, view)| (if own == name { "x.y".to_owned() } else { own }, view));
+    let rename_tensors = whole
+        .tensors()
+        .into_iter()
+        .map(|(stored_name, view)| (if stored_name == name { "x.y".to_owned() } else { stored_name }, view));
     let metadata = HashMap::from([(name.to_owned(), "x.y".to_owned())]);
-    safetensors::serialize_to_file(renamed.collect::<Vec<_>>(), Some(metadata), &file).unwrap();
+    safetensors::serialize_to_file(rename_tensors.collect::<Vec<_>>(), Some(metadata), &file).unwrap();
     assert_eq!(metrics(&model), expected);
 }
 
 #[test]
-fn parts_need_no_index() {
+fn shards_need_no_index() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |_| {});
+    let model = changed_model(&folder, "tiny-bert", |_| {});
     let expected = metrics(&model);
     let all = tensors(&model);
     fs::remove_file(model.join("model.safetensors")).unwrap();
@@ -186,8 +191,8 @@ fn parts_need_no_index() {
     assert_eq!(metrics(&model), expected);
 }
 
-/// A file as `torch.save` wrote it before PyTorch 1.6: pickles, then the storages.
-fn legacy(tensors: &Tensors) -> Vec<u8> {
+/// A file in the format of `torch.save` before PyTorch 1.6: pickles, then the storages.
+fn legacy_file(tensors: &Tensors) -> Vec<u8> {
     let text = |text: &str| [b"X", &u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
     let number = |number: usize| [b"J", &u32::try_from(number).unwrap().to_le_bytes()[..]].concat();
     let numbers =
@@ -218,11 +223,11 @@ fn legacy(tensors: &Tensors) -> Vec<u8> {
 }
 
 #[test]
-fn files_of_before_pytorch_1_6_are_read() {
+fn files_from_before_pytorch_1_6_are_read() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |_| {});
+    let model = changed_model(&folder, "tiny-bert", |_| {});
     let expected = metrics(&model);
-    let whole = legacy(&tensors(&model));
+    let whole = legacy_file(&tensors(&model));
     fs::remove_file(model.join("model.safetensors")).unwrap();
     let file = model.join("pytorch_model.bin");
     fs::write(&file, &whole).unwrap();
@@ -240,7 +245,7 @@ fn files_of_before_pytorch_1_6_are_read() {
 }
 
 #[test]
-fn lora_is_merged_as_peft_merges_it() {
+fn lora_is_merged_as_in_peft() {
     for name in ["tiny-bert", "tiny-gpt2", "tiny-llama"] {
         let model = fixture("models").join(name);
         let architecture = architecture(&model);
@@ -251,27 +256,27 @@ fn lora_is_merged_as_peft_merges_it() {
         let mut changed = 0;
         for (tensor, expected) in golden {
             let Ok(base) = open().tensor(&tensor, expected.dims()) else { continue };
-            let (found, expected) =
+            let (actual, expected) =
                 (adapted.tensor(&tensor, expected.dims()).unwrap(), expected.flatten_all().unwrap());
             let expected = expected.to_vec1::<f32>().unwrap();
-            let apart = |a: &[f32]| a.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            assert!(apart(&found) <= 1e-6, "{name}: {tensor} is {} apart", apart(&found));
-            changed += usize::from(apart(&base) > 1e-3);
+            let difference = |a: &[f32]| a.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(difference(&actual) <= 1e-6, "{name}: {tensor} is {} apart", difference(&actual));
+            changed += usize::from(difference(&base) > 1e-3);
         }
         assert!(changed >= 3, "{name}: {changed} tensors differ from the model's");
     }
 }
 
 #[test]
-fn patterns_of_an_adapter_match_whole_names_of_modules() {
+fn adapter_patterns_match_whole_module_names() {
     let folder = TempDir::new().unwrap();
     let (model, from) = (fixture("models/tiny-bert"), fixture("models/adapters/tiny-bert"));
-    // The same adapter as trained with a task head, so that a prefix stands before all names.
+    // The adapter as trained on a model with a task head: every name has the prefix `bert.`.
     let query = "bert.encoder.layer.1.attention.self.query";
     let prefixed = adapter(&folder, "alpha_pattern", serde_json::json!({query: 3}));
     let file = prefixed.join("adapter_model.safetensors");
     let mut factors = load(&file, &Device::Cpu).unwrap();
-    renamed(&mut factors, |name| name.replace("base_model.model.", "base_model.model.bert."));
+    rename_tensors(&mut factors, |name| name.replace("base_model.model.", "base_model.model.bert."));
     save(&factors, &file).unwrap();
     let architecture = architecture(&model);
     let merged = |folder: &Path| {
@@ -283,7 +288,7 @@ fn patterns_of_an_adapter_match_whole_names_of_modules() {
     assert_eq!(merged(&prefixed), merged(&from));
 }
 
-/// The tiny model's adapter in a folder, its settings changed.
+/// The tiny model's adapter with one setting changed.
 fn adapter(folder: &TempDir, key: &str, value: Value) -> PathBuf {
     let (from, to) = (fixture("models/adapters/tiny-bert"), folder.path().join("adapter"));
     fs::create_dir_all(&to).unwrap();
@@ -295,9 +300,9 @@ fn adapter(folder: &TempDir, key: &str, value: Value) -> PathBuf {
 }
 
 #[test]
-fn an_adapter_beside_the_model_and_one_that_is_named_are_the_same_and_another_model() {
+fn an_adapter_in_the_model_folder_equals_a_named_one() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |_| {});
+    let model = changed_model(&folder, "tiny-bert", |_| {});
     let plain = report(&model).unwrap();
     let adapter = adapter(&folder, "r", 4.into());
     let (out, corpus) = (folder.path().join("named.json"), fixture("corpus/gold.conllu"));
@@ -316,9 +321,9 @@ fn an_adapter_beside_the_model_and_one_that_is_named_are_the_same_and_another_mo
 }
 
 #[test]
-fn what_cannot_be_merged_is_refused_by_name() {
+fn adapters_that_cannot_be_merged_are_refused_by_name() {
     let folder = TempDir::new().unwrap();
-    let model = changed(&folder, "tiny-bert", |_| {});
+    let model = changed_model(&folder, "tiny-bert", |_| {});
     let mut answers = Answers::within(folder.path());
     let refusal = |adapter: &Path| run(&["analyze", path(&model), "--adapter", path(adapter)]).unwrap_err();
     for (key, value) in [
@@ -348,25 +353,25 @@ fn adapter_with(folder: &TempDir, name: &str, tensor: Tensor) -> PathBuf {
 }
 
 #[test]
-fn nothing_of_an_adapter_is_lost() {
+fn adapter_tensors_that_would_be_lost_are_refused() {
     let folder = TempDir::new().unwrap();
-    let lost = |model: &Path, adapter: &Path, more: &[&str]| {
+    let refusal = |model: &Path, adapter: &Path, more: &[&str]| {
         let arguments = ["analyze", path(model), "--limit", "20", "--adapter", path(adapter)];
         run(&[&arguments[..], more].concat()).unwrap_err()
     };
     let mut answers = Answers::within(folder.path());
-    // A tensor that is saved whole, of a layer that is not there.
+    // A full (not low-rank) tensor for a layer that the model lacks.
     let adapter = adapter_with(&folder, "encoder.layer.9.output.dense.bias", zeros(&[32]));
-    let model = changed(&folder, "tiny-bert", |_| {});
-    answers.refused("a tensor of a layer that is not there", &lost(&model, &adapter, &[]));
-    // An update of an output that shares the embeddings of the input: the loss is another one with it.
+    let model = changed_model(&folder, "tiny-bert", |_| {});
+    answers.refused("a tensor of a layer that is not there", &refusal(&model, &adapter, &[]));
+    // An update of output embeddings that are tied to the input embeddings would change the loss.
     let factor = |part: &str| format!("cls.predictions.decoder.lora_{part}.weight");
     let adapter = adapter_with(&folder, &factor("A"), zeros(&[4, 32]));
     let file = adapter.join("adapter_model.safetensors");
     let mut tensors = load(&file, &Device::Cpu).unwrap();
     tensors.insert(format!("base_model.model.{}", factor("B")), zeros(&[196, 4]));
     save(&tensors, file).unwrap();
-    let with_head = changed(&folder, "tiny-bert", |tensors| {
+    let with_head = changed_model(&folder, "tiny-bert", |tensors| {
         for (name, shape) in [
             ("transform.dense.weight", &[32, 32][..]),
             ("transform.dense.bias", &[32]),
@@ -377,6 +382,6 @@ fn nothing_of_an_adapter_is_lost() {
             tensors.insert(format!("cls.predictions.{name}"), zeros(shape));
         }
     });
-    answers.refused("an update of shared embeddings", &lost(&with_head, &adapter, &["--with", "effect"]));
+    answers.refused("an update of shared embeddings", &refusal(&with_head, &adapter, &["--with", "effect"]));
     answers.held("checkpoints-lost-tensors");
 }

@@ -1,4 +1,4 @@
-//! `--preset clark2019`.
+//! Tests of `--preset clark2019`.
 
 use crate::clark;
 use crate::support::answers::Answers;
@@ -6,14 +6,14 @@ use crate::support::{analyze, fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 
 #[test]
-fn every_number_is_that_of_the_released_formulas() {
+fn every_number_equals_the_released_formulas() {
     clark::check(&tiny_bert(), "tiny-bert");
 }
 
 #[test]
-fn the_preset_stands_beside_the_report() {
+fn the_preset_adds_a_section_and_changes_no_metric() {
     let arguments = ["--limit", clark::LIMIT];
-    // The preset reads words as the paper did.
+    // The preset implies `--words spaced`, as in the paper.
     let alone = analyze(&fixture("corpus/gold.conllu"), &[&arguments[..], &["--words", "spaced"]].concat());
     let preset = analyze(&fixture("corpus/gold.conllu"), &[&arguments[..], &["--preset", "clark2019"]].concat());
     assert_eq!(alone["heads"], preset["heads"]);

@@ -1,4 +1,5 @@
-//! Classes of words: of JSON lines, of a column, of a small vocabulary; and those that cannot be meant.
+//! Word classes from JSON lines, from a treebank column and from a small vocabulary; and class options that are
+//! refused.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +10,7 @@ use crate::support::{fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-/// The sentences of the gold corpus as JSON lines, with two kinds of classes.
+/// The gold corpus as JSON lines with two class keys, `upos` and `initial`.
 fn gold() -> String {
     let corpus = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let mut lines = String::new();
@@ -23,9 +24,9 @@ fn gold() -> String {
     lines
 }
 
-/// The labels of a family of each head, without that of punctuation, with their scores.
+/// The labels of each head with this prefix and their scores, without punctuation.
 fn labels(report: &Value, family: &str) -> Vec<Vec<(String, Value)>> {
-    let of_head = |head: &Value| {
+    let head_labels = |head: &Value| {
         let labels = head["labels"].as_array().unwrap().iter();
         let mut labels: Vec<(String, Value)> = labels
             .filter_map(|label| {
@@ -36,15 +37,15 @@ fn labels(report: &Value, family: &str) -> Vec<Vec<(String, Value)>> {
         labels.sort_by(|a, b| a.0.cmp(&b.0));
         labels
     };
-    report["heads"].as_array().unwrap().iter().map(of_head).collect()
+    report["heads"].as_array().unwrap().iter().map(head_labels).collect()
 }
 
 #[test]
-fn parts_of_speech_are_classes_wherever_they_are_from() {
+fn classes_do_not_depend_on_the_corpus_format() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("gold.jsonl");
     fs::write(&corpus, gold()).unwrap();
-    // One point above even attention, so that some heads have labels.
+    // The threshold is one point above even attention, so that some heads have labels.
     let policy = scratch.path().join("policy.toml");
     fs::write(&policy, "content_mass = 0.01\n").unwrap();
     let report = |corpus: &str, classes: &str| -> Value {
@@ -55,7 +56,7 @@ fn parts_of_speech_are_classes_wherever_they_are_from() {
     };
     let column = report(path(&fixture("corpus/gold.conllu")), "upos");
     let lines = report(path(&corpus), "upos");
-    // Sentences of the treebank are in families, which lines are not: intervals differ.
+    // Treebank sentences are grouped in families and JSON lines are not, so intervals are left out.
     let masses = |report: &Value| -> Vec<Value> {
         let heads = |class: &Value| class["by_head"].as_array().unwrap().clone();
         let heads = report["classes"].as_array().unwrap().iter().flat_map(heads);
@@ -76,14 +77,14 @@ fn parts_of_speech_are_classes_wherever_they_are_from() {
             assert_eq!(head["metrics"]["tag_mass"][class["class"].as_str().unwrap()], by_class["mass"]["value"]);
         }
     }
-    // The other kind of the same lines.
+    // The second class key of the JSON lines.
     let initials = report(path(&corpus), "initial");
     let keys: Vec<&Value> = initials["classes"].as_array().unwrap().iter().map(|class| &class["key"]).collect();
     assert!(keys.len() > 10 && keys.iter().all(|key| **key == "initial"));
 }
 
 #[test]
-fn residues_are_classes_by_themselves() {
+fn residues_are_classes_by_default() {
     let model = esm_with_vocabulary();
     let corpus = model.path().join("a.fasta");
     let mut proteins = String::new();
@@ -92,16 +93,20 @@ fn residues_are_classes_by_themselves() {
     let arguments = ["analyze", path(model.path()), "-c", path(&corpus), "-q", "--no-run-info", "-o", "-"];
     let report: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
     let classes = report["classes"].as_array().unwrap();
-    let of = |name: &str| classes.iter().find(|class| class["class"] == name).unwrap();
-    // Different residues: M K T A Y I Q R S F V H.
-    assert_eq!((classes.len(), &of("K")["words"], &of("K")["key"]), (12, &json!(3 * 40), &json!("token")));
-    // Three of 22 residues, each of which sees no more than two K beside itself if it is one, and two special tokens.
+    let class = |name: &str| classes.iter().find(|class| class["class"] == name).unwrap();
+    // Twelve different residues: M K T A Y I Q R S F V H.
+    assert_eq!((classes.len(), &class("K")["words"], &class("K")["key"]), (12, &json!(3 * 40), &json!("token")));
+    // The sequence has 22 residues, three of them K, and 24 tokens. A K sees two other K, any other residue sees three.
     let chance = f64::from(3 * 2 + 19 * 3) / 24.0 / 22.0;
-    assert!((of("K")["by_head"][0]["chance"].as_f64().unwrap() - chance).abs() < 1e-9, "{}", of("K")["by_head"][0]);
+    assert!(
+        (class("K")["by_head"][0]["chance"].as_f64().unwrap() - chance).abs() < 1e-9,
+        "{}",
+        class("K")["by_head"][0]
+    );
 }
 
 #[test]
-fn without_classes_nothing_is_said_of_them() {
+fn the_summary_mentions_classes_only_if_asked() {
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--summary", "full", "--limit", "100"];
     let printed = run(&arguments).unwrap();
@@ -117,7 +122,7 @@ fn without_classes_nothing_is_said_of_them() {
 }
 
 #[test]
-fn classes_that_cannot_be_meant_are_refused() {
+fn invalid_classes_are_refused() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("bad.jsonl");
     let long = "b".repeat(257);
@@ -140,7 +145,7 @@ fn classes_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn too_little_text_and_no_head_are_said() {
+fn the_summary_distinguishes_too_little_text_from_no_labelled_head() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("gold.jsonl");
     let model = tiny_bert();
@@ -155,7 +160,7 @@ fn too_little_text_and_no_head_are_said() {
     let lines: Vec<&str> = printed.lines().filter(|line| line.contains("Too little text for")).collect();
     answers.said("nine sentences", &lines.join("\n"));
     assert!(!printed.contains("No head is shown to attend"), "{printed}");
-    // No head gives all of its attention to one class.
+    // No head reaches a threshold of .99.
     let policy = scratch.path().join("policy.toml");
     fs::write(&policy, "content_mass = 0.99\n").unwrap();
     let printed = summary(200, &["--policy", path(&policy)]);

@@ -1,4 +1,4 @@
-//! The labels of two analyses side by side: kept, gained, lost, or not to be told.
+//! `headscope compare`: labels of two analyses, each kept, gained, lost or undecided.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A report of the small model over the gold corpus, in a folder.
+/// A report of the small model over the gold corpus, and its folder.
 pub fn saved() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("a.json");
@@ -36,7 +36,7 @@ pub fn changed(folder: &TempDir, a: &Path, name: &str, change: impl FnOnce(&mut 
     at
 }
 
-/// Gives a metric of a head another value and standard error.
+/// Sets a metric of a head, its standard error and its interval.
 pub fn set(report: &mut Value, head: usize, metric: &str, value: f64, error: f64) {
     let head = &mut report["heads"][head];
     head["metrics"][metric] = json!(value);
@@ -56,11 +56,11 @@ fn a_report_keeps_its_own_labels() {
     assert_eq!((status, &outcome["changed"], &outcome["not_shared"]), (0, &json!(false), &json!([])));
     let counts = &outcome["heads_by_outcome"];
     assert_eq!((&counts["gained"], &counts["lost"], &counts["changed"]), (&json!(0), &json!(0), &json!(0)));
-    let whole: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
-    let of = |outcome: &str| counts[outcome].as_u64().unwrap();
-    assert_eq!(of("kept") + of("could_not_tell") + of("none"), 16);
-    for (head, compared) in whole["heads"].as_array().unwrap().iter().zip(outcome["heads"].as_array().unwrap()) {
-        // That a head attends broadly, as untrained ones do, is no label that could be kept.
+    let report: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
+    let count = |outcome: &str| counts[outcome].as_u64().unwrap();
+    assert_eq!(count("kept") + count("could_not_tell") + count("none"), 16);
+    for (head, compared) in report["heads"].as_array().unwrap().iter().zip(outcome["heads"].as_array().unwrap()) {
+        // The label `broad`, which untrained heads have too, is not compared.
         let labels: Vec<&Value> =
             head["labels"].as_array().unwrap().iter().filter(|label| label["label"] != "broad").collect();
         let firm = labels.iter().any(|label| label["borderline"] == false);
@@ -93,9 +93,9 @@ fn a_report_keeps_its_own_labels() {
 }
 
 #[test]
-fn a_kept_label_that_is_beyond_word_classes_on_one_side_is_named() {
+fn a_kept_label_beyond_word_classes_on_one_side_is_listed() {
     let (folder, a) = saved();
-    // L2H3 finds determiners' heads no better than word classes do; here thirty points better.
+    // L2H3 predicts determiners' heads no better than word classes do. In `b.json` it is thirty points better.
     let b = changed(&folder, &a, "b.json", |report| {
         let relations = report["relations"].as_array_mut().unwrap();
         let det = relations.iter_mut().find(|relation| relation["relation"] == "det").unwrap();
@@ -114,16 +114,16 @@ fn a_kept_label_that_is_beyond_word_classes_on_one_side_is_named() {
     let mut answers = Answers::within(folder.path());
     for (title, a, b) in [("in b", &a, &b), ("in a", &b, &a), ("in neither", &a, &a)] {
         let text = run(&["compare", path(a), path(b), "--full"]).unwrap();
-        let of_head: Vec<&str> = text.lines().filter(|line| line.contains("L2H3")).collect();
-        answers.said(&format!("L2H3 is beyond word classes {title}"), &of_head.join("\n"));
+        let head_lines: Vec<&str> = text.lines().filter(|line| line.contains("L2H3")).collect();
+        answers.said(&format!("L2H3 is beyond word classes {title}"), &head_lines.join("\n"));
     }
     answers.held("compare-beyond-word-classes");
 }
 
 #[test]
-fn labels_are_lost_gained_and_not_to_be_told() {
+fn labels_are_lost_gained_or_undecided() {
     let (folder, report) = saved();
-    // Three heads by the mass of the separator, whose threshold is .6: lost, gained, too uncertain.
+    // Three heads by their `separator_mass` (threshold .6): lost, gained, too uncertain.
     let a = changed(&folder, &report, "x.json", |report| {
         set(report, 8, "separator_mass", 0.8, 0.01);
         set(report, 9, "separator_mass", 0.2, 0.01);
@@ -139,13 +139,13 @@ fn labels_are_lost_gained_and_not_to_be_told() {
     assert_eq!(label(&outcome, 8, "separator")["outcome"], "lost");
     assert_eq!(label(&outcome, 8, "separator")["b"]["standing"], "out_of_reach");
     assert_eq!(label(&outcome, 9, "separator")["outcome"], "gained");
-    let untold = label(&outcome, 10, "separator");
-    assert_eq!((&untold["outcome"], &untold["doubt"]), (&json!("could_not_tell"), &json!("within_reach")));
+    let undecided = label(&outcome, 10, "separator");
+    assert_eq!((&undecided["outcome"], &undecided["doubt"]), (&json!("could_not_tell"), &json!("within_reach")));
     let families = outcome["families"].as_array().unwrap();
     let separator = families.iter().find(|family| family["family"] == "separator").unwrap();
     assert_eq!((&separator["lost"], &separator["gained"]), (&json!(1), &json!(1)));
 
-    // How rare a rare token is depends on the size of the corpus, unless both were given the same counts.
+    // Rarity depends on corpus size unless both reports used one file of counts.
     let rare = |name: &str, times: u64, counts: Option<&str>| {
         changed(&folder, &report, name, |report| {
             set(report, 9, "separator_mass", 0.2, 0.01);
@@ -156,19 +156,20 @@ fn labels_are_lost_gained_and_not_to_be_told() {
             counts.iter().for_each(|file| report["settings"]["counts"] = json!(file));
         })
     };
-    let fate = |a: &Path, b: &Path| {
+    let outcome_and_doubt = |a: &Path, b: &Path| {
         let outcome = compared(a, b, &[]).1;
         let label = label(&outcome, 9, "rare-words");
         [&label["outcome"], &label["doubt"]].map(Clone::clone)
     };
-    let (own, twice) = (rare("own.json", 1, None), rare("twice.json", 2, None));
-    assert_eq!(fate(&own, &own), [json!("kept"), Value::Null]);
-    assert_eq!(fate(&own, &twice), [json!("could_not_tell"), json!("other_counts")]);
-    let [given, both] = [("given.json", 1), ("both.json", 2)].map(|(name, times)| rare(name, times, Some("file")));
-    assert_eq!(fate(&given, &both), [json!("kept"), Value::Null]);
-    assert_eq!(fate(&given, &own)[1], json!("other_counts"));
+    let (own_counts, twice_the_tokens) = (rare("own.json", 1, None), rare("twice.json", 2, None));
+    assert_eq!(outcome_and_doubt(&own_counts, &own_counts), [json!("kept"), Value::Null]);
+    assert_eq!(outcome_and_doubt(&own_counts, &twice_the_tokens), [json!("could_not_tell"), json!("other_counts")]);
+    let [given_counts, given_counts_twice] =
+        [("given.json", 1), ("both.json", 2)].map(|(name, times)| rare(name, times, Some("file")));
+    assert_eq!(outcome_and_doubt(&given_counts, &given_counts_twice), [json!("kept"), Value::Null]);
+    assert_eq!(outcome_and_doubt(&given_counts, &own_counts)[1], json!("other_counts"));
 
-    // The same in every format, and by tables.
+    // All formats and tables agree.
     let at = |name: &str| folder.path().join(name);
     let (json_file, csv, page) = (at("o.json"), at("o.csv"), at("o.html"));
     let (json_file, csv, page) = (path(&json_file), path(&csv), path(&page));
@@ -197,7 +198,7 @@ fn labels_are_lost_gained_and_not_to_be_told() {
         .unwrap_or_else(|| panic!("{labels}"));
     assert!(row.contains(",firm,separator_mass,0.8,") && row.contains(",out_of_reach,separator_mass,0.4,"), "{row}");
 
-    // The comparison of numbers has the two as changes, and says of the third that it is on one side only.
+    // `compare --numbers` lists the first two as changes and the third as firm on one side only.
     let output =
         headscope(&["compare", "--numbers", path(&a), path(&b), "--only", "labels", "--json"]).output().unwrap();
     let diff: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -217,10 +218,10 @@ fn labels_are_lost_gained_and_not_to_be_told() {
 }
 
 #[test]
-fn how_a_head_chooses_changes_as_well() {
+fn changes_of_choice_labels_are_compared() {
     let (folder, report) = saved();
-    let whole: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
-    let heads = whole["heads"].as_array().unwrap();
+    let saved_report: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    let heads = saved_report["heads"].as_array().unwrap();
     let is_firm =
         |head: &&Value| head["chooses"]["label"] == "chooses:position" && head["chooses"]["borderline"] == false;
     let place = heads.iter().position(|head| is_firm(&head)).expect("some head goes by position");
@@ -247,7 +248,7 @@ fn how_a_head_chooses_changes_as_well() {
 }
 
 #[test]
-fn the_outcome_of_compare_is_as_its_schema_says() {
+fn the_outcome_of_compare_matches_its_schema() {
     let (folder, a) = saved();
     let b = changed(&folder, &a, "b.json", |report| set(report, 8, "separator_mass", 0.8, 0.01));
     let (_, outcome) = compared(&a, &b, &[]);
@@ -262,7 +263,7 @@ fn the_outcome_of_compare_is_as_its_schema_says() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused() {
+fn incomparable_inputs_are_refused() {
     let (folder, a) = saved();
     let planted = folder.path().join("planted.json");
     run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
@@ -275,21 +276,21 @@ fn what_cannot_be_compared_is_refused() {
         answers.refused(&arguments.join(" "), &run(arguments).unwrap_err());
     }
     answers.held("compare-refusals");
-    // Other thresholds are another label.
+    // Labels with different thresholds are not comparable.
     let b = changed(&folder, &a, "b.json", |report| report["settings"]["policy"]["separator_mass"] = json!(0.7));
     let (status, outcome) = compared(&a, &b, &[]);
-    let doubts: Vec<&Value> =
+    let labels: Vec<&Value> =
         outcome["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap()).collect();
-    let separator: Vec<&&Value> = doubts.iter().filter(|label| label["label"] == "separator").collect();
+    let separator: Vec<&&Value> = labels.iter().filter(|label| label["label"] == "separator").collect();
     assert!(
         status == 0 && !separator.is_empty() && separator.iter().all(|label| label["doubt"] == "other_thresholds"),
         "{separator:#?}"
     );
 }
 
-/// The calibration, in small: labels over random halves of a corpus are not said to be lost or gained.
+/// Calibration in small: labels over random halves of a corpus are almost never called lost or gained.
 #[test]
-fn halves_of_a_corpus_keep_their_labels() {
+fn random_halves_of_a_corpus_keep_their_labels() {
     let folder = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let sentences: Vec<&str> = text.split_inclusive("\n\n").collect();
@@ -312,15 +313,14 @@ fn halves_of_a_corpus_keep_their_labels() {
         kept += count("kept");
         moved += count("lost") + count("gained");
     }
-    // At most .00125 of labels whose scores are the same are said to have changed: of fewer than 100 labels here two would be in
-    // less than 1 of 100 runs of such a test.
+    // With equal scores, a label is called changed with probability at most .00125. Among fewer than 100 labels, two
+    // changes occur in less than 1 % of such tests.
     assert!(kept >= 20 && moved <= 1, "{kept} kept, {moved} lost or gained");
 }
 
-/// `compare`, `compare --numbers` and `gate` count the same labels, by the same name: firm ones, but for `broad` and for how heads
-/// choose.
+/// `compare`, `compare --numbers` and `gate` count the same labels: firm ones, except `broad` and `chooses:*`.
 #[test]
-fn one_comparison_has_one_count_of_labels() {
+fn all_comparisons_count_the_same_labels() {
     let (folder, a) = saved();
     let b = folder.path().join("b.json");
     let corpus = fixture("corpus/gold.conllu");
@@ -328,33 +328,33 @@ fn one_comparison_has_one_count_of_labels() {
         .unwrap();
     for (a, b) in [(&a, &a), (&a, &b), (&b, &a)] {
         let (_, outcome) = compared(a, b, &["--matched"]);
-        let of = |key: &str| outcome["labels_by_outcome"][key].as_u64().unwrap();
-        let untold = |key: &str| outcome["untold"][key].as_u64().unwrap();
-        let firm = of("kept")
-            + of("lost")
-            + of("gained")
-            + ["firm_in_a", "firm_in_b", "firm_in_both"].map(untold).iter().sum::<u64>();
+        let count = |key: &str| outcome["labels_by_outcome"][key].as_u64().unwrap();
+        let undecided = |key: &str| outcome["untold"][key].as_u64().unwrap();
+        let firm = count("kept")
+            + count("lost")
+            + count("gained")
+            + ["firm_in_a", "firm_in_b", "firm_in_both"].map(undecided).iter().sum::<u64>();
         assert!(firm > 5);
-        let say = |more: &[&str]| {
+        let stdout = |more: &[&str]| {
             let output = headscope(&[more, &[path(a), path(b)]].concat()).output().unwrap();
             String::from_utf8(output.stdout).unwrap()
         };
-        let text = say(&["compare"]);
+        let text = stdout(&["compare"]);
         assert!(text.starts_with(&format!("{firm} ")), "{text}");
-        // What is firm in neither is not among the labels that are firm on one side.
+        // Labels that are firm on neither side are not listed as firm on one side.
         let listed = text.split("Firm labels that were not kept").nth(1).unwrap_or_default();
-        assert_eq!(listed.is_empty(), firm == of("kept"), "{text}");
+        assert_eq!(listed.is_empty(), firm == count("kept"), "{text}");
         assert!(!listed.lines().any(|line| line.matches("borderline").count() == 2), "{text}");
-        let numbers = say(&["compare", "--numbers"]);
+        let numbers = stdout(&["compare", "--numbers"]);
         assert!(numbers.lines().any(|line| line.starts_with(&format!("{firm} "))), "{numbers}");
-        let before = of("kept") + of("lost") + untold("firm_in_a") + untold("firm_in_both");
-        let gate = say(&["gate"]);
-        let (verdict, told) = if of("lost") == 0 { ("pass: ", of("kept")) } else { ("fail: ", of("lost")) };
+        let before = count("kept") + count("lost") + undecided("firm_in_a") + undecided("firm_in_both");
+        let gate = stdout(&["gate"]);
+        let (verdict, told) = if count("lost") == 0 { ("pass: ", count("kept")) } else { ("fail: ", count("lost")) };
         assert!(gate.starts_with(verdict) && gate.contains(&format!("{told} of {before} ")), "{gate}");
     }
 }
 
-/// Where no label is firm before, none can be lost: that is no pass.
+/// Without a firm label before, none can be lost: a gate then refuses instead of passing.
 #[test]
 fn a_gate_without_labels_does_not_pass() {
     let folder = tempfile::tempdir().unwrap();
@@ -365,19 +365,20 @@ fn a_gate_without_labels_does_not_pass() {
     };
     let (none, some) = (report("none.json", "8"), report("some.json", "300"));
     let mut answers = Answers::within(folder.path());
-    // Nothing is tested over a text that is too short.
+    // A text that is too short has no tested labels.
     for (a, b, finding) in [(&none, &some, "lost"), (&none, &some, "no-longer-firm"), (&some, &none, "lost")] {
         let arguments = ["compare", path(a), path(b), "-q", "--fail-on", finding];
         answers.refused(&arguments.join(" "), &run(&arguments).unwrap_err());
     }
     answers.held("compare-without-firm-labels");
-    // Who compares without a gate has the comparison.
+    // Without `--fail-on`, the comparison succeeds.
     run(&["compare", path(&none), path(&some), "-q"]).unwrap();
 }
 
-/// A report keeps only accuracy and difference of heads below the best fixed offset, and tells the fate of labels as a partial does.
+/// For heads below the best fixed offset a report keeps only accuracy and difference. It still gives the outcomes that
+/// its partial gives.
 #[test]
-fn reports_of_few_digits_say_of_labels_what_partials_say() {
+fn rounded_reports_and_partials_give_equal_outcomes() {
     let (folder, gold) = (tempfile::tempdir().unwrap(), fixture("corpus/gold.conllu"));
     let changed = folder.path().join("changed");
     changed_small(&changed, |name, tensor| {
@@ -389,19 +390,19 @@ fn reports_of_few_digits_say_of_labels_what_partials_say() {
         let corpus = ["analyze", model, "-c", path(&gold), "-q", "--digits", "6"];
         run(&[&corpus[..], &["-o", &reports[place], "--partial", &partials[place]]].concat()).unwrap();
     }
-    let told = |[a, b]: &[String; 2]| -> Vec<[Value; 5]> {
+    let outcomes = |[a, b]: &[String; 2]| -> Vec<[Value; 5]> {
         let command = ["compare", a, b, "--matched", "--json", "--fail-on", "never"];
         let outcome: Value = serde_json::from_str(&run(&command).unwrap()).unwrap();
         let heads = outcome["heads"].as_array().unwrap().iter();
         let labels = heads.flat_map(|head| head["labels"].as_array().unwrap().iter().map(move |label| (head, label)));
-        let told = labels.map(|(head, label)| {
+        let outcomes = labels.map(|(head, label)| {
             [&head["name"], &label["label"], &label["outcome"], &label["a"]["standing"], &label["b"]["standing"]]
                 .map(Value::clone)
         });
-        told.collect()
+        outcomes.collect()
     };
-    let of_reports = told(&reports);
-    assert_eq!(of_reports, told(&partials));
+    let of_reports = outcomes(&reports);
+    assert_eq!(of_reports, outcomes(&partials));
     let is_lost = |one: &&[Value; 5]| one[1].as_str().unwrap().starts_with("syntactic:") && one[2] == "lost";
     assert!(of_reports.iter().filter(is_lost).count() > 2, "{of_reports:?}");
 }

@@ -1,4 +1,4 @@
-//! The first lines of `compare`, on labels and on numbers, the findings on which they fail, and the files that they write.
+//! First lines of `compare` and `compare --numbers`, the findings at which they fail, and the files that they write.
 
 use std::fs;
 use std::io::Read;
@@ -11,7 +11,8 @@ use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Three reports: in the second a label of L2H0 is lost against the first, in the third it is firm no more.
+/// Three reports that differ in one label of L2H0. It is firm in the first, lost in the second and no longer firm in
+/// the third.
 fn reports() -> (TempDir, [PathBuf; 3]) {
     let (folder, report) = saved();
     let with = |name: &str, value: f64, error: f64| {
@@ -25,16 +26,16 @@ fn status(command: &str, a: &Path, b: &Path, more: &[&str]) -> i32 {
     headscope(&[&[command, path(a), path(b), "-q"], more].concat()).output().unwrap().status.code().unwrap()
 }
 
-/// The options with which `compare` is about labels, and about numbers.
-const BOTH: [&[&str]; 2] = [&[], &["--numbers"]];
+/// The options of the two comparisons, of labels and of numbers.
+const COMPARISONS: [&[&str]; 2] = [&[], &["--numbers"]];
 
 #[test]
-fn a_gate_fails_on_what_it_asks_for() {
+fn compare_fails_only_on_the_findings_asked_for() {
     let (folder, [firm, lost, weaker]) = reports();
     let fails = |a: &Path, b: &Path| {
-        let on = ["any", "lost", "gained", "no-longer-firm", "corpora", "never", "gained,corpora"];
-        let of = |finding: &&str| status("compare", a, b, &["--fail-on", finding]) == 1;
-        on.into_iter().filter(of).collect::<Vec<_>>()
+        let findings = ["any", "lost", "gained", "no-longer-firm", "corpora", "never", "gained,corpora"];
+        let fails_on = |finding: &&str| status("compare", a, b, &["--fail-on", finding]) == 1;
+        findings.into_iter().filter(fails_on).collect::<Vec<_>>()
     };
     assert_eq!(fails(&firm, &lost), ["any", "lost", "no-longer-firm"]);
     assert_eq!(fails(&lost, &firm), ["any", "gained", "gained,corpora"]);
@@ -48,38 +49,43 @@ fn a_gate_fails_on_what_it_asks_for() {
 }
 
 #[test]
-fn what_was_lost_is_said_first() {
+fn lost_labels_are_stated_first() {
     let (folder, [firm, lost, weaker]) = reports();
     let mut answers = Answers::within(folder.path());
-    let mut said = |title: &str, a: &Path, b: &Path, more: &[&str]| {
+    let mut add_first_line = |title: &str, a: &Path, b: &Path, more: &[&str]| {
         let output = headscope(&[&["compare", path(a), path(b)], more].concat()).output().unwrap();
         answers.said(title, String::from_utf8(output.stdout).unwrap().split("\n\n").next().unwrap());
     };
     let (_, outcome) = compared(&firm, &lost, &[]);
-    said(&format!("a label is lost and {} are kept", outcome["labels_by_outcome"]["kept"]), &firm, &lost, &[]);
-    said("a label is firm no more", &firm, &weaker, &[]);
-    // A report against itself: nothing is firm on one side only.
+    add_first_line(
+        &format!("a label is lost and {} are kept", outcome["labels_by_outcome"]["kept"]),
+        &firm,
+        &lost,
+        &[],
+    );
+    add_first_line("a label is firm no more", &firm, &weaker, &[]);
+    // If a report is compared with itself, no label is firm on one side only.
     let (_, outcome) = compared(&firm, &firm, &[]);
-    let untold = &outcome["untold"];
+    let undecided = &outcome["untold"];
     assert_eq!(
-        (&untold["firm_in_a"], &untold["firm_in_b"], &untold["firm_in_both"]),
+        (&undecided["firm_in_a"], &undecided["firm_in_b"], &undecided["firm_in_both"]),
         (&json!(0), &json!(0), &json!(0))
     );
-    assert_eq!(untold["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
-    said("a report and itself", &firm, &firm, &[]);
-    // Another number of sentences stands at the top.
+    assert_eq!(undecided["firm_in_neither"], outcome["labels_by_outcome"]["could_not_tell"]);
+    add_first_line("a report and itself", &firm, &firm, &[]);
+    // A different number of sentences is stated at the top.
     let fewer = changed(&folder, &firm, "fewer.json", |report| report["corpus"]["sentences"] = json!(7));
-    for numbers in BOTH {
-        said(&format!("fewer sentences {}", numbers.concat()), &firm, &fewer, numbers);
+    for numbers in COMPARISONS {
+        add_first_line(&format!("fewer sentences {}", numbers.concat()), &firm, &fewer, numbers);
     }
     answers.held("comparison-outputs-first-lines");
 }
 
 #[test]
-fn outcomes_are_written_as_their_names_say() {
+fn file_names_determine_the_output_format() {
     let (folder, [firm, lost, _]) = reports();
     let mut answers = Answers::within(folder.path());
-    for numbers in BOTH {
+    for numbers in COMPARISONS {
         let at = |name: &str| folder.path().join(format!("{}{name}", numbers.len()));
         let sides = [&["compare", path(&firm), path(&lost)], numbers].concat();
         let [plain, packed, page] = ["o.json", "o.json.gz", "o.html"].map(at);
@@ -96,7 +102,7 @@ fn outcomes_are_written_as_their_names_say() {
         assert_eq!(unpacked, text);
         assert!(fs::read_to_string(page).unwrap().contains("<!doctype html>"));
         assert_eq!(run(&[&sides[..], &["-o", "out.txt"]].concat()).unwrap_err().0, 2);
-        // A comparison is no report.
+        // A comparison is not a report, so it is refused as one.
         for arguments in [["show", path(&plain)].as_slice(), &["compare", path(&firm), path(&packed)]] {
             let title = format!("{} of compare {}", arguments.join(" "), numbers.concat());
             answers.refused(&title, &run(arguments).unwrap_err());
@@ -108,12 +114,12 @@ fn outcomes_are_written_as_their_names_say() {
 }
 
 #[test]
-fn models_of_other_shapes_are_refused_by_both() {
+fn both_comparisons_refuse_models_of_different_shapes() {
     let (folder, [firm, ..]) = reports();
     let planted = folder.path().join("planted.json");
     run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&planted)]).unwrap();
     let mut answers = Answers::within(folder.path());
-    for numbers in BOTH {
+    for numbers in COMPARISONS {
         let arguments = [&["compare", path(&firm), path(&planted)], numbers].concat();
         answers.refused(&arguments.join(" "), &run(&arguments).unwrap_err());
     }
@@ -121,7 +127,7 @@ fn models_of_other_shapes_are_refused_by_both() {
 }
 
 #[test]
-fn the_words_of_comparisons_are_explained() {
+fn explain_knows_the_terms_of_comparisons() {
     let mut answers = Answers::new();
     for word in ["lost", "gained", "kept", "could not tell", "changed", "kappa", "significantly below", "one_sided"] {
         let text = run(&["explain", word]).unwrap();
@@ -131,7 +137,7 @@ fn the_words_of_comparisons_are_explained() {
 }
 
 #[test]
-fn a_page_has_what_was_lost_before_the_heads() {
+fn a_page_lists_lost_labels_before_heads() {
     let (folder, [firm, lost, _]) = reports();
     let page = folder.path().join("page.html");
     status("compare", &firm, &lost, &["-o", path(&page)]);
@@ -139,13 +145,14 @@ fn a_page_has_what_was_lost_before_the_heads() {
     let mut answers = Answers::within(folder.path());
     let order: Vec<&str> = html.lines().filter(|line| line.starts_with("<h2") || line.starts_with("<p>")).collect();
     answers.said("the page", &order.join("\n"));
-    // No label was gained, so the table of heads has no column of them.
+    // No label was gained, so the table has no such column.
     let heads = html.split("<h2").find(|part| part.contains("<th scope=col>first in a")).unwrap();
     assert!(heads.contains("<th scope=col>lost") && !heads.contains("<th scope=col>gained"), "{heads}");
     let outcome: Value = compared(&firm, &lost, &[]).1;
     let borderline = outcome["heads"].as_array().unwrap().iter().find_map(|head| {
-        let of = head["labels"].as_array().unwrap().iter().find(|label| label["label"] == head["primary_a"])?;
-        (of["a"]["standing"] == "borderline").then(|| head["primary_a"].as_str().unwrap().to_owned())
+        let first_label =
+            head["labels"].as_array().unwrap().iter().find(|label| label["label"] == head["primary_a"])?;
+        (first_label["a"]["standing"] == "borderline").then(|| head["primary_a"].as_str().unwrap().to_owned())
     });
     let borderline = borderline.expect("some head has a borderline label first");
     assert!(heads.contains(&format!(">{borderline} (borderline)")), "{heads}");

@@ -7,7 +7,7 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, path, run};
 use serde_json::Value;
 
-/// The gold corpus in parts: every n-th sentence from a first one.
+/// Every `step`-th sentence of the gold corpus from sentence `first` on.
 fn part(first: usize, step: usize) -> String {
     let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     text.split_inclusive("\n\n").skip(first).step_by(step).collect()
@@ -29,7 +29,7 @@ fn labels_of_one_corpus_are_tested_in_others() {
     let outcome: Value = serde_json::from_str(&run(&["confirm", &a, &b, "--json"]).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(&run(&["schema", "confirm"]).unwrap()).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&outcome));
-    // The labels are the firm roles of the first report, on their heads.
+    // The tested labels are the firm roles of the first report.
     let first: Value = serde_json::from_str(&fs::read_to_string(&a).unwrap()).unwrap();
     let firm = first["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
     let firm = firm.filter(|label| label["borderline"] == false && label["label"] != "broad").count();
@@ -37,11 +37,11 @@ fn labels_of_one_corpus_are_tested_in_others() {
     assert!(labels.len() == firm && firm > 2, "{outcome:#}");
     let next = labels.iter().find(|label| label["label"] == "next-token").unwrap();
     assert_eq!((&next["name"], &next["confirmed_in"], &next["prediction"]), (&"L0H0".into(), &1.into(), &Value::Null));
-    // The p-values are those of the other report's own labels, where it has them.
+    // The p-value equals that of the second report, where it has the label.
     let second: Value = serde_json::from_str(&fs::read_to_string(&b).unwrap()).unwrap();
-    let own =
+    let own_label =
         second["heads"][0]["labels"].as_array().unwrap().iter().find(|label| label["label"] == "next-token").unwrap();
-    assert_eq!(next["corpora"][0]["p"], own["test"]["p"]);
+    assert_eq!(next["corpora"][0]["p"], own_label["test"]["p"]);
     let fixed_by = |key: &str| outcome["fixed_by"][key].as_str().unwrap();
     let mut answers = Answers::within(folder.path())
         .hiding(fixed_by("started_at"), "TIME")
@@ -51,7 +51,7 @@ fn labels_of_one_corpus_are_tested_in_others() {
     let table = folder.path().join("labels.csv");
     run(&["confirm", &a, &b, "-q", "-o", path(&table)]).unwrap();
     assert!(fs::read_to_string(&table).unwrap().lines().count() == firm + 1);
-    // Confirmed labels come first; those that no corpus could test are in one line after the table.
+    // Confirmed labels come first. One line after the table names the labels that no corpus could test.
     let [half, bare] = ["half-1.conllu", "bare.json"].map(|name| folder.path().join(name));
     run(&["analyze", "box:small", "-c", path(&half), "--without", "dependency", "-q", "-o", path(&bare)]).unwrap();
     let [brief, full] = [&["confirm", &a, path(&bare)][..], &["confirm", &a, path(&bare), "--full"]]
@@ -68,16 +68,16 @@ fn labels_of_one_corpus_are_tested_in_others() {
             && brief.rfind("1 of 1 tested") < brief.find("0 of 1 tested").or(Some(usize::MAX)),
         "{brief}"
     );
-    // A page cannot be written, and is not promised.
+    // `confirm` writes no page, so its help promises none.
     assert!(!run(&["confirm", "--help"]).unwrap().contains(".html"));
-    // The same text confirms nothing, and one report is no confirmation.
+    // Identical texts confirm nothing, and a single report cannot be confirmed.
     answers.refused("the same text", &run(&["confirm", &a, &a]).unwrap_err());
     answers.refused("one report", &run(&["confirm", &a]).unwrap_err());
     answers.held("confirm-one-corpus");
 }
 
 #[test]
-fn five_other_corpora_predict_another() {
+fn five_other_corpora_give_a_robust_prediction() {
     let folder = tempfile::tempdir().unwrap();
     let reports: Vec<String> =
         (0..6).map(|first| analyzed(folder.path(), &format!("part-{first}"), &part(first, 6))).collect();
@@ -91,7 +91,7 @@ fn five_other_corpora_predict_another() {
     answers.held("confirm-five-corpora");
 }
 
-/// Results on random tokens are the same over every corpus, so they are not counted as confirmed.
+/// Results on random tokens do not depend on the corpus, so they are not counted as confirmed.
 #[test]
 fn labels_from_random_tokens_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,8 +120,8 @@ fn labels_from_random_tokens_are_left_out() {
     let outcome: Value = serde_json::from_str(&run(&["confirm", &a, &b, "--json"]).unwrap()).unwrap();
     assert_eq!(outcome["of_random_tokens"], count);
     assert!(outcome["labels"].as_array().unwrap().iter().all(|label| !random(label)), "{outcome:#}");
-    let said = run(&["confirm", &a, &b]).unwrap();
-    let left_out = said.lines().find(|line| line.starts_with(&format!("{count} more "))).unwrap();
+    let summary = run(&["confirm", &a, &b]).unwrap();
+    let left_out = summary.lines().find(|line| line.starts_with(&format!("{count} more "))).unwrap();
     let mut answers = Answers::new();
     answers.said("labels from random tokens", left_out);
     answers.held("confirm-random-tokens");

@@ -1,5 +1,5 @@
-//! Word classes, likeness and frequency, and what they and other cues explain: against references that share no code with
-//! the program, and with the counts that a corpus on standard input cannot have beforehand.
+//! Word classes, likeness, frequency and explained variance, against references that share no code with the program.
+//! Also `--counts`, since tokens on standard input cannot be counted beforehand.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -12,10 +12,10 @@ use headscope::passes::run::counting::count_tokens;
 use headscope::sequences::reading::{Context, Spacing};
 use serde_json::Value;
 
-/// Both start from float32 attention, summed in different orders.
+/// Both sides start from float32 attention and sum in different orders.
 const TOLERANCE: f64 = 1e-5;
 
-/// Asserts that every value of `expected` is in `actual`.
+/// Asserts that `actual` has every value of `expected`.
 fn check(at: &str, actual: &Value, expected: &Value) {
     match expected {
         Value::Object(fields) => {
@@ -33,13 +33,13 @@ fn check(at: &str, actual: &Value, expected: &Value) {
     }
 }
 
-/// What `fixtures/reference_NAME.py` made of tiny-bert.
+/// The golden that `fixtures/reference_NAME.py` computed for tiny-bert.
 fn golden(name: &str) -> Value {
     let golden = fs::read_to_string(fixture(&format!("goldens/tiny-bert-{name}.json")));
     serde_json::from_str(&golden.expect("python fixtures/reference_NAME.py makes the golden")).unwrap()
 }
 
-/// Asserts that a report has the metrics and the chance levels of a golden.
+/// Asserts that a report has the metrics and chance levels of a golden.
 fn check_heads(report: &Value, golden: &Value) {
     check("chance", &report["chance"], &golden["chance"]);
     let (heads, expected) = (report["heads"].as_array().unwrap(), golden["heads"].as_array().unwrap());
@@ -50,7 +50,7 @@ fn check_heads(report: &Value, golden: &Value) {
 }
 
 #[test]
-fn what_explains_a_head_is_that_of_the_reference() {
+fn explained_variance_equals_the_reference() {
     check_heads(
         &analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "120"]),
         &golden("explained-variance"),
@@ -58,7 +58,7 @@ fn what_explains_a_head_is_that_of_the_reference() {
 }
 
 #[test]
-fn attention_to_fixed_places_is_that_of_the_reference() {
+fn attention_to_fixed_positions_equals_the_reference() {
     let cut = ["--truncate", "--max-tokens", "8", "--unit", "sentences"];
     let (report, golden) = (analyze(&fixture("corpus/documents.txt"), &cut), golden("places"));
     assert!(golden["pairs"].as_u64() > Some(100));
@@ -70,7 +70,7 @@ fn attention_to_fixed_places_is_that_of_the_reference() {
 }
 
 #[test]
-fn every_number_is_that_of_the_reference() {
+fn every_number_equals_the_reference() {
     let (report, golden) =
         (analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced", "--limit", "200"]), golden("content"));
     check_heads(&report, &golden);
@@ -80,23 +80,25 @@ fn every_number_is_that_of_the_reference() {
         }
     }
     for (metric, count) in golden["counts"].as_object().unwrap() {
-        let of = |found: &Value| found["count"].clone();
+        let count_in = |denominator: &Value| denominator["count"].clone();
         match count.as_object() {
             Some(by_tag) => {
-                by_tag.iter().for_each(|(tag, count)| assert_eq!(of(&report["denominators"][metric][tag]), *count));
+                by_tag
+                    .iter()
+                    .for_each(|(tag, count)| assert_eq!(count_in(&report["denominators"][metric][tag]), *count));
             }
-            None => assert_eq!(of(&report["denominators"][metric]), *count, "{metric}"),
+            None => assert_eq!(count_in(&report["denominators"][metric]), *count, "{metric}"),
         }
     }
 }
 
-/// The cells of a metric in a head, keyed or not.
+/// The values of a head's metric: one, or one for each key.
 fn cells(metric: &Value) -> Vec<Option<f64>> {
     metric.as_object().map_or_else(|| vec![metric.as_f64()], |cells| cells.values().map(Value::as_f64).collect())
 }
 
 #[test]
-fn leads_are_over_the_chance_levels_that_the_report_names() {
+fn leads_are_relative_to_the_reported_chance_levels() {
     let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "120"]);
     let mut compared = 0;
     for head in report["heads"].as_array().unwrap() {
@@ -121,7 +123,7 @@ fn leads_are_over_the_chance_levels_that_the_report_names() {
 }
 
 #[test]
-fn standard_input_has_no_rare_words_unless_they_are_counted() {
+fn standard_input_has_rare_words_only_with_given_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
     let corpus = fixture("corpus/gold.conllu");
@@ -133,23 +135,23 @@ fn standard_input_has_no_rare_words_unless_they_are_counted() {
     };
     let report = |output: &std::process::Output| -> Value { serde_json::from_str(&outcome(output).unwrap()).unwrap() };
     let without = piped(&[]);
-    let told = String::from_utf8(without.stderr.clone()).unwrap();
-    let notes: Vec<&str> = told.lines().filter(|line| line.contains("the study ")).collect();
+    let messages = String::from_utf8(without.stderr.clone()).unwrap();
+    let notes: Vec<&str> = messages.lines().filter(|line| line.contains("the study ")).collect();
     let mut answers = Answers::new();
     answers.said("notes", &notes.join("\n"));
     assert_eq!(report(&without)["settings"]["left_out"], serde_json::json!(["frequency"]));
     answers.refused("asked for", &outcome(&piped(&["--with", "frequency"])).unwrap_err());
     answers.held("content-standard-input");
 
-    let (given, read) = (report(&piped(&["--counts", path(&counts)])), analyze(&corpus, &[]));
-    assert_eq!(given["heads"], read["heads"]);
-    assert!(given["settings"].get("left_out").is_none());
-    assert_eq!(given["settings"]["counts"].as_str().unwrap().len(), 64);
-    assert!(read["settings"].get("counts").is_none());
+    let (from_input, from_file) = (report(&piped(&["--counts", path(&counts)])), analyze(&corpus, &[]));
+    assert_eq!(from_input["heads"], from_file["heads"]);
+    assert!(from_input["settings"].get("left_out").is_none());
+    assert_eq!(from_input["settings"]["counts"].as_str().unwrap().len(), 64);
+    assert!(from_file["settings"].get("counts").is_none());
 }
 
 #[test]
-fn counts_that_are_none_are_refused() {
+fn invalid_counts_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (model, counts) = (tiny_bert(), folder.path().join("counts.json"));
     let corpus = fixture("corpus/gold.conllu");
@@ -164,10 +166,10 @@ fn counts_that_are_none_are_refused() {
     answers.held("content-counts");
 }
 
-/// On any number of threads the counts are the same, and the error is the first of the corpus: the gold corpus is taken in eleven
-/// batches, of which the second and the fourth are broken here.
+/// The number of threads changes neither the counts nor the error, which is the first of the corpus. The gold corpus is
+/// counted in eleven batches. The second and the fourth are broken here.
 #[test]
-fn tokens_are_counted_alike_on_any_number_of_threads() {
+fn threads_change_no_token_count() {
     let model = load(&tiny_bert());
     let gold = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -183,14 +185,14 @@ fn tokens_are_counted_alike_on_any_number_of_threads() {
     };
     let line = gold.split("\n\n").take(100).map(|one| one.lines().count() + 1).sum::<usize>() + 1;
     for limit in [None, Some(70)] {
-        let of = |threads| counted(&fixture("corpus/gold.conllu"), &Scope::new(limit, None), threads).unwrap().0;
-        assert!(!of(1).is_empty());
-        assert_eq!([of(2), of(7)], [of(1), of(1)], "{limit:?}");
+        let counts = |threads| counted(&fixture("corpus/gold.conllu"), &Scope::new(limit, None), threads).unwrap().0;
+        assert!(!counts(1).is_empty());
+        assert_eq!([counts(2), counts(7)], [counts(1), counts(1)], "{limit:?}");
     }
     for threads in [1, 2, 7] {
         let error = counted(&broken, &Scope::default(), threads).unwrap_err();
         assert!(error.contains(&format!("broken.conllu:{line}")), "{error}");
-        // What is broken after the sentences that are asked for is not read.
+        // Errors after the requested sentences are not reached.
         counted(&broken, &Scope::new(Some(100), None), threads).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! `--control`: what is found where there is nothing to find.
+//! `--control`: labels under null models, where there is nothing to find.
 
 use std::fs;
 
@@ -13,22 +13,22 @@ fn gold() -> std::path::PathBuf {
     fixture("corpus/gold.conllu")
 }
 
-/// The labels of a report's heads by family, counted apart from the program.
-fn counted(report: &Value) -> Value {
+/// The labels of a report's heads by category, counted independently of the program.
+fn count_labels(report: &Value) -> Value {
     let labels = report["heads"].as_array().unwrap().iter().flat_map(|head| head["labels"].as_array().unwrap());
-    by_family(report, labels.map(|label| label["label"].as_str().unwrap()))
+    count_by_category(report, labels.map(|label| label["label"].as_str().unwrap()))
 }
 
-/// The names under a key of a control's heads by family.
-fn counted_names(report: &Value, control: &Value, key: &str) -> Value {
+/// The names under `key` in a control's heads, counted by category.
+fn count_names(report: &Value, control: &Value, key: &str) -> Value {
     let names = control["heads"].as_array().unwrap().iter().flat_map(|head| head[key].as_array().unwrap());
-    let mut counts = by_family(report, names.map(|name| name.as_str().unwrap()));
-    // The study of this label does not run in controls.
+    let mut counts = count_by_category(report, names.map(|name| name.as_str().unwrap()));
+    // The study of the label `place` does not run in controls.
     counts.as_object_mut().unwrap().remove("place");
     counts
 }
 
-fn by_family<'a>(report: &Value, names: impl Iterator<Item = &'a str>) -> Value {
+fn count_by_category<'a>(report: &Value, names: impl Iterator<Item = &'a str>) -> Value {
     let mut counts = report["label_counts"].clone();
     counts.as_object_mut().unwrap().values_mut().for_each(|count| *count = 0.into());
     for name in names {
@@ -44,19 +44,24 @@ fn by_family<'a>(report: &Value, names: impl Iterator<Item = &'a str>) -> Value 
 }
 
 #[test]
-fn labels_are_counted_by_family() {
+fn labels_are_counted_by_category() {
     let report = analyze(&gold(), &["--limit", "100", "--min-count", "5"]);
-    assert_eq!(report["label_counts"], counted(&report));
+    assert_eq!(report["label_counts"], count_labels(&report));
     assert_eq!(report["controls"], json!([]));
     assert_eq!(report["settings"]["controls"], json!([]));
 }
 
 #[test]
-fn controls_stand_beside_the_real_labels() {
+fn controls_are_reported_beside_the_labels() {
     let arguments = ["--limit", "300", "--control", "shuffled-words", "--control", "random-init"];
     let report = analyze(&gold(), &[&arguments[..], &["--control-seeds", "2"]].concat());
-    let of = |control: &str, seed: u64| json!({ "control": control, "seed": seed });
-    let expected = [of("random-init", 0), of("random-init", 1), of("shuffled-words", 0), of("shuffled-words", 1)];
+    let control_and_seed = |control: &str, seed: u64| json!({ "control": control, "seed": seed });
+    let expected = [
+        control_and_seed("random-init", 0),
+        control_and_seed("random-init", 1),
+        control_and_seed("shuffled-words", 0),
+        control_and_seed("shuffled-words", 1),
+    ];
     assert_eq!(report["settings"]["controls"], json!(expected));
     let controls = report["controls"].as_array().unwrap();
     for (control, expected) in controls.iter().zip(&expected) {
@@ -66,40 +71,41 @@ fn controls_stand_beside_the_real_labels() {
         };
         assert_eq!(families(&control["label_counts"]), families(&report["label_counts"]));
         assert!(control["label_counts"].get("place").is_none());
-        assert_eq!(control["label_counts"], counted_names(&report, control, "labels"));
-        assert_eq!(control["kept_counts"], counted_names(&report, control, "kept"));
+        assert_eq!(control["label_counts"], count_names(&report, control, "labels"));
+        assert_eq!(control["kept_counts"], count_names(&report, control, "kept"));
         for there in control["heads"].as_array().unwrap() {
             let [layer, head] = ["layer", "head"].map(|key| usize::try_from(there[key].as_u64().unwrap()).unwrap());
-            let here = &report["heads"][layer * 4 + head];
-            assert_eq!(here["name"], there["name"]);
-            let has = |name: &Value| here["labels"].as_array().unwrap().iter().any(|label| label["label"] == *name);
+            let real_head = &report["heads"][layer * 4 + head];
+            assert_eq!(real_head["name"], there["name"]);
+            let has =
+                |name: &Value| real_head["labels"].as_array().unwrap().iter().any(|label| label["label"] == *name);
             let labels = there["labels"].as_array().unwrap();
             let kept: Vec<&Value> = labels.iter().filter(|name| has(name)).collect();
             assert!(!labels.is_empty() && kept.iter().copied().eq(there["kept"].as_array().unwrap()), "{there}");
         }
     }
-    // Weights of a standard deviation of 0.02 make scores near 0: attention is almost uniform.
+    // Weights with a standard deviation of 0.02 give scores near 0, so attention is almost even.
     for control in &controls[..2] {
         assert_eq!(control["label_counts"]["broad"], 12);
         assert_eq!(control["firm_roles"], 0);
         assert_eq!(control["label_counts"]["syntactic:<relation>"], 0);
     }
-    // What the analysis itself finds is the same with and without controls.
+    // Controls do not change the analysis itself.
     let alone = analyze(&gold(), &["--limit", "300"]);
     assert_eq!(report["heads"], alone["heads"]);
     assert_eq!(report["relations"], alone["relations"]);
 }
 
 #[test]
-fn relabelling_says_that_controls_are_left_out() {
+fn relabelling_reports_that_controls_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let (saved, gold) = (folder.path().join("report.json"), gold());
     let arguments = ["analyze", "box:planted", "-c", path(&gold), "--limit", "50", "-q", "-o", path(&saved)];
-    let said = |more: &[&str]| {
+    let relabel = |more: &[&str]| {
         run(&[&arguments, more].concat()).unwrap();
         run(&["relabel", path(&saved), "--preset", "voita2019"]).unwrap()
     };
-    let (with, without) = (said(&["--control", "random-init"]), said(&[]));
+    let (with, without) = (relabel(&["--control", "random-init"]), relabel(&[]));
     let more = with.lines().filter(|line| without.lines().all(|other| other != *line));
     let mut answers = Answers::new();
     answers.said("what is said of a report with controls alone", &more.collect::<Vec<_>>().join("\n"));
@@ -107,7 +113,7 @@ fn relabelling_says_that_controls_are_left_out() {
 }
 
 #[test]
-fn controls_are_the_same_for_any_number_of_threads() {
+fn threads_change_no_control() {
     let counts = |more: &[&str]| {
         let arguments = ["--limit", "200", "--control", "shuffled-words", "--control-seeds", "1"];
         analyze(&gold(), &[&arguments[..], more].concat())["controls"].clone()
@@ -129,7 +135,7 @@ fn shards_carry_their_controls() {
         path(&file).to_owned()
     });
     assert!(run(&["merge", &parts[0], &parts[1], "--no-run-info", "-o", "-"]).unwrap() == whole);
-    // Parts without the same controls do not belong together.
+    // Parts with different controls cannot be merged.
     let other = folder.path().join("other.headscope");
     let arguments = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "2/2", "-q"];
     run(&[&arguments[..], &["-o", path(&other)]].concat()).unwrap();
@@ -150,9 +156,9 @@ fn the_summary_has_a_line_for_each_control() {
     answers.held("controls-summary");
 }
 
-/// Heads that look at places, or for a kind of token, do so in whatever order the words are.
+/// Heads that attend by position, or to a kind of token, keep their labels in any word order.
 #[test]
-fn planted_heads_keep_what_does_not_rest_on_order() {
+fn planted_heads_keep_labels_that_need_no_word_order() {
     let folder = tempfile::tempdir().unwrap();
     let [json, csv] = ["report.json", "report.csv"].map(|name| folder.path().join(name));
     let arguments = ["analyze", "box:planted", "--limit", "150", "--control", "shuffled-words", "--control-seeds", "2"];
@@ -165,10 +171,10 @@ fn planted_heads_keep_what_does_not_rest_on_order() {
         }
     }
     let mut answers = Answers::new();
-    let said = summary.split("\n\n").find(|said| said.starts_with("Control ")).unwrap();
-    answers.said("shuffled words", said);
+    let paragraph = summary.split("\n\n").find(|paragraph| paragraph.starts_with("Control ")).unwrap();
+    answers.said("shuffled words", paragraph);
     answers.held("controls-kept");
-    // The table has the labels that are kept with every seed.
+    // The table lists the labels that are kept with every seed.
     let mut table = ::csv::Reader::from_path(&csv).unwrap();
     let header = table.headers().unwrap().clone();
     let column = header.iter().position(|name| name == "kept.shuffled-words").expect("a column");
@@ -177,8 +183,9 @@ fn planted_heads_keep_what_does_not_rest_on_order() {
         let expected = expected.filter(|label| {
             report["controls"].as_array().unwrap().iter().all(|control| {
                 let mut heads = control["heads"].as_array().unwrap().iter();
-                heads.any(|there| {
-                    there["name"] == head["name"] && there["kept"].as_array().unwrap().contains(&json!(label))
+                heads.any(|control_head| {
+                    control_head["name"] == head["name"]
+                        && control_head["kept"].as_array().unwrap().contains(&json!(label))
                 })
             })
         });
@@ -187,7 +194,7 @@ fn planted_heads_keep_what_does_not_rest_on_order() {
 }
 
 #[test]
-fn wrong_usage_of_controls() {
+fn wrong_usage_of_controls_is_refused() {
     let (model, corpus) = (tiny_bert(), gold());
     let mut answers = Answers::new();
     for usage in [
@@ -218,34 +225,35 @@ fn a_model_without_an_initialisation_is_refused() {
     answers.held("controls-no-initialisation");
 }
 
-/// An untrained model whose layers are as far from even attention as those of the trained one, over the first fifty sentences.
+/// `random-sharp` is an untrained model. Over the first fifty sentences, its layers are as far from even attention as
+/// the trained ones.
 #[test]
-fn a_sharp_control_attends_as_sharply_as_the_model() {
+fn a_sharp_control_has_no_firm_role() {
     let corpus = gold();
     let others = ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "coreference"];
     let others = others.iter().flat_map(|study| ["--without", study]).chain(["--with", "choice"]);
-    let of_layers = |more: &[&str]| -> Value {
+    let analyze_choice = |more: &[&str]| -> Value {
         let common = ["analyze", "box:small", "-c", path(&corpus), "--limit", "300", "--no-run-info", "-o", "-"];
         serde_json::from_str(&run(&[&common[..], &others.clone().collect::<Vec<_>>(), more].concat()).unwrap()).unwrap()
     };
-    let found = of_layers(&["--control", "random-sharp", "--control", "rotated", "--control-seeds", "2"]);
+    let report = analyze_choice(&["--control", "random-sharp", "--control", "rotated", "--control-seeds", "2"]);
     let kinds: Vec<&str> =
-        found["controls"].as_array().unwrap().iter().map(|run| run["control"].as_str().unwrap()).collect();
+        report["controls"].as_array().unwrap().iter().map(|run| run["control"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["random-sharp", "random-sharp", "rotated", "rotated"]);
-    // No head of such a model goes by one part alone, so that nothing is called learned that is not.
-    for run in &found["controls"].as_array().unwrap()[..2] {
+    // No head of such a model chooses by one component alone, so a `chooses:` label is evidence of training.
+    for run in &report["controls"].as_array().unwrap()[..2] {
         assert_eq!(run["firm_roles"], 0, "{run}");
         let chosen = run["label_counts"].as_object().unwrap().iter().filter(|(name, _)| name.starts_with("chooses:"));
         assert!(chosen.clone().count() == 3 && chosen.clone().all(|(_, count)| *count == 0), "{run}");
     }
-    // Their own numbers stand beside those of the model.
-    for layer in found["choice"]["layers"].as_array().unwrap() {
+    // The control's numbers stand beside those of the model.
+    for layer in report["choice"]["layers"].as_array().unwrap() {
         assert!(layer["sharp_control"]["position_token"].is_f64(), "{layer}");
     }
 }
 
-/// The gold corpus with the names of relations in random order within each sentence: its arcs stay where they are.
-fn with_permuted_names(seed: u64) -> String {
+/// The gold corpus with relation names permuted within each sentence. The arcs stay unchanged.
+fn with_permuted_relation_names(seed: u64) -> String {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let text = fs::read_to_string(gold()).unwrap();
     let permuted = text.split_inclusive("\n\n").map(|sentence| {
@@ -266,30 +274,31 @@ fn with_permuted_names(seed: u64) -> String {
     permuted.collect()
 }
 
-/// With names of relations permuted within sentences no label is of its relation, however far above an offset a head is.
+/// With relation names permuted within sentences, no label goes beyond the best offset, however accurate the head is.
 #[test]
-fn permuted_names_of_relations_give_no_label_of_a_relation() {
+fn permuted_relation_names_give_no_label_beyond_the_offset() {
     let folder = tempfile::tempdir().unwrap();
     let others = ["attention", "trees", "words", "frequency", "explained-variance", "coreference", "choice"];
     let others: Vec<&str> = others.iter().flat_map(|study| ["--without", study]).collect();
-    let reaching = |corpus: &str| -> Vec<String> {
+    let labels_beyond_offset = |corpus: &str| -> Vec<String> {
         let common = ["analyze", "box:small", "-c", corpus, "--no-run-info", "-o", "-"];
-        let found: Value = serde_json::from_str(&run(&[&common[..], &others].concat()).unwrap()).unwrap();
-        let heads = found["heads"].as_array().unwrap().iter();
+        let report: Value = serde_json::from_str(&run(&[&common[..], &others].concat()).unwrap()).unwrap();
+        let heads = report["heads"].as_array().unwrap().iter();
         let labels = heads.flat_map(|head| head["labels"].as_array().unwrap());
-        let is_of_it = |label: &&Value| label["beyond"] != "offset" && label["label"] != "syntactic:all";
-        labels.filter(is_of_it).map(|label| format!("{} {}", label["label"], label["beyond"])).collect()
+        let is_beyond_offset = |label: &&Value| label["beyond"] != "offset" && label["label"] != "syntactic:all";
+        labels.filter(is_beyond_offset).map(|label| format!("{} {}", label["label"], label["beyond"])).collect()
     };
-    let named = reaching(path(&gold()));
+    let named = labels_beyond_offset(path(&gold()));
     assert!(named.iter().any(|label| label == "\"syntactic:case\" \"relation\""), "{named:?}");
     for seed in 0..3 {
         let corpus = folder.path().join(format!("permuted-{seed}.conllu"));
-        fs::write(&corpus, with_permuted_names(seed)).unwrap();
-        assert_eq!(reaching(path(&corpus)), [""; 0], "seed {seed}");
+        fs::write(&corpus, with_permuted_relation_names(seed)).unwrap();
+        assert_eq!(labels_beyond_offset(path(&corpus)), [""; 0], "seed {seed}");
     }
 }
 
-/// Rotated outputs leave the attention of layer 0 as it is, and so its firm labels: they are tested in a control as elsewhere.
+/// Rotated outputs leave the attention of layer 0 unchanged, and so its firm labels. Labels of controls are tested like
+/// all others.
 #[test]
 fn labels_of_a_control_are_tested() {
     let corpus = gold();

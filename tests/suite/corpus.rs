@@ -1,4 +1,4 @@
-//! Corpora as they are read: formats, documents, annotations, bounds; and readers that take any bytes.
+//! Corpus readers: formats, documents, annotations, bounds and arbitrary bytes.
 
 use crate::corpora;
 use crate::support;
@@ -33,7 +33,7 @@ fn jsonl(words: &[Word]) -> String {
 }
 
 #[test]
-fn json_lines_say_what_conllu_says() {
+fn json_lines_hold_text_or_annotated_words() {
     let text = concat!(
         r#"{"text": "Go home."}"#,
         "\n\n",
@@ -55,7 +55,7 @@ fn json_lines_say_what_conllu_says() {
 }
 
 #[test]
-fn json_lines_that_are_none() {
+fn malformed_json_lines_are_refused() {
     let mut answers = Answers::new();
     for line in [
         "[1]",
@@ -89,13 +89,13 @@ fn conllu_plus_is_refused() {
     let files = folder(&[("a.conllup", b"")]);
     let mut answers = Answers::within(files.path());
     answers.said("columns", &error("# global.columns = ID FORM HEAD\n1\tGo\t0\n", Format::Conllu));
-    let of_name = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
-    answers.said("a name", &of_name.to_string());
+    let name_error = Input::parse(&files.path().join("a.conllup"), None).unwrap_err();
+    answers.said("a name", &name_error.to_string());
     answers.held("corpus-conllu-plus");
 }
 
-/// A tree of CoNLL-U after a line of its own; each word is its line's columns but ID, with spaces between them.
-fn lines(words: &[&str]) -> String {
+/// A sentence of CoNLL-U. Each item has the columns of one word after its ID, separated by spaces.
+fn conllu_sentence(words: &[&str]) -> String {
     let line = |(id, columns): (usize, &&str)| format!("{id}\t{}\n", columns.replace(' ', "\t"));
     (1..).zip(words).map(line).collect::<String>() + "\n"
 }
@@ -111,34 +111,34 @@ fn words_are_annotated() {
     };
     let text = [
         "# global.Entity = eid-etype\n",
-        &lines(&[
+        &conllu_sentence(&[
             "Dogs dog NOUN NNS Number=Plur|X=Y 2 nsubj _ SpaceAfter=No|Entity=(1-animal|Bridge=3<1",
-            // What is no universal part of speech is none.
+            // A tag that is not a universal part of speech is left out.
             "bark _ VBP VBP _ 0 root _ XEntity=2",
-            // A lemma may be an underscore where the word is one.
+            // `_` is a lemma only where the form is `_` too.
             "_ _ SYM _ _ 2 punct _ Entity=",
         ]),
         "# global.Entity = etype-eid\n",
-        &lines(&["Go go VERB _ _ 0 root _ _"]),
+        &conllu_sentence(&["Go go VERB _ _ 0 root _ _"]),
     ];
     let sentences = read(text.concat(), Format::Conllu);
     let fields = sentences.iter().map(|sentence| sentence.entity_fields.as_deref()).collect::<Vec<_>>();
     assert_eq!(fields, [Some("eid-etype"), Some("etype-eid")]);
     let words: Vec<Word> = sentences.into_iter().flat_map(corpora::words).collect();
-    let found: Vec<&Annotation> = words.iter().map(|word| &word.annotation).collect();
+    let actual: Vec<&Annotation> = words.iter().map(|word| &word.annotation).collect();
     let dogs = annotated(Some(Upos::Noun), "dog", Some("Number=Plur|X=Y"), Some("(1-animal"));
     let (underscore, go) = (annotated(Some(Upos::Sym), "_", None, None), annotated(Some(Upos::Verb), "go", None, None));
-    assert_eq!(found, [&dogs, &Annotation::default(), &underscore, &go]);
+    assert_eq!(actual, [&dogs, &Annotation::default(), &underscore, &go]);
 
     let line = r#"{"words": ["a", "b"], "upos": ["DET", "?"], "lemmas": [null, "b"], "feats": ["F=1", null]}"#;
-    let found: Vec<Annotation> =
+    let actual: Vec<Annotation> =
         read(line, Format::Jsonl).into_iter().flat_map(corpora::words).map(|word| word.annotation).collect();
     let det = Annotation { upos: Some(Upos::Det), features: Some("F=1".into()), ..Annotation::default() };
-    assert_eq!(found, [det, Annotation { lemma: Some("b".into()), ..Annotation::default() }]);
+    assert_eq!(actual, [det, Annotation { lemma: Some("b".into()), ..Annotation::default() }]);
 }
 
 #[test]
-fn columns_and_keys_are_kept_that_are_asked_for() {
+fn requested_columns_and_keys_are_kept() {
     let asked = ["xpos", "feats.Number", "misc", "misc.Gloss", "ner", "ner.A"].map(str::to_owned);
     let kept = |text: String, format, asked: &[String]| -> Vec<Vec<Option<String>>> {
         let sentences = Corpus::from_bytes("text", text.into_bytes(), format).with_columns(asked);
@@ -147,9 +147,9 @@ fn columns_and_keys_are_kept_that_are_asked_for() {
             .map(|word| word.annotation.requested.iter().map(|value| value.as_deref().map(str::to_owned)).collect())
             .collect()
     };
-    let text = lines(&["a _ _ NNS X=Y|Number=Plur 0 root _ Gloss=b", "b _ _ _ _ 1 dep _ _"]);
+    let text = conllu_sentence(&["a _ _ NNS X=Y|Number=Plur 0 root _ Gloss=b", "b _ _ _ _ 1 dep _ _"]);
     let some = |text: &str| Some(text.to_owned());
-    // CoNLL-U has no column of another name.
+    // CoNLL-U has no columns for the last two keys.
     let first = vec![some("NNS"), some("Plur"), some("Gloss=b"), some("b")];
     assert_eq!(kept(text, Format::Conllu, &asked[..4]), [first, vec![None; 4]]);
     let text = r#"{"words": ["a", "b"], "ner": ["A=1", null], "xpos": [7, true], "misc": "no list", "feats": ["Number=Sing", null]}"#;
@@ -159,37 +159,44 @@ fn columns_and_keys_are_kept_that_are_asked_for() {
 }
 
 #[test]
-fn documents_begin_where_a_format_says() {
+fn documents_begin_at_the_marks_of_their_format() {
     let documents = |text: &str, format| read(text, format).iter().map(|s| s.document).collect::<Vec<_>>();
-    let go = lines(&["Go _ _ _ _ 0 root _ _"]);
+    let go = conllu_sentence(&["Go _ _ _ _ 0 root _ _"]);
     let text = ["# newdoc id = a\n", &go, &go, "# newdoc\n# text = b\n", &go, "# newdocument\n", &go].concat();
     assert_eq!(documents(&text, Format::Conllu), [0, 0, 2, 2]);
     assert_eq!(documents("\n\na\nb\n \n\nc\n\n", Format::Text), [0, 0, 2]);
-    let named = |name: &str| format!("{{\"text\": \"a\"{name}}}\n\n");
-    let of = |names: &[&str]| documents(&names.iter().map(|name| named(name)).collect::<String>(), Format::Jsonl);
-    // A blank line is nothing to JSON lines.
-    assert_eq!(of(&["", "", ""]), [0, 0, 0]);
+    let json_line = |name: &str| format!("{{\"text\": \"a\"{name}}}\n\n");
+    let json_documents =
+        |names: &[&str]| documents(&names.iter().map(|name| json_line(name)).collect::<String>(), Format::Jsonl);
+    // JSON Lines ignores blank lines.
+    assert_eq!(json_documents(&["", "", ""]), [0, 0, 0]);
     let (a, b, one) = (r#", "document": "a""#, r#", "document": "b""#, r#", "document": 1"#);
-    assert_eq!(of(&[a, a, b, one, one, "", a]), [0, 0, 2, 3, 3, 5, 6]);
-    // A file begins one.
+    assert_eq!(json_documents(&[a, a, b, one, one, "", a]), [0, 0, 2, 3, 3, 5, 6]);
+    // Each file begins a document.
     let files = folder(&[("a.txt", b"a\nb\n"), ("b.txt", b"c\nd\n"), ("c.jsonl", b"{\"text\": \"a\"}\n")]);
     let corpus = open(&[files.path()], None).unwrap();
     assert_eq!(corpus.map(|sentence| sentence.unwrap().document).collect::<Vec<_>>(), [0, 0, 2, 2, 4]);
 }
 
-/// The family of each sentence; negative, less one, where it is not the first of it.
+/// The family number `n` of each sentence, or `-n - 1` unless it is the first of its family.
 fn families(sentences: &[Sentence]) -> Vec<i64> {
     let number = |sentence: &Sentence| i64::try_from(sentence.family.number).unwrap();
     sentences.iter().map(|one| if one.family.is_first { number(one) } else { -number(one) - 1 }).collect()
 }
 
 #[test]
-fn families_are_named_where_a_format_can() {
-    let word = |form: &str| lines(&[&format!("{form} _ _ _ _ 0 root _ _")]);
-    let named = |name: &str, form: &str| format!("# family = {name}\n{}", word(form));
+fn families_have_names_where_the_format_allows() {
+    let word = |form: &str| conllu_sentence(&[&format!("{form} _ _ _ _ 0 root _ _")]);
+    let sentence_of_family = |name: &str, form: &str| format!("# family = {name}\n{}", word(form));
     let long = "x".repeat(1 << 20);
-    let text =
-        [named("a", "one"), named("b b", "two"), word("three"), named("a", "four"), word("two"), named(&long, "five")];
+    let text = [
+        sentence_of_family("a", "one"),
+        sentence_of_family("b b", "two"),
+        word("three"),
+        sentence_of_family("a", "four"),
+        word("two"),
+        sentence_of_family(&long, "five"),
+    ];
     let expected = [0, 1, 2, -1, -2, 3];
     assert_eq!(families(&read(text.concat(), Format::Conllu)), expected);
     let json = |name: &str, text: &str| format!("{{\"text\": \"{text}\"{name}}}\n");
@@ -197,23 +204,23 @@ fn families_are_named_where_a_format_can() {
     let text =
         [json(a, "one"), json(b, "two"), json("", "three"), json(three, "four"), json("", "two"), json("", "five")];
     assert_eq!(families(&read(text.concat(), Format::Jsonl)), expected);
-    // Text has no names, and equal lines are equal sentences through all files.
+    // Text has no family names. Equal sentences form a family across all files.
     let files = folder(&[("a.txt", b"one\ntwo\n"), ("b.txt", b"three\n one\n"), ("c.conllu", word("one").as_bytes())]);
     let corpus = open(&[files.path()], None).unwrap();
     assert_eq!(families(&corpus.map(Result::unwrap).collect::<Vec<_>>()), [0, 1, 2, -1, 3]);
 }
 
 #[test]
-fn families_and_generators_that_are_none() {
-    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
+fn malformed_families_and_generators_are_refused() {
+    let word = conllu_sentence(&["Go _ _ _ _ 0 root _ _"]);
     let mut answers = Answers::new();
     for comments in ["# family =\n", "#family\n", "# family = a\n# family = b\n", "# global.generated\n"] {
         answers.said(comments.trim_end(), &error(comments.to_owned() + &word, Format::Conllu));
     }
-    let by = |bytes: usize| format!("# global.generated = {}\n{word}", "x".repeat(bytes));
-    assert_eq!(read(by(256), Format::Conllu).len(), 1);
-    answers.said("a long generator", &error(by(257), Format::Conllu));
-    // Once more the same says the same.
+    let generated = |bytes: usize| format!("# global.generated = {}\n{word}", "x".repeat(bytes));
+    assert_eq!(read(generated(256), Format::Conllu).len(), 1);
+    answers.said("a long generator", &error(generated(257), Format::Conllu));
+    // An equal comment may be repeated.
     assert_eq!(read(format!("# family = a\n# family = a\n{word}"), Format::Conllu).len(), 1);
     let empty = r#"{"text": "a", "family": ""}"#;
     answers.said(empty, &error(empty, Format::Jsonl));
@@ -221,22 +228,22 @@ fn families_and_generators_that_are_none() {
 }
 
 #[test]
-fn files_say_by_what_they_were_generated() {
-    let word = lines(&["Go _ _ _ _ 0 root _ _"]);
+fn files_name_their_generator() {
+    let word = conllu_sentence(&["Go _ _ _ _ 0 root _ _"]);
     let generated = format!("{word}# global.generated = a grammar\n{word}");
     let files = folder(&[("a.conllu", generated.as_bytes()), ("b.conllu", word.as_bytes())]);
     let mut corpus = open(&[files.path()], None).unwrap();
     assert_eq!(corpus.by_ref().count(), 3);
     let identity = corpus.into_identity().unwrap();
-    let by: Vec<Option<&str>> = identity.files.iter().map(|file| file.generated.as_deref()).collect();
-    assert_eq!(by, [Some("a grammar"), None]);
+    let generators: Vec<Option<&str>> = identity.files.iter().map(|file| file.generated.as_deref()).collect();
+    assert_eq!(generators, [Some("a grammar"), None]);
     assert_eq!((identity.repeats.read, identity.repeats.different, identity.repeats.repeated), (3, 1, 3));
 }
 
 #[test]
 fn sentences_and_lines_are_bounded() {
     let line = |id: usize, form: &str| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
-    // Each word has an underscore for its lemma, its features and its relation.
+    // Each word takes three more bytes: underscores for lemma, features and relation.
     let fits = MAX_SENTENCE_BYTES / 2 - 3;
     let two = |second: usize| line(1, &"a".repeat(fits)) + &line(2, &"b".repeat(second));
     assert_eq!(read(two(fits), Format::Conllu).len(), 1);
@@ -251,7 +258,7 @@ fn sentences_and_lines_are_bounded() {
     let json = json!({ "words": vec!["a"; MAX_WORDS + 1] }).to_string();
     answers.said("words of JSON", &error(json, Format::Jsonl));
 
-    // The line end counts: MAX_LINE_BYTES just fit.
+    // The line end counts, so a line of exactly `MAX_LINE_BYTES` is read.
     let mut text = vec![b'a'; MAX_LINE_BYTES - 1];
     text.push(b'\n');
     assert_eq!(read(text.clone(), Format::Text).len(), 1);
@@ -264,13 +271,13 @@ fn sentences_and_lines_are_bounded() {
 fn relations_are_bounded_over_the_whole_corpus() {
     let relation = |number: usize| format!("1\ta\t_\t_\t_\t_\t0\tr{number}\t_\t_\n\n");
     let text: String = (0..=MAX_RELATIONS).map(relation).collect();
-    let of_one = error(&*text, Format::Conllu);
+    let one_file_error = error(&*text, Format::Conllu);
     let (before, last) = text.split_at(text.len() - relation(MAX_RELATIONS).len());
     assert_eq!(read(before, Format::Conllu).len(), MAX_RELATIONS);
     let files = folder(&[("a.conllu", before.as_bytes()), ("b.conllu", last.as_bytes())]);
     let of_two = open(&[files.path()], None).unwrap().find_map(Result::err).expect("an error");
     let mut answers = Answers::within(files.path());
-    answers.said("one file", &of_one);
+    answers.said("one file", &one_file_error);
     answers.said("two files", &format!("{of_two:#}"));
     answers.held("corpus-relations");
 }
@@ -318,7 +325,7 @@ fn strict_turns_the_first_skip_into_a_failure() {
     assert_eq!(report["corpus"]["sentences"], 1);
 }
 
-/// Words that a format can hold, and a tree over them: each word's head comes before it, so there is no cycle.
+/// Words that the format can hold, with a tree over them. Each head precedes its word, so there is no cycle.
 fn trees(form: &'static str) -> impl Strategy<Value = Vec<Word>> {
     let relation = prop::sample::select(vec!["nsubj", "obl:tmod", "punct", "dep"]);
     prop::collection::vec((form, any::<prop::sample::Index>(), relation, annotations()), 1..12).prop_map(|words| {
@@ -342,8 +349,8 @@ fn annotations() -> impl Strategy<Value = Annotation> {
         .prop_map(|(upos, lemma, features)| Annotation { upos, lemma, features, ..Annotation::default() })
 }
 
-/// Bytes that come near to a format: its own pieces, put together at random, and any bytes between them.
-fn scraps() -> impl Strategy<Value = Vec<u8>> {
+/// Bytes that resemble a format: its pieces in random order, with arbitrary bytes between them.
+fn format_like_bytes() -> impl Strategy<Value = Vec<u8>> {
     let pieces = [
         "1\tGo\t_\t_\t_\t_\t0\troot\t_\t_\n",
         "2\ton\t_\t_\t_\t_\t1\tadvmod\t_\t_",
@@ -386,7 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn readers_take_any_bytes(bytes in scraps()) {
+    fn readers_take_any_bytes(bytes in format_like_bytes()) {
         for format in Format::ALL {
             for (expected, sentence) in Corpus::from_bytes("any", bytes.clone(), format).enumerate() {
                 match sentence {
@@ -401,7 +408,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_as_conllu_is_read_back(trees in prop::collection::vec(trees("[^_\\s#][^\\t\\r\\n]{0,8}"), 1..5)) {
+    fn conllu_round_trips(trees in prop::collection::vec(trees("[^_\\s#][^\\t\\r\\n]{0,8}"), 1..5)) {
         let text: String = trees.iter().map(|words| conllu(words)).collect();
         let expected: Vec<Content> = trees.into_iter().map(Content::Words).collect();
         prop_assert_eq!(contents(read(text.clone(), Format::Conllu)), expected.clone());
@@ -409,7 +416,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_as_json_is_read_back(trees in prop::collection::vec(trees("\\PC{0,8}"), 1..5)) {
+    fn json_lines_round_trip(trees in prop::collection::vec(trees("\\PC{0,8}"), 1..5)) {
         let text: String = trees.iter().map(|words| jsonl(words)).collect();
         prop_assert_eq!(contents(read(text, Format::Jsonl)), trees.into_iter().map(Content::Words).collect::<Vec<_>>());
     }

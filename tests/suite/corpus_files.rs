@@ -1,4 +1,4 @@
-//! Corpora as a user names them: several, folders, pipes, links, compression; and what is no corpus.
+//! Corpora on the command line: several files, folders, pipes, links and compression; and inputs that are refused.
 
 use crate::support;
 use std::fs;
@@ -11,7 +11,7 @@ use headscope::corpus::{Compression, Corpus, FileKind, Format, Input, TreeHead};
 use headscope::system::errors::Class;
 
 #[test]
-fn several_corpora_are_one_numbered_through() {
+fn several_corpora_are_numbered_as_one() {
     let tree = conllu(&[word("Go", TreeHead::Root, "root"), word("home", TreeHead::Word(0), "advmod")]);
     let files = folder(&[
         ("b.conllu", tree.as_bytes()),
@@ -20,7 +20,7 @@ fn several_corpora_are_one_numbered_through() {
         ("d.TXT.ZST", &zstd(b"four")),
     ]);
     let file = |name: &str| files.path().join(name);
-    let named = [file("b.conllu"), file("a.txt"), file("c.jsonl.gz"), file("d.TXT.ZST")];
+    let paths = [file("b.conllu"), file("a.txt"), file("c.jsonl.gz"), file("d.TXT.ZST")];
     let expected = [
         (0, "b.conllu:1", "Go home"),
         (1, "a.txt:1", "one"),
@@ -29,8 +29,8 @@ fn several_corpora_are_one_numbered_through() {
         (4, "d.TXT.ZST:1", "four"),
     ]
     .map(|(index, at, text)| (index, at.to_owned(), text.to_owned()));
-    let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-    assert_eq!(texts(open(&named, None).unwrap()), expected);
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    assert_eq!(texts(open(&paths, None).unwrap()), expected);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn gzip_members_and_zstd_frames_follow_one_another() {
 }
 
 #[test]
-fn a_corpus_may_be_in_the_program() {
+fn a_corpus_may_be_embedded_in_the_program() {
     static BYTES: &[u8] = b"one\ntwo\n";
     let kind = FileKind { format: Format::Text, compression: Compression::None };
     let corpus = Corpus::open(&[Input::Embedded("box.txt", BYTES, kind)]).unwrap();
@@ -55,7 +55,7 @@ fn a_corpus_may_be_in_the_program() {
 
 #[test]
 #[cfg(unix)]
-fn a_pipe_is_read_where_a_file_is_named() {
+fn a_pipe_may_be_named_as_a_file() {
     let model = tiny_bert();
     let command = ["analyze", path(&model), "-c", "/dev/stdin", "--format", "text", "-o", "-"];
     let output = support::headscope(&command).write_stdin("the dog\nthe cat\n").output().unwrap();
@@ -64,18 +64,18 @@ fn a_pipe_is_read_where_a_file_is_named() {
 }
 
 #[test]
-fn compression_that_cannot_be_read_is_said_so() {
+fn unreadable_compression_is_reported() {
     let long: Vec<u8> = (0..20_000).flat_map(|number| format!("sentence {number}\n").into_bytes()).collect();
     let (gz, zst, plain) = (gzip(&long), zstd(&long), &b"the dog and the cat\n"[..]);
-    let named = [
+    let cases = [
         ("cut.txt.gz", &gz[..gz.len() / 2]),
         ("cut.txt.zst", &zst[..zst.len() / 2]),
         ("plain.txt.gz", plain),
         ("plain.txt.zst", plain),
     ];
-    let files = folder(&named);
+    let files = folder(&cases);
     let mut answers = Answers::within(files.path());
-    for (name, _) in named {
+    for (name, _) in cases {
         let error = open(&[&files.path().join(name)], None).unwrap().find_map(Result::err).expect("an error");
         answers.said(name, format!("{error:#}").split_inclusive(" after line ").next().unwrap());
     }
@@ -86,7 +86,7 @@ fn compression_that_cannot_be_read_is_said_so() {
 }
 
 #[test]
-fn a_folder_is_its_corpus_files_by_name() {
+fn a_folder_is_read_in_the_order_of_file_names() {
     let files = folder(&[
         ("b.txt", b"b\n"),
         ("a.txt.gz", &gzip(b"a\n")),
@@ -98,17 +98,17 @@ fn a_folder_is_its_corpus_files_by_name() {
     let corpus = open(&[files.path()], None).unwrap();
     assert_eq!(corpus.name(), files.path().file_name().unwrap().to_str().unwrap());
     let read: Vec<String> = texts(corpus).into_iter().map(|(_, at, _)| at).collect();
-    // Capital letters come first in the order of bytes.
+    // Files are in byte order, so capital letters come first.
     assert_eq!(read, ["C.jsonl:1", "a.txt.gz:1", "b.txt:1"]);
-    assert_eq!(counted(files.path(), None), (3, 3));
-    assert_eq!(counted(files.path(), Some(Format::Jsonl)), (1, 5));
+    assert_eq!(count_files(files.path(), None), (3, 3));
+    assert_eq!(count_files(files.path(), Some(Format::Jsonl)), (1, 5));
     let mut answers = Answers::within(files.path());
     answers.said("no CoNLL-U", &open(&[files.path()], Some(Format::Conllu)).err().unwrap());
     answers.held("corpus-files-folder");
 }
 
 #[test]
-fn nothing_is_read_twice() {
+fn repeated_inputs_are_refused() {
     let files = folder(&[("a.txt", b"one\n")]);
     let file = files.path().join("a.txt");
     let mut answers = Answers::within(files.path());
@@ -125,7 +125,7 @@ fn nothing_is_read_twice() {
 }
 
 #[test]
-fn hashes_are_of_the_files_as_they_are_stored() {
+fn hashes_cover_the_stored_bytes() {
     use sha2::{Digest, Sha256};
 
     let long = "sentence\n".repeat(100_000);
@@ -158,8 +158,9 @@ fn a_report_lists_its_files() {
     let report = analyze(files.path(), &["--min-count", "1"]);
     let corpus = &report["corpus"];
     assert_eq!(corpus["name"], files.path().file_name().unwrap().to_str().unwrap());
-    let counts = |what: &serde_json::Value| ["sentences", "words", "tokens"].map(|key| what[key].as_u64().unwrap());
-    // [CLS] the dog [SEP]: four tokens each.
+    let counts =
+        |section: &serde_json::Value| ["sentences", "words", "tokens"].map(|key| section[key].as_u64().unwrap());
+    // `[CLS] the dog [SEP]`: each sentence has four tokens.
     assert_eq!(counts(corpus), [4, 8, 16]);
     assert_eq!((corpus["unannotated"].as_u64(), corpus["passed_over"].as_u64()), (Some(2), Some(1)));
     let expected =
@@ -169,26 +170,26 @@ fn a_report_lists_its_files() {
         assert_eq!(counts(file), numbers);
         assert_eq!(file["skipped"], skipped);
     }
-    // A limit takes as many of each file, and all of them are hashed whole.
+    // A limit takes equally many sentences of each file. Hashes still cover whole files.
     let limited = analyze(files.path(), &["--limit", "3"]);
     assert_eq!(limited["corpus"]["sentences"], 3);
-    let of_files = |report: &serde_json::Value, key: &str| {
+    let file_values = |report: &serde_json::Value, key: &str| {
         report["corpus"]["files"].as_array().unwrap().iter().map(|file| file[key].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(of_files(&limited, "sentences"), [1, 1, 1]);
-    assert_eq!(of_files(&limited, "sha256"), of_files(&report, "sha256"));
+    assert_eq!(file_values(&limited, "sentences"), [1, 1, 1]);
+    assert_eq!(file_values(&limited, "sha256"), file_values(&report, "sha256"));
 }
 
 #[test]
-fn a_limit_is_shared_by_files_and_shards_of_it_come_to_the_same_report() {
-    // 10 of the first file, which has no more, and 510 of the second: three segments of 256 sentences.
+fn a_limit_is_shared_among_files_and_its_shards_equal_one_run() {
+    // The first file has only 10 sentences, so 510 come from the second. That makes three segments of 256 sentences.
     let lines = |count: usize| "the dog saw the cat\n".repeat(count).into_bytes();
     let files = folder(&[("a.txt", &lines(10)), ("b.txt", &lines(600))]);
     let (folder, model) = (tempfile::tempdir().unwrap(), tiny_bert());
     let file = |name: &str| folder.path().join(name);
     let analyze = |options: &[&str]| {
-        let run_on = ["analyze", path(&model), "-c", path(files.path()), "--limit", "520", "--no-run-info", "-q"];
-        run(&[&run_on[..], options].concat()).unwrap()
+        let common = ["analyze", path(&model), "-c", path(files.path()), "--limit", "520", "--no-run-info", "-q"];
+        run(&[&common[..], options].concat()).unwrap()
     };
     analyze(&["-o", path(&file("whole.json"))]);
     let whole = fs::read_to_string(file("whole.json")).unwrap();
@@ -222,7 +223,7 @@ fn the_summary_lists_several_files() {
 }
 
 #[test]
-fn maps_take_the_same_corpora() {
+fn maps_reads_several_corpora() {
     let files = folder(&[("a.txt", b"the dog\n"), ("b.jsonl.gz", &gzip(b"{\"words\": [\"the\", \"cat\"]}\n"))]);
     let (model, output) = (tiny_bert(), files.path().join("maps.safetensors"));
     let (a, b) = (files.path().join("a.txt"), files.path().join("b.jsonl.gz"));
@@ -234,7 +235,7 @@ fn maps_take_the_same_corpora() {
 }
 
 #[test]
-fn outputs_do_not_overlap() {
+fn overlapping_outputs_are_refused() {
     let files = folder(&[("a.json", b"{\"text\": \"the dog\"}\n")]);
     let (model, corpus) = (tiny_bert(), files.path().join("a.json"));
     let gold = fixture("corpus/gold.conllu");
@@ -261,7 +262,7 @@ fn outputs_do_not_overlap() {
 
 #[test]
 #[cfg(unix)]
-fn a_file_of_two_names_is_read_once() {
+fn a_file_with_two_names_is_refused() {
     let files = folder(&[("a.txt", b"one\n")]);
     let file = |name: &str| files.path().join(name);
     fs::hard_link(file("a.txt"), file("b.txt")).unwrap();
@@ -284,7 +285,7 @@ fn equal_files_are_named() {
 }
 
 #[test]
-fn a_report_says_that_files_are_equal() {
+fn the_report_names_equal_files() {
     let text = b"the cat sat .\n".as_slice();
     let files = folder(&[("a.txt", text), ("b.txt", text)]);
     let report = analyze(files.path(), &[]);
@@ -301,11 +302,11 @@ fn a_report_says_that_files_are_equal() {
 }
 
 #[test]
-fn a_corpus_that_changes_between_two_readings_is_an_input_that_cannot_be_used() {
+fn a_corpus_that_changes_between_readings_is_an_input_error() {
     let files = folder(&[("a.txt", b"one\n")]);
     let identity = || open(&[files.path()], None).unwrap().into_identity().unwrap();
     let before = identity();
-    // What lies beside it is no part of it.
+    // Other files in the folder are not part of the corpus.
     fs::write(files.path().join("task.log"), "done\n").unwrap();
     before.ensure_same(&identity()).unwrap();
     fs::write(files.path().join("a.txt"), "two\n").unwrap();
@@ -316,35 +317,36 @@ fn a_corpus_that_changes_between_two_readings_is_an_input_that_cannot_be_used() 
     answers.held("corpus-files-changed");
 }
 
-/// The files of a folder that are a corpus, and the others.
-fn counted(folder: &Path, format: Option<Format>) -> (usize, u64) {
+/// The number of corpus files in a folder, and the number of files passed over.
+fn count_files(folder: &Path, format: Option<Format>) -> (usize, u64) {
     let corpus = open(&[folder], format).unwrap();
     let passed_over = corpus.ignored_entries();
     (corpus.into_identity().unwrap().files.len(), passed_over)
 }
 
-/// A named pipe.
+/// Creates a named pipe.
 #[cfg(unix)]
-fn pipe(path: &Path) {
+fn make_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
 
 #[test]
 #[cfg(unix)]
-fn what_is_no_file_is_passed_over_in_a_folder() {
+fn folders_pass_over_everything_but_files() {
     use std::os::unix::fs::symlink;
 
     let files = folder(&[("a.txt", b"one\n"), (".headscope-x1Yz.partial", b""), (".headscope-notes", b"")]);
-    pipe(&files.path().join("b.txt"));
+    make_pipe(&files.path().join("b.txt"));
     fs::create_dir(files.path().join("c.txt")).unwrap();
     symlink("c.txt", files.path().join("d.txt")).unwrap();
-    // The pipe, the folder, the link to it, and the hidden file; not what another run is writing.
-    assert_eq!(counted(files.path(), None), (1, 4));
+    // Passed over: the pipe, the folder, the link to it and the hidden file. The unfinished output of another run is
+    // ignored.
+    assert_eq!(count_files(files.path(), None), (1, 4));
 }
 
 #[test]
 #[cfg(unix)]
-fn links_that_lead_to_no_file_are_said_to_be_links() {
+fn broken_links_are_reported_as_links() {
     use std::os::unix::fs::symlink;
 
     let files = folder(&[]);
@@ -352,25 +354,25 @@ fn links_that_lead_to_no_file_are_said_to_be_links() {
     symlink("nowhere.txt", file("broken.txt")).unwrap();
     symlink("loop", file("loop")).unwrap();
     let mut answers = Answers::within(files.path());
-    // Systems number errors differently.
-    let mut said = |title: &str, path: &Path| {
+    // The number of the error depends on the operating system.
+    let mut add_error = |title: &str, path: &Path| {
         answers.said(title, open(&[path], None).err().unwrap().split(" (os error ").next().unwrap());
     };
-    said("to nothing", &file("broken.txt"));
-    said("to itself", &file("loop"));
-    // A broken link in a folder is a file that is missed.
-    said("in a folder", files.path());
+    add_error("to nothing", &file("broken.txt"));
+    add_error("to itself", &file("loop"));
+    // A broken link in a folder is an error, since its file is missing.
+    add_error("in a folder", files.path());
     fs::write(file("a.txt"), "one\n").unwrap();
-    said("through a file", &file("a.txt/b.txt"));
+    add_error("through a file", &file("a.txt/b.txt"));
     answers.held("corpus-files-links");
 }
 
 #[test]
 #[cfg(unix)]
-fn what_can_be_read_only_once_is_not_read_again_nor_without_end() {
+fn pipes_are_not_read_twice_nor_devices_without_end() {
     let files = folder(&[("a.txt", b"one\n")]);
     let fifo = files.path().join("b.txt");
-    pipe(&fifo);
+    make_pipe(&fifo);
     assert!(Input::parse(&files.path().join("a.txt"), None).unwrap().can_be_read_again());
     let mut answers = Answers::within(files.path());
     for more in [["--control", "random-init"], ["--preset", "clark2019"]] {
@@ -383,10 +385,10 @@ fn what_can_be_read_only_once_is_not_read_again_nor_without_end() {
     answers.held("corpus-files-devices");
 }
 
-/// A few bytes that become many are not read to their end.
+/// A few compressed bytes that expand enormously are not read to the end.
 #[test]
-fn compressed_bytes_become_no_more_than_text_does() {
-    // Lines of a megabyte of spaces, 80 MB of them.
+fn decompressed_text_is_bounded() {
+    // 80 lines of 1 MiB of spaces each.
     let bytes = zstd(&[&[b' '; (1 << 20) - 1][..], b"\n"].concat().repeat(80));
     assert!(bytes.len() < 100_000, "{}", bytes.len());
     let files = folder(&[("a.txt.zst", &bytes)]);

@@ -1,4 +1,4 @@
-//! Models and sentences that need more memory than there is: each is refused beforehand, through the real binary.
+//! Models and sentences that need more memory than is free are refused in advance.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The tiny Llama with other sizes in its `config.json`; it has no table of positions.
+/// The tiny Llama with other sizes in its `config.json`. It has no table of positions.
 struct Resized(TempDir);
 
 impl Resized {
@@ -43,11 +43,11 @@ impl Resized {
 }
 
 #[test]
-fn a_long_sentence_says_what_it_needs() {
+fn the_error_of_a_long_sentence_states_the_memory_it_needs() {
     let long = Resized::new(&[("max_position_embeddings", 131_072)]);
     let text = format!("the dog\n{}\nthe cat\n", "dog ".repeat(3000));
     let refusal = long.analyze(&text, &["--context", "sentence", "--memory", "250MB"]).unwrap_err();
-    // What the process has already is taken off.
+    // Free memory is the limit minus what the process already uses.
     let (_, free) = refusal.1.split_once(" of memory, and ").unwrap();
     let (free, _) = free.split_once(" are free").unwrap();
     assert!(free.starts_with('2'), "{free}");
@@ -55,15 +55,15 @@ fn a_long_sentence_says_what_it_needs() {
     answers.refused("a long sentence", &refusal);
     answers.held("costly-shapes-long-sentence");
     assert!(!long.0.path().join("report.json").exists());
-    // What the way out says works.
+    // The remedy that the error suggests works.
     let skipped = long.analyze(&text, &["--context", "sentence", "--memory", "250MB", "--max-tokens", "1500"]).unwrap();
     let report: Value = serde_json::from_slice(&fs::read(skipped).unwrap()).unwrap();
     assert_eq!(report["corpus"]["sentences"], 2);
 }
 
-/// A pack that has no room beside others runs alone, to the same sums.
+/// A pack that does not fit beside others runs alone, with identical sums.
 #[test]
-fn the_order_in_which_packs_find_room_changes_nothing() {
+fn a_memory_limit_changes_no_byte() {
     let long = Resized::new(&[("max_position_embeddings", 4096)]);
     let text = format!("the dog\n{}\nthe cat\n", "dog ".repeat(1500));
     let report = |memory: &[&str]| {
@@ -74,8 +74,8 @@ fn the_order_in_which_packs_find_room_changes_nothing() {
 }
 
 #[test]
-fn sizes_that_need_more_than_there_is_are_refused_before_the_weights_are_read() {
-    // 4,096 heads of 1,024 values that share one key.
+fn sizes_beyond_the_memory_are_refused_before_weights_are_read() {
+    // 4,096 heads of dimension 1,024 share one key.
     let sizes =
         [("num_hidden_layers", 1), ("num_attention_heads", 4096), ("head_dim", 1024), ("num_key_value_heads", 1)];
     let large = Resized::new(&sizes);

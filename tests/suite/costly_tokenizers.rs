@@ -1,4 +1,4 @@
-//! Tokenizers that cost without end: each is refused, or ends at a sentence, through the real binary.
+//! Tokenizers of unbounded cost are refused, or stop at the sentence that costs too much.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,11 +8,10 @@ use crate::support::{path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The tiny model with another tokenizer.
+/// The tiny model with a changed tokenizer.
 struct Costly(TempDir);
 
 impl Costly {
-    /// The tokenizer is changed by `change`.
     fn new(change: impl FnOnce(&mut Value)) -> Self {
         let folder = TempDir::new().unwrap();
         for name in ["config.json", "model.safetensors"] {
@@ -33,22 +32,23 @@ impl Costly {
         Self::new(|tokenizer| tokenizer["pre_tokenizer"] = json!({ "type": "Sequence", "pretokenizers": parts }))
     }
 
-    /// Analyses a text; the report, or the status and the message. No output is left but a whole one.
+    /// Analyses a text and returns the path of the report, or the exit status and the error. Asserts that a failed run
+    /// leaves no output.
     fn analyze(&self, text: &str) -> Result<PathBuf, (i32, String)> {
         let (corpus, report) = (self.0.path().join("a.txt"), self.0.path().join("report.json"));
         fs::write(&corpus, text).unwrap();
         let outcome = run(&["analyze", path(self.0.path()), "-c", path(&corpus), "-q", "-o", path(&report)]);
-        let left = fs::read_dir(self.0.path()).unwrap().count();
-        assert_eq!(left, if outcome.is_ok() { 5 } else { 4 }, "{outcome:?}");
+        let files = fs::read_dir(self.0.path()).unwrap().count();
+        assert_eq!(files, if outcome.is_ok() { 5 } else { 4 }, "{outcome:?}");
         outcome.map(|_| report).map_err(|(status, message)| (status, message.replace(path(self.0.path()), "DIR")))
     }
 
-    /// The error at a text.
+    /// The exit status and the error of analysing this text.
     fn stop(&self, text: &str) -> (i32, String) {
         self.analyze(text).unwrap_err()
     }
 
-    /// The error where the tokenizer is read.
+    /// The exit status and the error of loading the tokenizer.
     fn refusal(&self) -> (i32, String) {
         self.stop("the dog\n")
     }
@@ -63,22 +63,22 @@ fn split(pattern: &str) -> Value {
 }
 
 #[test]
-fn a_normaliser_that_multiplies_the_text_ends_at_the_sentence() {
+fn a_normaliser_that_multiplies_the_text_stops_at_the_sentence() {
     let mut answers = Answers::new();
     for doublings in [26, 40] {
         let costly = Costly::normalized(&vec![replace("c", "cc"); doublings]);
         answers.refused(&format!("a letter that is doubled {doublings} times"), &costly.stop("the dog\nthe cat\n"));
-        // What it leaves alone is analysed.
+        // Text that the normaliser leaves unchanged is analysed.
         costly.analyze("the dog\n").unwrap();
     }
     let costly = Costly::normalized(&[replace("c", &"c".repeat(1000)), replace("c", &"c".repeat(1000))]);
     answers.refused("letters that become a thousand, twice", &costly.stop(&"c".repeat(3000)));
-    // Reading a tokenizer tokenises the letter `a`. An empty match is before each letter.
+    // Loading a tokenizer tokenizes the letter `a`. An empty pattern matches before each letter.
     let doubled = Costly::normalized(&vec![replace("a", "aa"); 26]);
     answers.refused("the letter `a`, doubled", &doubled.refusal());
     let before_each = json!({ "type": "Replace", "pattern": { "Regex": "" }, "content": "aaaa" });
     answers.refused("an empty match", &Costly::normalized(&vec![before_each; 9]).refusal());
-    // A text at its front is not too much.
+    // A normaliser may prepend a text.
     Costly::normalized(&[json!({ "type": "Prepend", "prepend": " " })]).analyze("dog\n").unwrap();
     answers.held("costly-tokenizers-normalisers");
 }
@@ -96,7 +96,7 @@ fn a_pattern_that_needs_a_large_automaton_is_refused() {
 }
 
 #[test]
-fn text_is_written_anew_once() {
+fn text_may_be_rewritten_only_once() {
     let twice =
         vec![json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false }); 2];
     let mut answers = Answers::new();
@@ -112,8 +112,8 @@ fn text_is_written_anew_once() {
 
 #[test]
 fn a_search_that_cannot_be_interrupted_ends_the_process() {
-    // A search of a word tries all ways to cut it, up to the library's bound of a million steps (14 ms on the machine
-    // where this was written). 4,000 words exceed their limit of 7 s even where a search takes 2 ms.
+    // Searching a word tries all ways to cut it, up to the library's bound of a million steps. That took 14 ms on the
+    // machine where this was written. Even at 2 ms a search, 4,000 words exceed their limit of 7 s.
     let words = json!({ "type": "WhitespaceSplit" });
     let costly = Costly::split(&[words, split("(?:ж|жж|жжж)*(?=c)b")]);
     let text = format!("the dog\n{}\n", format!("{} ", "ж".repeat(30)).repeat(4000));
@@ -123,19 +123,19 @@ fn a_search_that_cannot_be_interrupted_ends_the_process() {
 }
 
 #[test]
-fn a_word_that_would_be_cut_for_long_ends_at_the_sentence() {
+fn a_word_that_is_slow_to_split_stops_at_the_sentence() {
     let costly = Costly::new(|tokenizer| tokenizer["model"]["max_input_chars_per_word"] = json!(1_000_000_000));
     let word = "a".repeat(20_000);
     let mut answers = Answers::new();
     answers.refused("a long word", &costly.stop(&format!("the dog\n{word}\n")));
     answers.held("costly-tokenizers-word");
     costly.analyze("the dog\n").unwrap();
-    // Of a word that is longer than what is cut the unknown token is made, as ever.
+    // A word longer than the tokenizer's limit becomes the unknown token, as usual.
     Costly::new(|_| ()).analyze(&format!("the dog\n{word} dog\n")).unwrap();
 }
 
 #[test]
-fn a_unigram_model_of_long_pieces_ends_at_the_sentence() {
+fn a_unigram_model_of_long_pieces_stops_at_the_sentence() {
     let unigram = |lengths: Vec<usize>| {
         Costly::new(move |tokenizer| {
             let pieces = lengths.into_iter().map(|length| (length, "a".repeat(length), -(length as f64)));
@@ -156,7 +156,7 @@ fn a_unigram_model_of_long_pieces_ends_at_the_sentence() {
 }
 
 #[test]
-fn tokens_and_prefixes_are_short() {
+fn long_tokens_and_prefixes_are_refused() {
     let added = |content: &str| {
         json!({ "id": 199, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
                 "special": false })
@@ -176,8 +176,8 @@ fn tokens_and_prefixes_are_short() {
 }
 
 #[test]
-fn a_vocabulary_whose_tree_is_larger_than_that_of_any_language_is_refused() {
-    // 1,100 pieces of 1,000 bytes that begin differently.
+fn an_oversized_vocabulary_tree_is_refused() {
+    // 1,100 pieces of 1,000 bytes with different beginnings.
     let pieces = (0..1100).map(|number| json!([format!("{number:0>4}{}", "a".repeat(996)), -1.0]));
     let special = ["<unk>", "[CLS]", "[SEP]"].map(|token| json!([token, 0.0]));
     let vocabulary: Vec<Value> = special.into_iter().chain(pieces).collect();

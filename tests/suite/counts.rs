@@ -1,4 +1,4 @@
-//! One count of a label: whatever is printed of a report has the numbers of the report.
+//! Every output states the label counts of the report.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,9 +6,9 @@ use std::fs;
 use crate::support::{fixture, path, run};
 use serde_json::Value;
 
-/// The numbers that stand before and after ` of ` wherever `what` follows them: `7 of 16 heads (44 %) have a firm role` for
-/// ` a firm role`.
-fn counts(text: &str, what: &str) -> Vec<(usize, usize)> {
+/// The numbers in `A of B` before each occurrence of `phrase`. In `7 of 16 heads (44 %) have a firm role`, ` a firm
+/// role` gives (7, 16).
+fn counts(text: &str, phrase: &str) -> Vec<(usize, usize)> {
     let number = |word: &str| word.trim_matches(|c: char| !c.is_ascii_digit()).parse().ok();
     let before = |at: usize| -> Option<(usize, usize)> {
         let start = text[..at].rfind(" of ").filter(|start| at - start < 40)?;
@@ -17,12 +17,12 @@ fn counts(text: &str, what: &str) -> Vec<(usize, usize)> {
             number(text[start + 4..at].split_whitespace().next()?)?,
         ))
     };
-    text.match_indices(what).filter_map(|(at, _)| before(at)).collect()
+    text.match_indices(phrase).filter_map(|(at, _)| before(at)).collect()
 }
 
-/// The report of all studies that need no more than a corpus, with its summary and its page.
+/// A report of studies that need only a corpus, with its summary and its page.
 #[test]
-fn no_two_places_of_an_output_disagree() {
+fn all_outputs_state_equal_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (saved, page) = (folder.path().join("report.json"), folder.path().join("report.html"));
     let corpus = fixture("corpus/gold.conllu");
@@ -35,7 +35,7 @@ fn no_two_places_of_an_output_disagree() {
     let heads = report["heads"].as_array().unwrap();
     let labels_of = |head: &'_ Value| -> Vec<Value> { head["labels"].as_array().unwrap().clone() };
     let is_firm_role = |label: &Value| label["borderline"] == false && label["label"] != "broad";
-    // Firm: heads with a firm role, wherever they are counted.
+    // Firm: heads with a firm role, in every output.
     let firm = heads.iter().filter(|head| labels_of(head).iter().any(is_firm_role)).count();
     let shown = run(&["show", path(&saved)]).unwrap();
     let brief: Vec<&str> = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
@@ -46,7 +46,7 @@ fn no_two_places_of_an_output_disagree() {
             "{name}: {found:?}, {firm}"
         );
     }
-    // By their first firm role they add up to the same.
+    // The counts by first firm role add up to the number of heads with a firm role.
     let by_role: usize = brief[0]
         .split_once(": ")
         .unwrap()
@@ -55,14 +55,14 @@ fn no_two_places_of_an_output_disagree() {
         .filter_map(|part| part.split_whitespace().next().unwrap().parse::<usize>().ok())
         .sum();
     assert_eq!(by_role, firm, "{}", brief[0]);
-    // All: labels firm or borderline.
+    // All: firm and borderline labels together.
     let all: Vec<Value> = heads.iter().flat_map(labels_of).collect();
     let borderline = all.iter().filter(|label| label["borderline"] == true).count();
     for (name, text) in [("summary", &*summary), ("page", &page)] {
         let found = counts(text, " borderline: score above the threshold");
         assert!(!found.is_empty() && found.iter().all(|count| *count == (borderline, all.len())), "{name}: {found:?}");
     }
-    // First: the legend of the grid counts every head once, by the family of its first label.
+    // First: the legend of the grid counts every head once, by the category of its first label.
     let mut first: BTreeMap<String, usize> = BTreeMap::new();
     for head in heads {
         let name = head["primary"].as_str().unwrap();
@@ -76,19 +76,19 @@ fn no_two_places_of_an_output_disagree() {
         });
         assert!(line.is_some(), "{count} {family}: {summary}");
     }
-    // A study lists the heads that have one of its labels, first label or not.
+    // A study lists all heads with one of its labels, even if another label comes first.
     let listed = summary.split_once("(first label or not):").unwrap().1;
     let separator = listed.split_once(", separator ").unwrap().1;
-    let named: Vec<String> = separator
+    let listed_names: Vec<String> = separator
         .split([',', '\n'])
         .next()
         .unwrap()
         .split_whitespace()
         .map(|name| name.trim_end_matches('?').to_owned())
         .collect();
-    let having = heads.iter().filter(|head| labels_of(head).iter().any(|label| label["label"] == "separator"));
-    assert_eq!(named, having.map(|head| head["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>());
-    // Tables have a row for each label.
+    let labelled_heads = heads.iter().filter(|head| labels_of(head).iter().any(|label| label["label"] == "separator"));
+    assert_eq!(listed_names, labelled_heads.map(|head| head["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>());
+    // The table of labels has a row for each label.
     let table = folder.path().join("labels.csv");
     run(&["export", path(&saved), "--table", "labels", "-o", path(&table)]).unwrap();
     assert_eq!(fs::read_to_string(&table).unwrap().lines().count(), all.len() + 1);

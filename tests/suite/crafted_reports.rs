@@ -1,4 +1,4 @@
-//! Reports that somebody made to fool a terminal, a browser or a writer, through the real binary.
+//! Reports crafted to deceive a terminal, a browser or a writer.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,33 +23,33 @@ fn report() -> &'static Value {
     })
 }
 
-/// The report, changed, in a file.
+/// Writes a report to a file.
 fn saved(folder: &Path, report: &Value) -> PathBuf {
     let file = folder.join("report.json");
     fs::write(&file, report.to_string()).unwrap();
     file
 }
 
-/// A text with which every text of a report is replaced, one at a time.
+/// The hostile text that replaces texts of a report.
 const EVIL: &str = "x\nerror: forged \u{1b}[31m\u{9b}31m\u{202e} \" onmouseover='a' ><script>evil</script>";
 
-/// The places of all texts in a report, of lists the first two items.
-fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
+/// Collects the JSON pointers of all texts in a value, for the first two items of each list.
+fn collect_texts(value: &Value, at: &str, pointers: &mut Vec<String>) {
     match value {
-        Value::String(_) => found.push(at.to_owned()),
+        Value::String(_) => pointers.push(at.to_owned()),
         Value::Array(items) => {
-            (0..items.len().min(2)).for_each(|place| texts(&items[place], &format!("{at}/{place}"), found));
+            (0..items.len().min(2)).for_each(|place| collect_texts(&items[place], &format!("{at}/{place}"), pointers));
         }
         Value::Object(fields) => {
             for (key, value) in fields {
-                texts(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+                collect_texts(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), pointers);
             }
         }
         _ => {}
     }
 }
 
-/// Makes sure that no line of what is printed was forged and a terminal obeys nothing of it.
+/// Asserts that no printed line is forged and no control character is printed.
 fn assert_harmless(arguments: &[&str]) {
     let output = headscope(arguments).output().unwrap();
     let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -58,13 +58,13 @@ fn assert_harmless(arguments: &[&str]) {
     assert_eq!(forged, None, "{arguments:?}: {printed}");
 }
 
-/// Every text of the report is hostile that may be any, those under one key together and all at once.
+/// Hostile texts replace all texts that may be arbitrary: those under one key together, then all at once.
 #[test]
 fn no_text_of_a_report_forges_a_line() {
     let folder = TempDir::new().unwrap();
     let mut places = Vec::new();
-    texts(report(), "", &mut places);
-    // What decides how the report is read stays as it is.
+    collect_texts(report(), "", &mut places);
+    // Texts that decide how the report is read stay unchanged.
     let is_free = |place: &&String| {
         let mut one = report().clone();
         *one.pointer_mut(place).unwrap() = EVIL.into();
@@ -105,11 +105,11 @@ fn no_text_of_a_report_forges_a_line() {
     ] {
         assert_harmless(arguments);
     }
-    page_is_ours(folder.path(), file);
+    assert_page_is_not_forged(folder.path(), file);
 }
 
-/// Every tag of the page is one of the page's, with attributes that are the page's.
-fn page_is_ours(folder: &Path, file: &str) {
+/// Asserts that the page has one script, and that no attribute has a strange name or handles an event.
+fn assert_page_is_not_forged(folder: &Path, file: &str) {
     let page = folder.join("page.html");
     run(&["export", file, "-o", path(&page)]).unwrap();
     let html = fs::read_to_string(&page).unwrap();
@@ -121,14 +121,16 @@ fn page_is_ours(folder: &Path, file: &str) {
     for (name, attributes) in &tags {
         for attribute in attributes {
             assert!(!attribute.starts_with("on"), "<{name} {attribute}>");
-            let known = attribute.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b':');
-            assert!(known, "<{name} {attribute}>");
+            let is_plain = attribute.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b':');
+            assert!(is_plain, "<{name} {attribute}>");
         }
     }
 }
 
-/// The tags of a page, each with the names of its attributes, by the rules of HTML (Living Standard, 13.2.5, states 6 to 40): an
-/// attribute's value ends with the quote that it begins with, or, without one, with white space or `>`. With the text between.
+/// The tags of a page with the names of their attributes, and the text between the tags.
+///
+/// The parser follows HTML (Living Standard, 13.2.5, states 6 to 40). A quoted value ends with its quote, an unquoted
+/// one at white space or `>`.
 fn tags(html: &str) -> (Vec<(String, Vec<String>)>, String) {
     let (mut tags, mut text) = (Vec::new(), String::new());
     let mut rest = html;
@@ -161,7 +163,7 @@ fn tags(html: &str) -> (Vec<(String, Vec<String>)>, String) {
                 };
             }
         }
-        // What is between these is no markup.
+        // The content of these elements is not markup.
         if ["script", "style"].contains(&name.as_str()) {
             rest = rest.split_once(&format!("</{name}>")).map_or("", |(_, after)| after);
         }
@@ -171,15 +173,15 @@ fn tags(html: &str) -> (Vec<(String, Vec<String>)>, String) {
 }
 
 #[test]
-fn tags_are_found_as_browsers_find_them() {
-    let (found, text) = tags("a<b id=x onclick=y title=\"<i>\">c</b><script>'<u>'</script><br/>d");
+fn tags_are_parsed_as_in_browsers() {
+    let (actual, text) = tags("a<b id=x onclick=y title=\"<i>\">c</b><script>'<u>'</script><br/>d");
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let expected = [("b", names(&["id", "onclick", "title"])), ("script", names(&[])), ("br", names(&[]))];
-    assert_eq!(found, expected.map(|(name, attributes)| (name.to_owned(), attributes)));
+    assert_eq!(actual, expected.map(|(name, attributes)| (name.to_owned(), attributes)));
     assert_eq!(text, "ac");
 }
 
-/// The status and the message of a report that is refused.
+/// The exit status and the error of exporting a report that is refused.
 fn refused(folder: &Path, change: impl FnOnce(&mut Value)) -> (i32, String) {
     let mut report = report().clone();
     change(&mut report);
@@ -190,29 +192,29 @@ fn refused(folder: &Path, change: impl FnOnce(&mut Value)) -> (i32, String) {
 }
 
 #[test]
-fn a_report_is_held_against_its_own_grid_and_against_bounds() {
+fn reports_that_contradict_their_grid_or_exceed_bounds_are_refused() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let mut answers = Answers::within(folder);
     let name = |report: &mut Value| report["heads"][3]["name"] = "L0H3 onmouseover=evil".into();
     answers.refused("a name", &refused(folder, name));
-    let more = |list: &mut Value| {
+    let repeat_last = |list: &mut Value| {
         let list = list.as_array_mut().unwrap();
         list.push(list.last().unwrap().clone());
     };
-    answers.refused("a head more", &refused(folder, |report| more(&mut report["heads"])));
-    // A list of heads that is longer while the similarity has its pairs.
+    answers.refused("a head more", &refused(folder, |report| repeat_last(&mut report["heads"])));
+    // One head more, and pairs in the section `similarity` to match.
     let pairs = |report: &mut Value| {
-        more(&mut report["heads"]);
-        more(&mut report["similarity"]["disagreement"]);
+        repeat_last(&mut report["heads"]);
+        repeat_last(&mut report["similarity"]["disagreement"]);
         report["similarity"]["distance"].as_array_mut().unwrap().extend(vec![Value::Array(Vec::new()); 4]);
     };
     answers.refused("a head more, with its pairs", &refused(folder, pairs));
-    let go = |report: &mut Value| {
+    let too_many_shares = |report: &mut Value| {
         let list = report["pruning"]["orders"][0]["can_go"].as_array_mut().unwrap();
         *list = list.iter().cycle().take(100_000).cloned().collect();
     };
-    answers.refused("shares that can go", &refused(folder, go));
+    answers.refused("shares that can go", &refused(folder, too_many_shares));
     let unscored = |report: &mut Value| {
         let relation = &mut report["relations"][0];
         let (best, direction) = (relation["name"].clone(), relation["direction"].as_str().unwrap().to_owned());
@@ -228,7 +230,7 @@ fn a_report_is_held_against_its_own_grid_and_against_bounds() {
     answers.held("crafted-reports-bounds");
 }
 
-/// Heads that a checkpoint was saved without are places in lists of all heads.
+/// `absent` must list heads of the model in order, once each, and they must have no label.
 #[test]
 fn absent_heads_are_heads_of_the_model_and_have_no_label() {
     let folder = TempDir::new().unwrap();
@@ -252,38 +254,38 @@ fn a_long_name_is_drawn_in_time() {
     run(&["export", path(&file), "-o", path(&page)]).unwrap();
 }
 
-/// Collects the keys of all numbers that are not whole; the numbers of a list have the key of the list.
-fn keys_of_numbers(value: &Value, key: &str, found: &mut BTreeSet<String>) {
+/// Collects the keys of all floating-point numbers. The numbers of a list have the key of the list.
+fn collect_float_keys(value: &Value, key: &str, keys: &mut BTreeSet<String>) {
     match value {
-        Value::Number(number) if number.is_f64() => drop(found.insert(key.to_owned())),
-        Value::Array(items) => items.iter().for_each(|item| keys_of_numbers(item, key, found)),
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| keys_of_numbers(value, key, found)),
+        Value::Number(number) if number.is_f64() => drop(keys.insert(key.to_owned())),
+        Value::Array(items) => items.iter().for_each(|item| collect_float_keys(item, key, keys)),
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| collect_float_keys(value, key, keys)),
         _ => {}
     }
 }
 
-/// Makes every number under this key that is not whole another.
-fn change_numbers(value: &mut Value, wanted: &str, to: &dyn Fn(f64) -> f64, key: &str) {
+/// Applies `to` to every floating-point number under the key `wanted`.
+fn map_floats(value: &mut Value, wanted: &str, to: &dyn Fn(f64) -> f64, key: &str) {
     match value {
         Value::Number(number) if number.is_f64() && key == wanted => *value = to(number.as_f64().unwrap()).into(),
-        Value::Array(items) => items.iter_mut().for_each(|item| change_numbers(item, wanted, to, key)),
+        Value::Array(items) => items.iter_mut().for_each(|item| map_floats(item, wanted, to, key)),
         Value::Object(fields) => {
-            fields.iter_mut().for_each(|(key, value)| change_numbers(value, wanted, to, key));
+            fields.iter_mut().for_each(|(key, value)| map_floats(value, wanted, to, key));
         }
         _ => {}
     }
 }
 
-/// Some numbers of a report become parameters of distributions: numbers that no report has are refused.
+/// Some numbers of a report become parameters of distributions, so impossible values are refused.
 #[test]
-fn numbers_of_distributions_are_in_their_ranges() {
+fn impossible_distribution_parameters_are_refused() {
     let folder = TempDir::new().unwrap();
     let original = saved(folder.path(), report());
     let crafted = folder.path().join("crafted.json");
     let mut answers = Answers::within(folder.path());
     for number in [-1.0, 1.0, 1e-320, 1e8] {
         let mut changed = report().clone();
-        change_numbers(&mut changed, "effective_blocks", &|_| number, "");
+        map_floats(&mut changed, "effective_blocks", &|_| number, "");
         fs::write(&crafted, changed.to_string()).unwrap();
         for numbers in [&[][..], &["--numbers"]] {
             let sides = ["compare", path(&original), path(&crafted)];
@@ -298,15 +300,15 @@ fn numbers_of_distributions_are_in_their_ranges() {
     answers.held("crafted-reports-distributions");
 }
 
-/// The largest numbers that are read are drawn.
+/// The largest numbers that the reader accepts can be drawn.
 #[test]
 fn figures_have_finite_numbers() {
     let mut keys = BTreeSet::new();
-    keys_of_numbers(report(), "", &mut keys);
+    collect_float_keys(report(), "", &mut keys);
     let mut report = report().clone();
     for key in keys {
         let mut enlarged = report.clone();
-        change_numbers(&mut enlarged, &key, &|number| 1e30_f64.copysign(number), "");
+        map_floats(&mut enlarged, &key, &|number| 1e30_f64.copysign(number), "");
         enlarged["settings"] = report["settings"].clone();
         if json::parse("report.json", &enlarged.to_string()).is_ok() {
             report = enlarged;
@@ -319,7 +321,7 @@ fn figures_have_finite_numbers() {
     run(&["export", path(&file), "--figure", "relations", "-o", path(&relations)]).unwrap();
     for drawn in [page, relations] {
         let html = fs::read_to_string(drawn).unwrap();
-        // The page's own script knows what is no number.
+        // The page's own script may name NaN.
         let (before, script) = html.split_once("<script>").unwrap_or((&html, ""));
         let words = [before, script.split_once("</script>").map_or("", |(_, after)| after)];
         let mut words = words.into_iter().flat_map(|part| part.split(|c: char| !c.is_alphanumeric()));

@@ -1,4 +1,5 @@
-//! Weights that lack a tensor or have one of another shape, of every family: a named error, or the numbers of the whole file.
+//! Weights without a tensor, or with a tensor of another shape, for every family. The file is refused with a named
+//! error, or gives the numbers of the intact file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Metadata, TensorView};
 use tempfile::TempDir;
 
-/// A model of `fixtures/models` whose weights are one file, with a golden.
+/// A model of `fixtures/models` with one file of weights and a golden.
 struct TinyModel {
     name: String,
     architecture: Architecture,
@@ -42,7 +43,7 @@ impl TinyModel {
         })
     }
 
-    /// The encoder of a file with these weights.
+    /// Writes these weights to a file and loads the encoder.
     fn load(&self, folder: &TempDir, weights: &HashMap<String, TensorView<'_>>) -> Result<PackedEncoder> {
         let path = folder.path().join("model.safetensors");
         safetensors::serialize_to_file(weights, None, &path).unwrap();
@@ -50,13 +51,14 @@ impl TinyModel {
         Ok(PackedEncoder::new(Parameters::load(&checkpoint, &self.architecture)?))
     }
 
-    /// Whether a damaged file is refused; one that is not has to give the whole file's numbers.
+    /// Whether a damaged file is refused. A file that is accepted must give the numbers of the intact one.
     fn refuses(&self, folder: &TempDir, damaged: &HashMap<String, TensorView<'_>>, tensor: &str) -> bool {
         match self.load(folder, damaged) {
             Err(error) => {
                 let message = format!("{error:#}");
-                // The last two parts, `query.weight`: what stands before them may be another family's. Where a tensor tells
-                // which of two spellings the file has, the other spelling's are missed.
+                // The error names the last two parts, such as `query.weight`, since the prefix may differ between
+                // families. If the tensor decides between two spellings of names, the error lists tensors of the other
+                // spelling.
                 let is_named = tensor.rsplit('.').take(2).all(|part| message.contains(part))
                     || message.contains("has no tensor for ");
                 assert!(is_named && message.contains("model.safetensors"), "{} {tensor}: {message}", self.name);
@@ -77,20 +79,20 @@ impl TinyModel {
 }
 
 #[test]
-fn no_damage_gives_other_numbers() {
+fn damaged_weights_change_no_number() {
     let folder = TempDir::new().unwrap();
     let (mut models, mut refused, mut needless) = (0, 0, Vec::new());
     for model in TinyModel::all() {
         let (_, header): (usize, Metadata) = SafeTensors::read_metadata(&model.weights).unwrap();
         let tensors = SafeTensors::deserialize(&model.weights).unwrap();
-        let whole: HashMap<String, TensorView<'_>> = tensors.tensors().into_iter().collect();
+        let intact: HashMap<String, TensorView<'_>> = tensors.tensors().into_iter().collect();
         models += 1;
         for name in header.tensors().keys() {
-            // A file may have tied embeddings under either name; this random model's two are not equal.
+            // A file may name tied embeddings either way. In this random model the two differ.
             if name == "luke.embeddings.word_embeddings.weight" {
                 continue;
             }
-            let mut damaged = whole.clone();
+            let mut damaged = intact.clone();
             let tensor = damaged.remove(name).unwrap();
             let is_needed = model.refuses(&folder, &damaged, name);
             refused += usize::from(is_needed);
@@ -98,14 +100,16 @@ fn no_damage_gives_other_numbers() {
                 needless.push(format!("{} {name}", model.name));
                 continue;
             }
-            // A row less; of a matrix its columns as rows, which in a square one is no other shape.
+            // Two other shapes: one row fewer, and the dimensions reversed, unless that is no change.
             let shape = tensor.shape().to_vec();
             let row = tensor.data().len() / shape[0];
             let shorter = [&[shape[0] - 1], &shape[1..]].concat();
-            let turned: Vec<usize> = shape.iter().rev().copied().collect();
+            let reversed: Vec<usize> = shape.iter().rev().copied().collect();
             let cut = TensorView::new(tensor.dtype(), shorter, &tensor.data()[row..]).unwrap();
-            let others =
-                [Some(cut), (turned != shape).then(|| TensorView::new(tensor.dtype(), turned, tensor.data()).unwrap())];
+            let others = [
+                Some(cut),
+                (reversed != shape).then(|| TensorView::new(tensor.dtype(), reversed, tensor.data()).unwrap()),
+            ];
             for other in others.into_iter().flatten() {
                 damaged.insert(name.clone(), other);
                 assert!(model.refuses(&folder, &damaged, name), "{} {name} of another shape", model.name);

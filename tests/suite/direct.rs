@@ -1,4 +1,4 @@
-//! The study `direct`, held against `fixtures/reference_direct.py`, and as a user runs it.
+//! The study `direct`: against `fixtures/reference_direct.py`, and on the command line.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, parts_add_up, path, run};
 use serde_json::Value;
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
-/// The task alone, and no study of a corpus.
+/// Options that run `direct` on the task alone, without studies of a corpus.
 const ALONE: [&str; 10] = [
     "--with",
     "direct",
@@ -30,21 +30,21 @@ fn report(model: &str, task: &str) -> Value {
 }
 
 #[test]
-fn parts_are_those_of_the_reference() {
+fn parts_equal_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/causal-direct.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let report = report("box:causal", "copies");
-    let found = &report["direct"];
-    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["items"]]);
-    let near = |at: &str, found: &Value, expected: &Value| {
-        let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+    let actual = &report["direct"];
+    assert_eq!([&actual["items"], &actual["units"]], [&expected["items"], &expected["items"]]);
+    let near = |at: &str, actual: &Value, expected: &Value| {
+        let [a, b] = [actual, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
         assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
     };
     for part in ["score", "embeddings", "constants"] {
-        near(part, &found[part]["effect"], &expected[part]["effect"]);
+        near(part, &actual[part]["effect"], &expected[part]["effect"]);
     }
-    near("the sum", &found["sum"]["effect"], &expected["score"]["effect"]);
-    for (number, layer) in found["layers"].as_array().unwrap().iter().enumerate() {
+    near("the sum", &actual["sum"]["effect"], &expected["score"]["effect"]);
+    for (number, layer) in actual["layers"].as_array().unwrap().iter().enumerate() {
         for part in ["feed_forward", "biases"] {
             let name = format!("{part} {number}");
             near(&name, &layer[part]["effect"], &expected[&name]["effect"]);
@@ -54,7 +54,7 @@ fn parts_are_those_of_the_reference() {
         let name = head["name"].as_str().unwrap();
         near(name, &head["metrics"]["direct_effect"], &expected[name]["effect"]);
         near(name, &head["standard_errors"]["direct_effect"], &expected[name]["error"]);
-        assert_eq!(found["heads"][place]["effect"], head["metrics"]["direct_effect"]);
+        assert_eq!(actual["heads"][place]["effect"], head["metrics"]["direct_effect"]);
     }
 }
 
@@ -77,7 +77,7 @@ fn the_summary_names_the_parts() {
 }
 
 #[test]
-fn what_nothing_adds_to_directly_is_named() {
+fn models_and_tasks_without_direct_effects_are_refused() {
     let mut answers = Answers::new();
     for (model, task) in [("box:small", "cloze"), ("box:causal", "pairs")] {
         let (corpus, task) = (fixture("corpus/gold.conllu"), fixture(&format!("tasks/{task}.jsonl")));

@@ -1,4 +1,4 @@
-//! The study `effect`, held against `fixtures/reference_effect.py`, and as a user runs it.
+//! The study `effect`: against `fixtures/reference_effect.py`, and on the command line.
 
 use std::fs;
 
@@ -6,25 +6,25 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, parts_add_up, path, run, tiny_bert};
 use serde_json::{Value, json};
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
 fn report(model: &str, more: &[&str]) -> Value {
     let corpus = fixture("corpus/gold.conllu");
     let arguments = ["analyze", model, "-c", path(&corpus), "--with", "effect", "--no-run-info", "-o", "-"];
-    serde_json::from_str(&run(&[&arguments[..], &alone(), more].concat()).unwrap()).unwrap()
+    serde_json::from_str(&run(&[&arguments[..], &other_studies_off(), more].concat()).unwrap()).unwrap()
 }
 
-/// The other studies have tests of their own.
+/// Studies that are switched off here: other tests cover them.
 const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequency", "explained-variance"];
 
-/// Switches them off.
-fn alone() -> Vec<&'static str> {
+/// Options that switch the other studies off.
+fn other_studies_off() -> Vec<&'static str> {
     OTHERS.iter().flat_map(|study| ["--without", study]).collect()
 }
 
-fn near(at: &str, found: &Value, expected: &Value) {
-    let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+fn near(at: &str, actual: &Value, expected: &Value) {
+    let [a, b] = [actual, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
     assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
 }
 
@@ -57,7 +57,7 @@ fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -
         }
         for test in ["p", "q", "p_negligible", "q_negligible"] {
             let (found, expected) = (&found[test], &expected[test]);
-            // A chance has the error of `t`, which is that of the effect in standard errors.
+            // The error of a p-value is that of `t`, the effect in standard errors.
             let near = found.as_f64().zip(expected.as_f64()).is_some_and(|(a, b)| (a - b).abs() < 1e-3 * b + 1e-9);
             assert!(
                 near || found.is_null() && expected.is_null(),
@@ -78,46 +78,46 @@ fn check(model: &str, golden: &str, removal: &str, phases: &str, sample: &str) -
 }
 
 #[test]
-fn effects_by_the_mean_are_those_of_the_reference() {
+fn effects_by_the_mean_equal_the_reference() {
     check("box:small", "small-effect-mean", "mean", "1", "64");
 }
 
 #[test]
-fn effects_by_a_constant_are_those_of_the_reference() {
+fn effects_by_a_constant_equal_the_reference() {
     check("box:small", "small-effect-constant", "constant", "1", "64");
 }
 
 #[test]
-fn effects_by_zero_in_all_phases_are_those_of_the_reference() {
+fn effects_by_zero_in_all_phases_equal_the_reference() {
     check("box:small", "small-effect-zero", "zero", "7", "8");
 }
 
 #[test]
-fn effects_on_a_decoder_are_those_of_the_reference() {
-    let found = check(path(&fixture("models/causal")), "causal-effect-mean", "mean", "1", "64");
-    assert_eq!(found["model"]["objective"], "next_tokens");
+fn effects_on_a_decoder_equal_the_reference() {
+    let report = check(path(&fixture("models/causal")), "causal-effect-mean", "mean", "1", "64");
+    assert_eq!(report["model"]["objective"], "next_tokens");
 }
 
 #[test]
-fn effects_on_a_discriminator_are_those_of_the_reference() {
-    let bench = tempfile::tempdir().unwrap();
+fn effects_on_a_discriminator_equal_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(fixture("models/tiny-electra-discriminator")).unwrap() {
         let entry = entry.unwrap();
-        fs::copy(entry.path(), bench.path().join(entry.file_name())).unwrap();
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
     for file in ["tokenizer.json", "tokenizer_config.json"] {
-        fs::copy(tiny_bert().join(file), bench.path().join(file)).unwrap();
+        fs::copy(tiny_bert().join(file), folder.path().join(file)).unwrap();
     }
-    let found = check(path(bench.path()), "electra-effect", "mean", "1", "64");
-    assert_eq!(found["model"]["objective"], "replaced_tokens");
-    assert_eq!(found["model"]["masked_lm_head"], false);
-    // The same loss is differentiated and pruned by.
-    let found = report(path(bench.path()), &["--with", "gradient,pruning", "--sample", "8"]);
+    let actual = check(path(folder.path()), "electra-effect", "mean", "1", "64");
+    assert_eq!(actual["model"]["objective"], "replaced_tokens");
+    assert_eq!(actual["model"]["masked_lm_head"], false);
+    // `gradient` and `pruning` use this loss too.
+    let actual = report(path(folder.path()), &["--with", "gradient,pruning", "--sample", "8"]);
     for study in ["effect", "gradient", "pruning"] {
-        assert_eq!(found[study]["objective"], "replaced_tokens", "{study}");
-        assert!(found[study]["loss"].as_f64().is_some_and(|loss| loss > 0.0), "{study}");
+        assert_eq!(actual[study]["objective"], "replaced_tokens", "{study}");
+        assert!(actual[study]["loss"].as_f64().is_some_and(|loss| loss > 0.0), "{study}");
     }
-    near("loss", &found["gradient"]["loss"], &found["effect"]["loss"]);
+    near("loss", &actual["gradient"]["loss"], &actual["effect"]["loss"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn parts_add_up_to_the_whole() {
     let (corpus, whole) = (fixture("corpus/gold.conllu"), folder.path().join("whole.json"));
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--sample", "24", "--no-run-info", "-q"];
-    let common = [&common[..], &alone()].concat();
+    let common = [&common[..], &other_studies_off()].concat();
     parts_add_up(&common, &whole);
     // A report is read back whole, and verdicts follow the policy.
     let policy = folder.path().join("policy.toml");
@@ -139,7 +139,7 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn effects_are_taken_where_the_gradient_says_they_matter() {
+fn effect_of_removes_heads_chosen_by_the_gradient() {
     let folder = tempfile::tempdir().unwrap();
     let sample = ["--sample", "16"];
     let choice = ["--sample", "16", "--effect-of", "top:2,bottom:1,random:1"];
@@ -149,7 +149,7 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     let heads = |report: &Value| report["effect"]["heads"].as_array().unwrap().clone();
     let taken: Vec<usize> = (0..16).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
     assert_eq!(taken.len(), 4);
-    // Heads are chosen on the blocks of even number and removed on the others.
+    // Heads are chosen on the even blocks and removed on the odd ones.
     let tokens = |report: &Value| report["effect"]["masked_tokens"].as_u64().unwrap();
     assert!(0 < tokens(&some) && tokens(&some) < tokens(&all));
     for (place, head) in heads(&some).iter().enumerate() {
@@ -161,7 +161,7 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
             assert!(some["effect"]["relations"][0]["effects"][place].is_null());
         }
     }
-    // On so few sentences the halves agree on the two heads that matter most.
+    // The two most important heads over all blocks are also chosen on the even ones.
     let importance = |place: usize| all["gradient"]["heads"][place]["importance"].as_f64().unwrap();
     let mut order: Vec<usize> = (0..16).collect();
     order.sort_by(|&a, &b| importance(b).total_cmp(&importance(a)));
@@ -170,13 +170,13 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
     let sum = ["helpful", "harmful", "negligible", "undecided"].iter().filter_map(|verdict| verdicts[verdict].as_u64());
     assert_eq!(sum.sum::<u64>(), 4);
 
-    // Every shard chooses the same.
+    // All shards choose these heads.
     let parts: Vec<_> = (1..=2).map(|part| folder.path().join(format!("{part}.headscope"))).collect();
     let corpus = fixture("corpus/gold.conllu");
     for (part, file) in (1..).zip(&parts) {
         let shard = format!("{part}/2");
         let common = ["analyze", "box:small", "-c", path(&corpus), "--with", "effect", "--no-run-info", "-q"];
-        run(&[&common[..], &choice, &alone(), &["--shard", &shard, "-o", path(file)]].concat()).unwrap();
+        run(&[&common[..], &choice, &other_studies_off(), &["--shard", &shard, "-o", path(file)]].concat()).unwrap();
     }
     let merged = run(&["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", "-"]).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&merged).unwrap()["effect"], some["effect"]);
@@ -197,15 +197,15 @@ fn effects_are_taken_where_the_gradient_says_they_matter() {
 }
 
 #[test]
-fn a_head_that_is_gone_for_good_is_not_missed() {
-    let found = report("box:small", &["--sample", "6", "--remove", "L0H0"]);
-    assert_eq!(found["effect"]["heads"][0]["effect"], 0.0);
-    assert_ne!(found["effect"]["heads"][1]["effect"], 0.0);
-    assert_eq!(found["settings"]["ablation"], json!({ "removal": "mean", "phases": 1, "sample": 6 }));
+fn a_removed_head_has_no_effect() {
+    let report = report("box:small", &["--sample", "6", "--remove", "L0H0"]);
+    assert_eq!(report["effect"]["heads"][0]["effect"], 0.0);
+    assert_ne!(report["effect"]["heads"][1]["effect"], 0.0);
+    assert_eq!(report["settings"]["ablation"], json!({ "removal": "mean", "phases": 1, "sample": 6 }));
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn unmeasurable_effects_are_refused() {
     let corpus = fixture("corpus/gold.conllu");
     let mut answers = Answers::new();
     for arguments in [

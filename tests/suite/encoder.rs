@@ -1,4 +1,4 @@
-//! The encoder against PyTorch, against candle's own BERT, and against itself.
+//! The packed encoder against PyTorch, candle's BERT and the readable encoder.
 
 use crate::golden;
 use crate::golden::{EVERYTHING, Golden, check_parity, encode, forward, largest_difference, load, record, try_record};
@@ -26,11 +26,11 @@ fn tiny_golden() -> Golden {
 }
 
 #[test]
-fn attention_and_hidden_states_are_those_of_pytorch() {
+fn attention_and_hidden_states_equal_pytorch() {
     check_parity(&load(&tiny_bert()), &tiny_golden());
 }
 
-/// The readable encoder of the tiny model.
+/// The readable encoder with the parameters of the tiny model.
 fn tensor_encoder() -> TensorEncoder {
     let architecture = support::architecture(&tiny_bert());
     let checkpoint = Checkpoint::open(opened(&[tiny_bert().join("model.safetensors")]), FAMILIES[0]).unwrap();
@@ -38,7 +38,7 @@ fn tensor_encoder() -> TensorEncoder {
 }
 
 #[test]
-fn the_readable_encoder_agrees_with_pytorch_too() {
+fn the_readable_encoder_equals_pytorch() {
     let mut model = load(&tiny_bert());
     model.encoder = Box::new(tensor_encoder());
     check_parity(&model, &tiny_golden());
@@ -46,7 +46,7 @@ fn the_readable_encoder_agrees_with_pytorch_too() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Two executors of one definition agree on whatever shape there is, with and without interventions.
+    /// Two implementations of one definition agree on random shapes, with and without interventions.
     #[test]
     fn both_encoders_agree(
         random in RandomEncoder::any(),
@@ -64,7 +64,7 @@ proptest! {
         for (slow, fast) in slow.iter().zip(&fast) {
             let attention = largest_difference(&slow.attentions, &fast.attentions);
             prop_assert!(attention <= golden::TOLERANCE, "attention differs by {attention:e}");
-            // Not bounded by 1 as attention is.
+            // Unlike attention, these values are not bounded by 1.
             let others = [
                 ("values", &slow.values, &fast.values),
                 ("value norms", &slow.value_norms, &fast.value_norms),
@@ -82,7 +82,7 @@ proptest! {
             ];
             for (part, slow, fast) in others {
                 let difference = largest_difference(slow, fast);
-                // Of what is large, as far as float32 goes: hidden states of layers that normalise first grow.
+                // The tolerance is relative, as float32 errors are: hidden states of pre-norm layers grow.
                 let size = slow.iter().fold(1.0_f32, |size, value| size.max(value.abs()));
                 let room = 5.0 * golden::TOLERANCE * size;
                 prop_assert!(difference <= room, "{part} of up to {size} differ by {difference:e}");
@@ -93,7 +93,7 @@ proptest! {
 }
 
 #[test]
-fn entropies_from_the_softmax_are_those_of_the_weights() {
+fn entropies_from_the_softmax_equal_those_of_the_weights() {
     struct Check(usize);
     impl Visitor for Check {
         fn needs(&self) -> Needs {
@@ -136,13 +136,13 @@ fn ids_without_embeddings_are_refused() {
 }
 
 #[test]
-fn a_sentence_in_a_pack_is_the_sentence_alone() {
+fn packing_changes_no_sentence() {
     let model = load(&tiny_bert());
     let sentences: Vec<_> = tiny_golden().sentences.iter().map(|words| encode(&model, words)).collect();
     let together = forward(model.encoder.as_ref(), sentences.clone());
     for (sentence, packed) in sentences.into_iter().zip(together) {
         let alone = forward(model.encoder.as_ref(), vec![sentence]).remove(0);
-        // Not bit for bit: a matrix product may sum in another order for another number of rows.
+        // Not bit for bit: a matrix product may sum in another order if the number of rows differs.
         assert!(largest_difference(&alone.attentions, &packed.attentions) < 1e-6);
         assert!(largest_difference(&alone.hidden_states, &packed.hidden_states) < golden::TOLERANCE);
     }
@@ -162,7 +162,7 @@ fn attention_rows_sum_to_one() {
 }
 
 #[test]
-fn hidden_states_are_those_of_candle_transformers() {
+fn hidden_states_equal_candle_transformers() {
     let folder = tiny_bert();
     let model = load(&folder);
     let config = std::fs::read_to_string(folder.join("config.json")).unwrap();

@@ -1,4 +1,4 @@
-//! The study `examples`, as a user runs it: sentences that show what labels say.
+//! The study `examples`: sentences that illustrate labels.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use crate::support::{path, run};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-/// Few sentences of the box, as `analyze` and `maps` are given them.
-const SOME: [&str; 2] = ["--limit", "60"];
+/// The option that limits `analyze` and `maps` to 60 sentences of the box.
+const LIMIT: [&str; 2] = ["--limit", "60"];
 
 fn analyze(more: &[&str]) -> String {
     let arguments = ["analyze", "box:planted", "-c", "box:gold", "--with", "examples", "--no-run-info", "-q"];
-    run(&[&arguments[..], &SOME, more].concat()).unwrap()
+    run(&[&arguments[..], &LIMIT, more].concat()).unwrap()
 }
 
-/// The score of each sentence of 5 to 16 words by the label `previous-token` of L0H0, from the maps alone.
+/// The score of L0H0 for the label `previous-token` in each sentence of 5 to 16 words, from the maps alone.
 fn scores(maps: &Path) -> Vec<(u64, f64)> {
     let bytes = fs::read(maps).unwrap();
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
@@ -33,7 +33,7 @@ fn scores(maps: &Path) -> Vec<(u64, f64)> {
         assert_eq!((heads, tokens), (1, keys));
         let weights: Vec<f32> =
             tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
-        // Tokens of text but the first: the token before is one of text.
+        // Text tokens except the first, whose previous token is special.
         let queries = 2..tokens - 1;
         let sum: f64 = queries.clone().map(|query| f64::from(weights[query * tokens + query - 1])).sum();
         scores.push((index.parse().unwrap(), sum / queries.len() as f64));
@@ -43,22 +43,22 @@ fn scores(maps: &Path) -> Vec<(u64, f64)> {
 }
 
 #[test]
-fn sentences_are_chosen_by_the_evidence() {
+fn examples_have_the_scores_of_the_maps() {
     let folder = tempfile::tempdir().unwrap();
     let report: Value = serde_json::from_str(&analyze(&["-o", "-"])).unwrap();
     let maps = folder.path().join("maps.safetensors");
     let arguments = ["maps", "box:planted", "-c", "box:gold", "--head", "L0H0", "-o", path(&maps)];
-    run(&[&arguments[..], &SOME].concat()).unwrap();
+    run(&[&arguments[..], &LIMIT].concat()).unwrap();
     let scores = scores(&maps);
     let examples = &report["examples"];
     assert_eq!(examples["sentences"].as_u64(), Some(scores.len() as u64));
-    let of_head = &examples["heads"][0];
+    let head_examples = &examples["heads"][0];
     assert_eq!(
-        (of_head["label"].as_str(), of_head["scored"].as_u64()),
+        (head_examples["label"].as_str(), head_examples["scored"].as_u64()),
         (Some("previous-token"), Some(scores.len() as u64))
     );
-    assert_eq!(of_head["mean"], report["heads"][0]["metrics"]["offset_mass"]["-1"]);
-    let chosen = of_head["examples"].as_array().unwrap();
+    assert_eq!(head_examples["mean"], report["heads"][0]["metrics"]["offset_mass"]["-1"]);
+    let chosen = head_examples["examples"].as_array().unwrap();
     let ranks: Vec<&str> = chosen.iter().map(|example| example["rank"].as_str().unwrap()).collect();
     assert_eq!(ranks, ["typical", "best", "worst"]);
     for example in chosen {
@@ -73,7 +73,7 @@ fn sentences_are_chosen_by_the_evidence() {
 }
 
 #[test]
-fn the_same_sentences_are_chosen_by_any_threads_and_shards() {
+fn threads_and_shards_change_no_example() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let whole = analyze(&["-o", "-", "--threads", "1"]);
@@ -98,7 +98,7 @@ fn the_same_sentences_are_chosen_by_any_threads_and_shards() {
 }
 
 #[test]
-fn a_head_is_drawn_with_its_sentences() {
+fn figures_and_pages_draw_the_examples() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (report, page) = (at("report.json"), at("page.html"));
@@ -120,11 +120,11 @@ fn a_head_is_drawn_with_its_sentences() {
     let heads = json["examples"]["heads"].as_array().unwrap();
     assert_eq!(html.matches("<details class=drawn>").count(), heads.len());
     let card = run(&["show", path(&report), "L0H0", "--all"]).unwrap();
-    // Which of nearly tied sentences comes first differs between processors.
+    // Processors may rank nearly tied sentences differently, so the sentences are left out.
     let ranks: Vec<&str> = card.lines().filter_map(|line| Some(line.split_once(", sentence ")?.0)).collect();
     answers.said("the card", &ranks.join("\n"));
     answers.held("examples-drawn");
-    // A report without the study has none, and says how to get them.
+    // A page without the study draws no sentence and names the option for it.
     let without = at("without.html");
     run(&["analyze", "box:planted", "--limit", "60", "-q", "-o", path(&without)]).unwrap();
     let html = fs::read_to_string(&without).unwrap();

@@ -1,10 +1,10 @@
-//! Words that the terminal prints: each is explained.
+//! Words that the terminal prints: `explain` knows each of them.
 
 use std::fs;
 
 use crate::support::{fixture, path, run};
 
-/// The headings of a table of a text: the line that begins with `first`, whose columns are two spaces apart.
+/// The headings of a table: the line that begins with `first`, with two spaces between columns.
 fn headings<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let is_heading = |line: &&str| line.trim_start().starts_with(first) && line.contains("  ");
     let line = text.lines().find(is_heading).unwrap_or_else(|| panic!("no table of {first}: {text}"));
@@ -12,7 +12,7 @@ fn headings<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn headings_of_tables_and_words_of_sentences_are_explained() {
+fn explain_knows_headings_and_terms() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
@@ -23,15 +23,15 @@ fn headings_of_tables_and_words_of_sentences_are_explained() {
         report
     });
     let task = fixture("tasks/copies.jsonl");
-    let said = [
+    let tables = [
         (run(&["show", path(&a), "L2H3"]).unwrap(), "label"),
         (run(&["show", path(&a), "--relation", "case"]).unwrap(), "head"),
         (run(&["compare", path(&a), path(&b), "--fail-on", "never"]).unwrap(), "family"),
         (run(&["confirm", path(&a), path(&b)]).unwrap(), "head"),
         (run(&["analyze", "box:causal", "--task", path(&task)]).unwrap(), "head"),
     ];
-    let mut words: Vec<&str> = said.iter().flat_map(|(text, first)| headings(text, first)).collect();
-    // What stands in cells and sentences.
+    let mut words: Vec<&str> = tables.iter().flat_map(|(text, first)| headings(text, first)).collect();
+    // Words of cells and sentences.
     words.extend([
         "near tie",
         "tested",
@@ -76,7 +76,7 @@ fn headings_of_tables_and_words_of_sentences_are_explained() {
         "budget",
         "baseline",
     ]);
-    // Which of two reports a column is about, and its head, need no words.
+    // The columns `a` and `b` stand for the two reports and need no explanation.
     words.retain(|word| !["a", "b"].contains(word));
     words.sort_unstable();
     words.dedup();

@@ -1,4 +1,4 @@
-//! Every family against transformers.
+//! Every architecture family against transformers.
 
 use crate::tensor::TensorEncoder;
 use crate::{gradients, replaced, support};
@@ -21,21 +21,22 @@ use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Holds both encoders of a model of `fixtures/models` against its golden, and lends them heads whose rows are replaced.
+/// Compares both encoders of a model of `fixtures/models` with its golden, then checks replaced attention rows and
+/// gradients.
 fn check(name: &str) {
-    let (packed, readable, config, sentences) = against_golden(name);
+    let (packed, readable, config, sentences) = check_golden(name);
     replaced::check(&packed, &readable, &config, sentences.clone());
     replaced::check_sides(&packed, &config, sentences[0].clone());
     gradients::check(&packed, &readable, sentences);
 }
 
-/// Holds both encoders of a model of `fixtures/models` against its golden.
-fn against_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequence>) {
+/// Compares both encoders of a model of `fixtures/models` with its golden.
+fn check_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequence>) {
     let folder = fixture("models").join(name);
     let architecture = support::architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
     let parameters = Parameters::load(&checkpoint, &architecture).unwrap();
-    // Something to differentiate, whatever head the model has.
+    // A classifier to differentiate, whatever prediction head the model has.
     let head = gradients::head(architecture.config.hidden_size);
     let parameters = Parameters { prediction: Some(head), ..parameters };
     let golden = Golden::read(&fixture("goldens").join(format!("{name}.safetensors")));
@@ -51,39 +52,39 @@ fn against_golden(name: &str) -> (PackedEncoder, TensorEncoder, Config, Vec<Sequ
 }
 
 #[test]
-fn roberta() {
+fn roberta_matches_transformers() {
     check("tiny-roberta");
     check("tiny-xlm-roberta");
     check("tiny-camembert");
 }
 
 #[test]
-fn bert_from_an_old_pickle() {
+fn bert_from_a_legacy_pickle_matches_transformers() {
     check("tiny-bert-pickle");
 }
 
 #[test]
-fn distilbert_from_shards_of_pickles() {
+fn distilbert_from_pickle_shards_matches_transformers() {
     check("tiny-distilbert");
 }
 
 #[test]
-fn electra_from_shards() {
+fn electra_from_shards_matches_transformers() {
     check("tiny-electra");
 }
 
 #[test]
-fn albert_from_a_pickle() {
+fn albert_from_a_pickle_matches_transformers() {
     check("tiny-albert");
 }
 
 #[test]
-fn mpnet() {
+fn mpnet_matches_transformers() {
     check("tiny-mpnet");
 }
 
 #[test]
-fn bert_under_other_names() {
+fn bert_variants_match_transformers() {
     check("tiny-dpr-question");
     check("tiny-dpr-context");
     check("tiny-splinter");
@@ -92,40 +93,40 @@ fn bert_under_other_names() {
 }
 
 #[test]
-fn roberta_under_other_names() {
+fn roberta_variants_match_transformers() {
     check("tiny-data2vec-text");
     check("tiny-luke");
     check("tiny-ibert");
 }
 
 #[test]
-fn embeddings_that_are_the_same_for_every_token_of_plain_text() {
+fn embeddings_that_are_constant_on_plain_text_match_transformers() {
     check("tiny-ernie");
     check("tiny-layoutlm");
     check("tiny-markuplm");
 }
 
 #[test]
-fn output_embeddings_of_their_own() {
+fn separate_output_embeddings_match_transformers() {
     check("tiny-rembert");
 }
 
 #[test]
-fn convolutions_in_groups() {
+fn grouped_convolutions_match_transformers() {
     check("tiny-squeezebert");
 }
 
 #[test]
-fn layers_that_normalise_what_goes_in() {
+fn pre_norm_layers_match_transformers() {
     check("tiny-roberta-prelayernorm");
     check("tiny-megatron-bert");
     check("tiny-xlm-roberta-xl");
 }
 
-/// Rotary positions, gated linear units and layers without biases: under the names that transformers writes, and those that
-/// the families' own code has.
+/// Rotary positions, gated linear units and layers without biases, with the tensor names of transformers and of the
+/// families' own code.
 #[test]
-fn encoders_that_turn() {
+fn rotary_encoders_match_transformers() {
     check("tiny-modernbert");
     check("tiny-modernbert-bare");
     check("tiny-nomic-bert");
@@ -139,7 +140,7 @@ fn encoders_that_turn() {
 }
 
 #[test]
-fn scores_between_content_and_distance() {
+fn disentangled_attention_matches_transformers() {
     check("tiny-deberta-v3");
     check("tiny-deberta-v2");
     check("tiny-deberta");
@@ -147,12 +148,12 @@ fn scores_between_content_and_distance() {
 }
 
 #[test]
-fn heads_that_share_keys() {
+fn heads_with_shared_keys_match_transformers() {
     check("tiny-eurobert");
 }
 
 #[test]
-fn the_heads_of_a_report_say_with_which_they_share_keys() {
+fn the_report_states_which_heads_share_keys() {
     let folder = with_tokenizer("tiny-eurobert");
     let output = folder.path().join("report.json");
     let model = path(folder.path());
@@ -160,55 +161,55 @@ fn the_heads_of_a_report_say_with_which_they_share_keys() {
         run(&["analyze", "--summary", "full", model, "--with", "similarity", "--limit", "60", "-o", path(&output)])
             .unwrap();
     let mut answers = Answers::new();
-    let of_model: Vec<&str> = summary.lines().skip_while(|line| *line != "The model:").take(2).collect();
-    answers.said("the summary on the model", &of_model.join("\n"));
+    let model_lines: Vec<&str> = summary.lines().skip_while(|line| *line != "The model:").take(2).collect();
+    answers.said("the summary on the model", &model_lines.join("\n"));
     let report: Value = serde_json::from_str(&fs::read_to_string(&output).unwrap()).unwrap();
     assert_eq!((&report["model"]["heads"], &report["model"]["key_value_heads"]), (&6.into(), &2.into()));
     let groups: Vec<_> = report["heads"].as_array().unwrap().iter().map(|head| &head["key_value_group"]).collect();
     assert_eq!(groups, [0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1]);
-    // Two groups of three in each of two layers.
+    // Each of two layers has two groups of three heads, so there are 12 pairs.
     assert_eq!(report["similarity"]["same_key_value_group"]["distance"]["pairs"], 12);
     let card = run(&["show", path(&output), "L1H4", "--all"]).unwrap();
-    answers.said("the card", &lines(&card, &["It shares"]));
+    answers.said("the card", &lines_with(&card, &["It shares"]));
     answers.held("families-shared-keys");
     let table = folder.path().join("heads.csv");
     run(&["export", path(&output), "--table", "heads", "-o", path(&table)]).unwrap();
     let table = fs::read_to_string(table).unwrap();
     assert!(table.starts_with("layer,head,name,key_value_group,primary,"), "{table}");
-    // The labels anew: the groups are those of the model.
+    // Relabelling keeps the groups.
     let again = folder.path().join("again.json");
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 100\n").unwrap();
     run(&["relabel", path(&output), "--policy", path(&policy), "-o", path(&again)]).unwrap();
     let again: Value = serde_json::from_str(&fs::read_to_string(again).unwrap()).unwrap();
     assert_eq!((&again["heads"], &again["similarity"]), (&report["heads"], &report["similarity"]));
-    // Heads with keys of their own have no such key.
+    // Reports of models without shared keys lack these keys.
     let plain = support::analyze(&fixture("corpus/gold.conllu"), &["--limit", "5"]);
     assert!(plain["model"].get("key_value_heads").is_none() && plain["heads"][0].get("key_value_group").is_none());
 }
 
-/// Queries and keys are normalised, and so is what blocks write.
+/// Queries, keys and the outputs of blocks are normalised.
 #[test]
-fn blocks_that_normalise_what_they_write() {
+fn blocks_with_normalised_outputs_match_transformers() {
     check("tiny-gemma3-text");
 }
 
-/// Against PyTorch alone: transformers has no classes of these.
+/// The references are the families' own code in PyTorch: transformers has no classes for them.
 #[test]
-fn families_of_their_own_code() {
+fn families_outside_transformers_match_their_own_code() {
     check("tiny-neobert");
     check("tiny-jina-v2");
     check("tiny-mosaic-bert");
 }
 
 #[test]
-fn encoders_of_proteins() {
+fn protein_encoders_match_transformers() {
     check("tiny-esm");
     check("tiny-esm-1b");
 }
 
 #[test]
-fn encoders_of_sequence_to_sequence_models() {
+fn sequence_to_sequence_encoders_match_transformers() {
     check("tiny-t5");
     check("tiny-mt5");
     check("tiny-umt5");
@@ -216,16 +217,16 @@ fn encoders_of_sequence_to_sequence_models() {
     check("tiny-mbart");
 }
 
-/// Beyond these lengths attention is sparse.
+/// Attention is full up to this length and sparse beyond it.
 #[test]
-fn attention_that_is_full_up_to_a_length() {
+fn big_bird_matches_transformers_while_attention_is_full() {
     check("tiny-big-bird");
     let config = support::architecture(&fixture("models").join("tiny-big-bird")).config;
     assert_eq!(config.longest_with_positions(), 28);
 }
 
 #[test]
-fn decoders_of_absolute_positions() {
+fn absolute_position_decoders_match_transformers() {
     check("tiny-gpt2");
     check("tiny-gpt2-bare");
     check("tiny-gpt-neo");
@@ -234,7 +235,7 @@ fn decoders_of_absolute_positions() {
 }
 
 #[test]
-fn decoders_that_turn() {
+fn rotary_decoders_match_transformers() {
     check("tiny-gpt-neox");
     check("tiny-gpt-neox-serial");
     check("tiny-llama");
@@ -247,23 +248,23 @@ fn decoders_that_turn() {
     check("tiny-modernbert-decoder");
 }
 
-/// The config of texts and images has that of texts in it, and the tensors of both have names that tell them apart.
+/// A CLIP config contains the text config, and names distinguish its tensors from those for images.
 #[test]
-fn the_texts_of_a_model_of_texts_and_images() {
+fn clip_is_read_as_its_text_model() {
     let folder = fixture("models").join("tiny-clip-text");
     let config: Value = serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
     let both = json!({ "model_type": "clip", "text_config": config, "vision_config": { "hidden_size": 7 } });
-    let (alone, found) = (support::architecture(&folder), Architecture::parse(&both.to_string()).unwrap());
-    assert_eq!((&found.config, &found.names), (&alone.config, &alone.names));
+    let (alone, parsed) = (support::architecture(&folder), Architecture::parse(&both.to_string()).unwrap());
+    assert_eq!((&parsed.config, &parsed.names), (&alone.config, &alone.names));
     let mut answers = Answers::new();
     let error = Architecture::parse(r#"{"model_type": "clip"}"#).unwrap_err();
     answers.said("no config of texts", &error.to_string());
     answers.held("families-texts-and-images");
 }
 
-/// The tokens before a query that it sees in each layer; of a decoder none after it.
+/// Tokens before the query that each layer sees (`None`: all). Decoders see no token after the query.
 #[test]
-fn tokens_that_see_those_before_them() {
+fn decoders_have_their_windows() {
     let windows = [
         ("tiny-gpt2", vec![None, None]),
         ("tiny-gpt-neo", vec![None, Some(5), Some(5)]),
@@ -280,15 +281,15 @@ fn tokens_that_see_those_before_them() {
     ];
     for (name, before) in windows {
         let visibility = support::architecture(&fixture("models").join(name)).config.visibility;
-        let of_layer = |layer: usize| visibility.in_layer(layer).before;
-        assert_eq!((0..before.len()).map(of_layer).collect::<Vec<_>>(), before, "{name}");
+        let tokens_before = |layer: usize| visibility.in_layer(layer).before;
+        assert_eq!((0..before.len()).map(tokens_before).collect::<Vec<_>>(), before, "{name}");
         assert!(visibility.are_causal(), "{name}");
     }
 }
 
-/// Windows that the longest sequence is longer than.
+/// Windows shorter than the longest sequence of the golden.
 #[test]
-fn tokens_that_see_those_around_them() {
+fn windowed_encoders_match_transformers() {
     let windows = [
         ("tiny-longformer", vec![Some(2), Some(4)]),
         ("tiny-modernbert", vec![None, Some(4), None]),
@@ -303,34 +304,33 @@ fn tokens_that_see_those_around_them() {
 }
 
 #[test]
-fn relative_positions() {
+fn relative_positions_match_transformers() {
     check("tiny-bert-relative-key");
     check("tiny-roberta-relative-key-query");
 }
 
-/// As transformers 4 runs them, and saves them, without some of their heads.
+/// Models that transformers 4 pruned, ran and saved.
 #[test]
-fn heads_that_were_pruned() {
+fn pruned_models_match_transformers() {
     for (name, absent) in [
         ("tiny-bert-pickle", vec!["L0H1", "L1H0", "L1H2"]),
         ("tiny-distilbert", vec!["L0H0", "L0H1"]),
-        // Of six layers, the first and the third share the weights that lack a head.
+        // Layers 0 and 2 of six share the weights that lack a head.
         ("tiny-albert", vec!["L0H1", "L2H1", "L5H0", "L5H2"]),
         ("tiny-t5", vec!["L0H1", "L1H0"]),
         ("tiny-gpt2", vec!["L0H0", "L1H1", "L1H2"]),
     ] {
         let name = format!("pruned/{name}");
-        let (.., config, _) = against_golden(&name);
+        let (.., config, _) = check_golden(&name);
         assert_eq!(config.absent.iter().map(ToString::to_string).collect::<Vec<_>>(), absent, "{name}");
     }
 }
 
-/// The lines of a text that have one of these in them.
-fn lines(text: &str, parts: &[&str]) -> String {
+/// The lines of a text that contain one of these parts.
+fn lines_with(text: &str, parts: &[&str]) -> String {
     text.lines().filter(|line| parts.iter().any(|part| line.contains(part))).collect::<Vec<_>>().join("\n")
 }
 
-/// The name of a folder.
 fn name(folder: &TempDir) -> &str {
     folder.path().file_name().unwrap().to_str().unwrap()
 }
@@ -347,10 +347,10 @@ pub fn with_tokenizer(name: &str) -> TempDir {
 }
 
 #[test]
-fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
+fn sequences_with_sparse_attention_are_skipped() {
     let folder = with_tokenizer("tiny-big-bird");
     let corpus = folder.path().join("corpus.txt");
-    // [CLS] and [SEP] make it 28 tokens and 29.
+    // With `[CLS]` and `[SEP]`, the sentences have 28 and 29 tokens.
     fs::write(&corpus, format!("{}\n{}\n", "the ".repeat(26), "the ".repeat(27))).unwrap();
     let analyze = |more: &[&str]| {
         let options = ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info"];
@@ -365,7 +365,7 @@ fn longer_sequences_are_not_run_where_attention_over_them_is_sparse() {
 }
 
 #[test]
-fn the_attention_of_decoders_is_shown() {
+fn view_shows_the_attention_of_decoders() {
     let folder = with_tokenizer("tiny-gpt2");
     let shown =
         run(&["view", path(folder.path()), "--text", "the cat sat on it", "--head", "L1H2", "--numbers"]).unwrap();
@@ -373,14 +373,15 @@ fn the_attention_of_decoders_is_shown() {
     assert!(rows.len() == 7 && shown.lines().nth(1).unwrap().starts_with("from\\to "), "{shown}");
     for (query, row) in rows.into_iter().enumerate() {
         let weights: Vec<&str> = row.split("->").next().unwrap().split_whitespace().skip(2).collect();
-        // What is not seen is left empty.
+        // Tokens that a query does not see are left blank.
         assert_eq!(weights.len(), query + 1, "{shown}");
     }
 }
 
-/// Relations are by the side of the head, what no query sees is null, and the first token is apart.
+/// Reports of decoders split relations by the side of the head, have nulls where no query sees a token, and count the
+/// first token separately.
 #[test]
-fn decoders_are_analysed() {
+fn reports_of_decoders_distinguish_sides() {
     let folder = with_tokenizer("tiny-gpt2");
     let out = folder.path().join("report.json");
     let corpus = fixture("corpus").join("entities.conllu");
@@ -390,14 +391,15 @@ fn decoders_are_analysed() {
     };
     let summary = analyze(&["--with", "norms,repeats", "--summary", "full"]).unwrap();
     let mut answers = Answers::new().hiding(name(&folder), "NAME");
-    answers.said("the summary", &lines(&summary, &["a token sees"]));
+    answers.said("the summary", &lines_with(&summary, &["a token sees"]));
     let report: Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let chance = &report["chance"];
     assert!(chance["offset_mass"]["-1"].is_number() && chance["offset_mass"]["1"].is_null());
     assert!(chance["first_token_mass"].is_number() && chance["first_special_mass"].is_null());
     let relations = report["relations"].as_array().unwrap();
-    let of = |name: &str| relations.iter().filter(|relation| relation["relation"] == name).collect::<Vec<_>>();
-    let [left, right] = of("all")[..] else { panic!("{relations:?}") };
+    let relations_of =
+        |name: &str| relations.iter().filter(|relation| relation["relation"] == name).collect::<Vec<_>>();
+    let [left, right] = relations_of("all")[..] else { panic!("{relations:?}") };
     assert_eq!([left, right].map(|part| part["side"].as_str().unwrap()), ["left", "right"]);
     assert_eq!([left, right].map(|part| part["direction"].as_str().unwrap()), ["dep->head", "head->dep"]);
     let share = |part: &Value| part["share"].as_f64().unwrap();
@@ -408,18 +410,19 @@ fn decoders_are_analysed() {
         report["caveats"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
     assert!(caveats.contains(&"causal") && !caveats.contains(&"windows"), "{caveats:?}");
     let card = run(&["show", path(&out), "--relation", "all"]).unwrap();
-    answers.said("the card of a relation", &lines(&card, &["head on the"]));
-    for what in
+    answers.said("the card of a relation", &lines_with(&card, &["head on the"]));
+    for option in
         [["--with", "knockout"], ["--with", "segments"], ["--preset", "clark2019"], ["--preset", "kovaleva2019"]]
     {
-        answers.refused(&what.join(" "), &analyze(&what).unwrap_err());
+        answers.refused(&option.join(" "), &analyze(&option).unwrap_err());
     }
     answers.held("families-decoders");
 }
 
-/// Chance is that of a layer's class, what no query sees is null, and the summary says what layers see.
+/// Chance levels depend on the class of a layer, and are null where no query sees a token. The summary states what
+/// layers see.
 #[test]
-fn layers_with_a_window_have_chance_levels_of_their_own() {
+fn windowed_layers_have_their_own_chance_levels() {
     let folder = with_tokenizer("tiny-modernbert");
     let corpus = folder.path().join("corpus.txt");
     let sentence = |words: usize| "the cat sat on it . ".repeat(words).trim_end().to_owned();
@@ -439,7 +442,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     ])
     .unwrap();
     let mut answers = Answers::new();
-    answers.said("the summary", &lines(&summary, &["a token sees"]));
+    answers.said("the summary", &lines_with(&summary, &["a token sees"]));
     answers.held("families-windows");
     let report: serde_json::Value = serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
     let classes = serde_json::json!([
@@ -456,7 +459,7 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     let chance = |head: &serde_json::Value| head["chance"]["first_special_mass"].as_f64().unwrap();
     assert!(chance(window) > 1.5 * chance(whole));
     let rests_on = |head: &serde_json::Value| head["denominators"]["first_special_mass"]["count"].clone();
-    // Four words of each sentence are near enough to [CLS].
+    // Four words of each sentence have `[CLS]` in their window.
     assert_eq!((rests_on(window), rests_on(whole)), (16.into(), serde_json::Value::Null));
     assert_eq!(report["denominators"]["first_special_mass"]["count"], 80);
     let caveats = report["caveats"].as_array().unwrap();
@@ -465,14 +468,13 @@ fn layers_with_a_window_have_chance_levels_of_their_own() {
     assert!(read_again.contains("first_special_mass"), "{read_again}");
 }
 
-/// Sets the queries of a model of `fixtures/models` to 0, so that every score is 0 and every token attends evenly to what it
-/// sees.
+/// Sets the queries of a model to 0. All scores are then 0, and every token attends evenly to the tokens it sees.
 fn without_queries(folder: &Path) {
     let file = folder.join("model.safetensors");
     let bytes = fs::read(&file).unwrap();
     let whole = SafeTensors::deserialize(&bytes).unwrap();
     let zeroed = |name: &str, data: &[u8]| {
-        // Of a projection to queries, keys and values the first third.
+        // A joint projection has queries, keys and values in this order, one third each.
         let zeros = match name {
             name if name.contains("Wqkv") => data.len() / 3,
             name if ["query.", "q_proj."].iter().any(|part| name.contains(part)) => data.len(),
@@ -490,53 +492,53 @@ fn without_queries(folder: &Path) {
     safetensors::serialize_to_file(tensors, None, &file).unwrap();
 }
 
-/// All numbers of an object, by their keys joined by dots.
-fn flat(value: &Value) -> Vec<(String, Option<f64>)> {
+/// All numbers of an object, by their keys joined with dots.
+fn flatten(value: &Value) -> Vec<(String, Option<f64>)> {
     let entries = value.as_object().unwrap().iter();
     let each = |(key, value): (&String, &Value)| match value {
-        Value::Object(_) => flat(value).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)).collect(),
+        Value::Object(_) => flatten(value).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)).collect(),
         number => vec![(key.clone(), number.as_f64())],
     };
     entries.flat_map(each).collect()
 }
 
-/// A head that attends evenly over what it sees is `broad`, and every other metric is at the chance level of its layer: in sentences,
-/// and in the windows of documents that a decoder reads.
+/// A head that attends evenly is `broad`, and its other metrics are at the chance level of its layer. This holds in
+/// sentences and in windows of documents, which decoders read.
 #[test]
-fn even_heads_are_at_chance_in_layers_of_every_kind() {
+fn even_heads_are_at_chance_in_all_layers() {
     let decoders = ["tiny-llama", "tiny-mistral", "tiny-gpt-neo", "tiny-opt"];
     let encoders = ["tiny-modernbert", "tiny-longformer", "tiny-gemma3-text", "tiny-roberta"];
-    let of_decoders = decoders.into_iter().flat_map(|name| [(name, "sentence"), (name, "document")]);
-    for (name, context) in encoders.into_iter().map(|name| (name, "sentence")).chain(of_decoders) {
+    let decoder_cases = decoders.into_iter().flat_map(|name| [(name, "sentence"), (name, "document")]);
+    for (name, context) in encoders.into_iter().map(|name| (name, "sentence")).chain(decoder_cases) {
         let folder = with_tokenizer(name);
         without_queries(folder.path());
         let corpus = folder.path().join("corpus.txt");
-        // Sentences of other words each: equal ones would count once.
+        // All sentences differ, since equal ones would count once.
         let word = |number: usize, place: usize| if (number >> (place % 6)).is_multiple_of(2) { "the" } else { "cat" };
         let sentence =
             |number: usize| (0..8 + number % 12).map(|place| word(number, place)).collect::<Vec<_>>().join(" ");
-        // Twelve documents.
+        // Twelve documents of eight sentences.
         let line = |number: usize| sentence(number) + if number % 8 == 7 { " .\n\n" } else { " .\n" };
         fs::write(&corpus, (0..96).map(line).collect::<String>()).unwrap();
         let options =
             ["analyze", path(folder.path()), "-c", path(&corpus), "-o", "-", "--no-run-info", "--with", "norms"];
         let options = [&options[..], &["--context", context]].concat();
         let report: Value = serde_json::from_str(&run(&options).unwrap()).unwrap();
-        let common = flat(&report["chance"]);
+        let common = flatten(&report["chance"]);
         let mut held = 0;
         for head in report["heads"].as_array().unwrap() {
             assert_eq!(head["primary"], "broad", "{name} {}", head["name"]);
-            let own = flat(&head["chance"]);
-            let of = |all: &[(String, Option<f64>)], metric: &str| {
-                all.iter().find(|(known, _)| known == metric).and_then(|(_, value)| *value)
+            let own_chance = flatten(&head["chance"]);
+            let value_of = |all: &[(String, Option<f64>)], metric: &str| {
+                all.iter().find(|(name_in_report, _)| name_in_report == metric).and_then(|(_, value)| *value)
             };
-            for (metric, value) in flat(&head["metrics"]) {
-                // Of equal weights the first is taken for the largest; noise explains nothing, and there is none; copying is of
-                // what is written.
+            for (metric, value) in flatten(&head["metrics"]) {
+                // These metrics are not at chance. The argmax of equal weights is the first one. Explained variance
+                // assumes noise, and there is none. Copying depends on what a head writes.
                 if metric.contains("argmax") || metric.starts_with("explained") || metric.starts_with("copy") {
                     continue;
                 }
-                let chance = of(&own, &metric).or(of(&common, &metric));
+                let chance = value_of(&own_chance, &metric).or(value_of(&common, &metric));
                 if let Some((value, chance)) = value.zip(chance).filter(|_| metric != "output_share") {
                     let at = format!("{name} {context} {} {metric}", head["name"]);
                     assert!((value - chance).abs() < 1e-5, "{at}: {value} {chance}");
@@ -550,9 +552,9 @@ fn even_heads_are_at_chance_in_layers_of_every_kind() {
     }
 }
 
-/// Microsoft's checkpoints have heads that do not predict from the last hidden states alone.
+/// Microsoft's checkpoints have prediction heads that use more than the last hidden states.
 #[test]
-fn heads_that_were_trained_otherwise_are_refused() {
+fn prediction_heads_with_other_inputs_are_refused() {
     let mut answers = Answers::new();
     for tensor in ["mask_predictions.dense.bias", "lm_predictions.lm_head.dense.bias"] {
         let folder = with_tokenizer("tiny-deberta-near");
@@ -570,7 +572,7 @@ fn heads_that_were_trained_otherwise_are_refused() {
     answers.held("families-heads-trained-otherwise");
 }
 
-/// The tiny ESM with ESM-2's vocabulary.
+/// The tiny ESM with the vocabulary of ESM-2.
 pub(crate) fn esm_with_vocabulary() -> TempDir {
     let folder = TempDir::new().unwrap();
     let from = fixture("models/tiny-esm");
@@ -608,33 +610,34 @@ fn a_protein_in_fasta_is_a_sentence_of_residues() {
     assert!(proteins["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "residues"));
     let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&fasta)]).unwrap();
     let mut answers = Answers::new();
-    answers.said("the summary", &lines(&summary, &["its tokens are", "corpus  ", "Intervals and tests", "Skipped"]));
+    answers
+        .said("the summary", &lines_with(&summary, &["its tokens are", "corpus  ", "Intervals and tests", "Skipped"]));
     answers.held("families-proteins");
     assert!(!summary.contains("sentence of"), "{summary}");
 }
 
 #[test]
-fn words_and_proteins_are_not_taken_for_each_other() {
+fn words_and_proteins_are_not_confused() {
     let model = esm_with_vocabulary();
     let fasta = model.path().join("a.fa");
     fs::write(&fasta, PROTEINS).unwrap();
     let mut answers = Answers::new().hiding(name(&model), "NAME");
     answers.refused("a corpus of words", &run(&["analyze", path(model.path())]).unwrap_err());
-    for what in [["--with", "trees"], ["--without", "attention,links,classes,explained-variance"]] {
-        let arguments = [&["analyze", path(model.path()), "-c", path(&fasta)][..], &what].concat();
-        answers.refused(&what.join(" "), &run(&arguments).unwrap_err());
+    for option in [["--with", "trees"], ["--without", "attention,links,classes,explained-variance"]] {
+        let arguments = [&["analyze", path(model.path()), "-c", path(&fasta)][..], &option].concat();
+        answers.refused(&option.join(" "), &run(&arguments).unwrap_err());
     }
-    // A model of text reads them as text, and says so.
+    // A model of text reads proteins as text, and the report says so.
     let report = support::analyze(&fasta, &[]);
     assert!(report["caveats"].as_array().unwrap().iter().any(|caveat| caveat["id"] == "proteins-as-text"), "{report}");
     let summary = run(&["analyze", "--summary", "full", path(&tiny_bert()), "-c", path(&fasta)]).unwrap();
-    answers.said("the summary of a model of text", &lines(&summary, &["not one of proteins"]));
+    answers.said("the summary of a model of text", &lines_with(&summary, &["not one of proteins"]));
     answers.held("families-words-and-proteins");
 }
 
 #[test]
-fn options_that_are_not_supported() {
-    refused(
+fn unsupported_options_are_refused() {
+    check_refusals(
         "families-options",
         &[
             ("tiny-ibert", "\"quant_mode\": false", "\"quant_mode\": true"),
@@ -648,8 +651,8 @@ fn options_that_are_not_supported() {
 }
 
 #[test]
-fn options_of_encoders_of_now_that_are_not_supported() {
-    refused(
+fn unsupported_options_of_recent_encoders_are_refused() {
+    check_refusals(
         "families-options-of-encoders",
         &[
             ("tiny-modernbert", "\"norm_bias\": false", "\"norm_bias\": true"),
@@ -683,8 +686,8 @@ fn options_of_encoders_of_now_that_are_not_supported() {
 }
 
 #[test]
-fn options_of_decoders_that_are_not_supported() {
-    refused(
+fn unsupported_options_of_decoders_are_refused() {
+    check_refusals(
         "families-options-of-decoders",
         &[
             ("tiny-gpt2", "\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true"),
@@ -701,8 +704,8 @@ fn options_of_decoders_that_are_not_supported() {
     );
 }
 
-/// Configs of `fixtures/models` with one text in place of another: the snapshot of this name holds their errors.
-fn refused(snapshot: &str, cases: &[(&str, &str, &str)]) {
+/// Replaces one text in each of these configs of `fixtures/models`. The snapshot of this name holds the errors.
+fn check_refusals(snapshot: &str, cases: &[(&str, &str, &str)]) {
     let mut answers = Answers::new();
     for (name, old, new) in cases.iter().copied() {
         let config = fs::read_to_string(fixture("models").join(name).join("config.json")).unwrap();
@@ -714,7 +717,7 @@ fn refused(snapshot: &str, cases: &[(&str, &str, &str)]) {
 }
 
 #[test]
-fn a_row_for_plain_text_that_is_not_there() {
+fn a_missing_row_for_plain_text_is_refused() {
     let folder = with_tokenizer("tiny-markuplm");
     let config = folder.path().join("config.json");
     let text = fs::read_to_string(&config).unwrap().replace("\"subs_pad_id\": 8", "\"subs_pad_id\": 9");

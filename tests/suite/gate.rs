@@ -1,4 +1,4 @@
-//! `headscope gate`: noise passes, a dead head fails, and a gate that cannot judge does not pass.
+//! `headscope gate` passes on noise, fails on a dead head, and does not pass if it cannot judge.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use crate::support::answers::Answers;
 use crate::support::{changed_small, fixture, path, run};
 
-/// The width of a head of the small model.
+/// The dimension of a head of the small model.
 const WIDTH: usize = 32;
 
-/// The deviation of the noise, as a share of the deviation of a tensor's weights.
+/// The standard deviation of the noise, relative to that of a tensor's weights.
 const NOISE: f32 = 0.02;
 
-/// The studies that run unasked.
-const OTHERS: &str = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
+/// The studies that run by default.
+const DEFAULT_STUDIES: &str = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
 
 /// A report of a model over the gold corpus.
 fn analyzed(folder: &Path, model: &str, name: &str, more: &[&str]) -> PathBuf {
@@ -35,22 +35,22 @@ fn before() -> (TempDir, PathBuf) {
     (folder, report)
 }
 
-/// Head and name of the first firm syntactic label of a report.
+/// Layer, head and name of the first firm syntactic label in a report.
 fn firm_syntactic(report: &Path) -> ((usize, usize), String) {
     let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
     let number = |head: &Value, key: &str| usize::try_from(head[key].as_u64().unwrap()).unwrap();
-    let of_head = |head: &Value| {
+    let head_label = |head: &Value| {
         let place = (number(head, "layer"), number(head, "head"));
-        let is_it =
+        let is_firm_syntactic =
             |label: &&Value| label["label"].as_str().unwrap().starts_with("syntactic:") && label["borderline"] == false;
-        let label = head["labels"].as_array().unwrap().iter().find(is_it)?;
+        let label = head["labels"].as_array().unwrap().iter().find(is_firm_syntactic)?;
         Some((place, label["label"].as_str().unwrap().to_owned()))
     };
-    report["heads"].as_array().unwrap().iter().find_map(of_head).expect("a firm syntactic label")
+    report["heads"].as_array().unwrap().iter().find_map(head_label).expect("a firm syntactic label")
 }
 
 #[test]
-fn noise_passes() {
+fn noise_passes_the_gate() {
     let (folder, before) = before();
     let model = folder.path().join("noise");
     let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -58,7 +58,7 @@ fn noise_passes() {
         let values: Vec<f32> = tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         let mean = values.iter().sum::<f32>() / values.len() as f32;
         let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f32>() / values.len() as f32).sqrt();
-        // Even noise of this half width has the deviation `NOISE * deviation`.
+        // Uniform noise of this half-width has the standard deviation `NOISE * deviation`.
         let width = 3_f32.sqrt() * NOISE * deviation;
         let noisy: Vec<f32> = values.iter().map(|value| value + width * random.random_range(-1.0..1.0)).collect();
         Tensor::from_vec(noisy, tensor.shape(), tensor.device()).unwrap()
@@ -75,7 +75,7 @@ fn noise_passes() {
 }
 
 #[test]
-fn a_head_without_queries_fails_though_it_is_broad_afterwards() {
+fn a_dead_head_fails_the_gate() {
     let (folder, before) = before();
     let ((layer, head), label) = firm_syntactic(&before);
     let model = folder.path().join("dead");
@@ -94,7 +94,7 @@ fn a_head_without_queries_fails_though_it_is_broad_afterwards() {
     assert_eq!(printed.lines().count(), 1);
     let mut answers = Answers::within(folder.path());
     answers.said(&format!("a dead head L{layer}H{head}, which was {label}"), &printed);
-    // A loss that is known counts, whatever else was not measured.
+    // A known loss fails the gate, even if other roles were not measured.
     let partly = analyzed(folder.path(), path(&model), "partly.json", &["--without", "attention"]);
     let output = crate::support::headscope(&["gate", path(&before), path(&partly)]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -109,9 +109,9 @@ fn a_head_without_queries_fails_though_it_is_broad_afterwards() {
     assert_eq!((&outcome["passed"], &outcome["families"]), (&json!(false), &json!(["syntactic"])));
     let counted = list("lost").len() as u64 + list("could_not_tell").len() as u64 + outcome["kept"].as_u64().unwrap();
     assert_eq!(outcome["firm"], counted);
-    let is_it =
+    let is_of_dead_head =
         |one: &&Value| (&one["layer"], &one["head"], &one["label"]) == (&json!(layer), &json!(head), &json!(label));
-    let lost = list("lost").iter().find(is_it).unwrap_or_else(|| panic!("{outcome:#}"));
+    let lost = list("lost").iter().find(is_of_dead_head).unwrap_or_else(|| panic!("{outcome:#}"));
     assert_eq!((&lost["a"]["standing"], &lost["b"]["standing"]), (&json!("firm"), &json!("out_of_reach")));
 }
 
@@ -134,14 +134,15 @@ fn a_gate_that_cannot_judge_does_not_pass() {
     answers.held("gate-refusals");
 }
 
-/// Pruning by a constant leaves queries and keys, so heads attend as before; nothing reads that any more.
+/// Pruning by a constant keeps queries and keys, so heads attend as before. But the attention has no effect any more.
 #[test]
 fn a_head_that_writes_a_constant_has_lost_its_roles() {
     let (folder, before) = before();
     let at = |name: &str| folder.path().join(name);
     let (pruning, corpus, model) = (at("pruning.json"), fixture("corpus/gold.conllu"), at("pruned"));
     let analyze = ["analyze", "box:small", "-c", path(&corpus), "--with", "pruning", "--removal", "constant"];
-    run(&[&analyze[..], &["--sample", "24", "--without", OTHERS, "-q", "-o", path(&pruning)]].concat()).unwrap();
+    run(&[&analyze[..], &["--sample", "24", "--without", DEFAULT_STUDIES, "-q", "-o", path(&pruning)]].concat())
+        .unwrap();
     // All heads but L0H0.
     let heads: Vec<String> = (1..16).map(|place| format!("L{}H{}", place / 4, place % 4)).collect();
     let prune = ["prune", "box:small", "--report", path(&pruning), "--heads", &heads.join(",")];
@@ -151,7 +152,7 @@ fn a_head_that_writes_a_constant_has_lost_its_roles() {
     let report = saved(&after);
     assert_eq!(report["model"]["constant_heads"], json!(heads));
     assert!(saved(&before)["model"].get("constant_heads").is_none());
-    // Their attention is a fact of the report all the same.
+    // The report still has labels for their attention.
     assert_ne!(report["heads"][7]["labels"], json!([]));
     let mut answers = Answers::within(folder.path());
     let mut brief = report["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
@@ -183,7 +184,7 @@ fn a_head_that_writes_a_constant_has_lost_its_roles() {
         assert!(printed.lines().next().unwrap().contains(&counts), "{printed}");
         answers.said(&arguments.join(" "), printed.split("\n\n").next().unwrap());
     }
-    // The other way round a model gains roles, and none is lost; what both lack is no change.
+    // In the other direction, a model gains roles and loses none. Roles that both models lack are no change.
     for other in [&before, &after] {
         let arguments = ["gate", path(&after), path(other)];
         answers.said(&arguments.join(" "), &run(&arguments).unwrap());
@@ -191,7 +192,7 @@ fn a_head_that_writes_a_constant_has_lost_its_roles() {
     answers.held("gate-constant-heads");
 }
 
-/// The values of a head are constant where its value weights are 0, whatever the output projection has.
+/// The values of a head are constant if its value weights are 0, whatever its output projection is.
 #[test]
 fn a_head_without_value_weights_writes_a_constant() {
     let folder = tempfile::tempdir().unwrap();
@@ -208,9 +209,9 @@ fn a_head_without_value_weights_writes_a_constant() {
     assert_eq!(report["model"]["constant_heads"], json!(["L1H3"]));
 }
 
-/// A report rounds its numbers and a partial does not; both are of one run.
+/// A report and a partial of one run cover the same text, although the report rounds its numbers.
 #[test]
-fn a_report_and_a_partial_of_one_run_are_over_the_same_text() {
+fn a_report_and_a_partial_of_one_run_can_be_compared() {
     let folder = tempfile::tempdir().unwrap();
     let partial = folder.path().join("run.headscope");
     let report = analyzed(folder.path(), "box:small", "run.json", &["--digits", "6", "--partial", path(&partial)]);

@@ -1,4 +1,4 @@
-//! The study `gates`, held against `fixtures/reference_gates.py`, and as a user runs it.
+//! The study `gates`: against `fixtures/reference_gates.py`, and on the command line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::support::answers::Answers;
 use crate::support::{architecture, fixture, path, run, tiny_bert};
 
-/// Relative distance of objectives: the reference has another optimiser.
-const OF_OBJECTIVE: f64 = 1e-3;
+/// The relative tolerance of objectives: the reference has another optimiser.
+const OBJECTIVE_TOLERANCE: f64 = 1e-3;
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
-/// The other studies have tests of their own.
+/// Options that run `gates` alone: other tests cover the default studies.
 const ALONE: [&str; 6] = [
     "--with",
     "gates",
@@ -57,7 +57,7 @@ fn names(heads: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn fits_are_those_of_the_reference() {
+fn fits_equal_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-gates.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let found = report("box:small", &["--words", "spaced", "--removal", "constant", "--sample", "48"]);
@@ -77,10 +77,10 @@ fn fits_are_those_of_the_reference() {
         }
         assert_eq!((list(&fold["fits"]).len(), names(&fold["set"])), (5, names(&expected["set"])));
         for (fit, expected) in list(&fold["fits"]).iter().zip(list(&expected["fits"])) {
-            near("the objective", &fit["objective"], &expected["objective"], OF_OBJECTIVE);
+            near("the objective", &fit["objective"], &expected["objective"], OBJECTIVE_TOLERANCE);
             assert_eq!(fit["converged"], true, "{fit}");
             for (gate, expected) in list(&fit["gates"]).iter().zip(list(&expected["gates"])) {
-                // No gate of the reference is as near to .5 as that.
+                // Gates of the reference keep a distance of .02 from the threshold .5.
                 assert!((number(expected) - 0.5).abs() > 0.02, "{expected}");
                 assert_eq!(number(gate) >= 0.5, number(expected) >= 0.5, "{gate} {expected}");
             }
@@ -89,20 +89,23 @@ fn fits_are_those_of_the_reference() {
     let alone = &gates["alone"];
     near("the rise", &alone["rise"], &expected["rise"], TOLERANCE);
     (0..2).for_each(|end| near("its interval", &alone["rise_ci95"][end], &expected["rise_ci95"][end], TOLERANCE));
-    // The margin is that of the loss of both halves.
+    // The margin is relative to the loss over both halves.
     let loss = number(&gates["loss"]);
     assert!((number(&alone["margin"]) - 0.01 * loss).abs() < TOLERANCE && alone["of"] == "loss");
     assert!((loss - number(&found["effect"]["loss"])).abs() < TOLERANCE);
     let kept = |head: &Value| head["kept"].as_u64().unwrap();
-    let of_fits = |head: usize| {
+    let fits_that_keep = |head: usize| {
         let fits = list(&gates["folds"]).iter().flat_map(|fold| list(&fold["fits"]));
         fits.filter(|fit| number(&fit["gates"][head]) >= 0.5).count() as u64
     };
-    list(&gates["heads"]).iter().enumerate().for_each(|(place, head)| assert_eq!(kept(head), of_fits(place), "{head}"));
+    list(&gates["heads"])
+        .iter()
+        .enumerate()
+        .for_each(|(place, head)| assert_eq!(kept(head), fits_that_keep(place), "{head}"));
 }
 
 #[test]
-fn threads_make_no_difference_and_shards_add_up() {
+fn threads_change_no_byte_and_shards_add_up() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let to = |output: &str, more: &[&str]| {
@@ -114,7 +117,7 @@ fn threads_make_no_difference_and_shards_add_up() {
     };
     let whole = to(&file("1.json"), &["--threads", "1"]).unwrap();
     assert!(to(&file("2.json"), &["--threads", "2"]).unwrap() == whole);
-    // Of three shards each has some of the fits.
+    // Each of three shards computes some of the fits.
     let shards = |name: &str, more: &[&str]| {
         [1, 2, 3].map(|shard| {
             let part = file(&format!("{name}-{shard}.headscope"));
@@ -130,8 +133,8 @@ fn threads_make_no_difference_and_shards_add_up() {
     assert!(merge(&[&first, c, a, b], &report) == whole);
 }
 
-/// A copy of the trained decoder with random weights.
-fn untrained(folder: &Path, seed: u64) {
+/// Writes a copy of the trained decoder with random weights.
+fn write_untrained(folder: &Path, seed: u64) {
     let from = fixture("models/causal");
     for name in ["config.json", "tokenizer.json"] {
         fs::copy(from.join(name), folder.join(name)).unwrap();
@@ -140,7 +143,7 @@ fn untrained(folder: &Path, seed: u64) {
     let tensors = candle_core::safetensors::load(from.join("model.safetensors"), &Device::Cpu).unwrap();
     let tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     let mut fresh = |tensor: &Tensor| {
-        // Gains and biases stay; even weights of the deviation .02.
+        // Gains and biases stay. Weights are uniform with a standard deviation of .02.
         if tensor.rank() < 2 {
             return tensor.clone();
         }
@@ -156,14 +159,14 @@ fn untrained_decoders_do_no_task() {
     let task = fixture("tasks/copies.jsonl");
     for seed in 0..3 {
         let folder = tempfile::tempdir().unwrap();
-        untrained(folder.path(), seed);
+        write_untrained(folder.path(), seed);
         let arguments = ["--task", path(&task), "--limit", "8", "--sample", "120", "--removal", "zero"];
-        let found = report(path(folder.path()), &arguments);
-        let gates = &found["gates"];
-        assert_eq!((&found["task"]["obstacle"], &gates["task"]), (&json!("not_above_baseline"), &json!("cloze")));
+        let report = report(path(folder.path()), &arguments);
+        let gates = &report["gates"];
+        assert_eq!((&report["task"]["obstacle"], &gates["task"]), (&json!("not_above_baseline"), &json!("cloze")));
         assert_eq!((&gates["together"], &gates["alone"]), (&json!(false), &Value::Null));
-        let why = [json!("not_above_baseline"), json!("nothing_lost")];
-        assert!(why.contains(&gates["obstacle"]), "{}", gates["obstacle"]);
+        let obstacles = [json!("not_above_baseline"), json!("nothing_lost")];
+        assert!(obstacles.contains(&gates["obstacle"]), "{}", gates["obstacle"]);
         assert!(list(&gates["folds"]).iter().all(|fold| fold["set"] == json!([])));
     }
 }
@@ -171,10 +174,10 @@ fn untrained_decoders_do_no_task() {
 #[test]
 fn a_trained_decoder_copies_by_a_set_of_heads() {
     let task = fixture("tasks/copies.jsonl");
-    let said = summary("box:causal", &["--task", path(&task), "--limit", "8", "--sample", "64"]);
-    let is_of_it = |line: &&str| line.starts_with("Gates of all heads") || line.contains(" 10 of 10 ");
-    // Which heads is not said here: that may differ between processors.
-    let lines: Vec<&str> = said.lines().filter(is_of_it).filter_map(|line| line.split(':').next()).collect();
+    let summary = summary("box:causal", &["--task", path(&task), "--limit", "8", "--sample", "64"]);
+    let is_about_gates = |line: &&str| line.starts_with("Gates of all heads") || line.contains(" 10 of 10 ");
+    // Processors may choose different heads, so these are cut off.
+    let lines: Vec<&str> = summary.lines().filter(is_about_gates).filter_map(|line| line.split(':').next()).collect();
     let mut answers = Answers::new();
     answers.said("gates of a task", &lines.join("\n"));
     answers.held("gates-summary");
@@ -183,7 +186,7 @@ fn a_trained_decoder_copies_by_a_set_of_heads() {
 #[test]
 fn heads_of_shared_layers_have_one_gate_and_absent_heads_none() {
     let gates = Gates::default();
-    // Layers 0 and 2 share their weights, 1 and 3 likewise, and two more have their own.
+    // Layers 0 and 2 share their weights, layers 1 and 3 do too, and two layers have their own.
     let albert = architecture(&fixture("models/tiny-albert"));
     let heads = albert.grid().heads;
     let shared = GatedHeads::new(&albert, &gates, &[1]);
@@ -196,7 +199,7 @@ fn heads_of_shared_layers_have_one_gate_and_absent_heads_none() {
 }
 
 #[test]
-fn what_cannot_be_fitted_is_named() {
+fn runs_that_cannot_fit_gates_say_why() {
     let (headless, triples) = (tiny_bert(), fixture("tasks/triples.jsonl"));
     let mut answers = Answers::new();
     for (model, options) in [
@@ -208,12 +211,12 @@ fn what_cannot_be_fitted_is_named() {
         let refused = analyzed(model, options).unwrap_err();
         answers.refused(&[&[model], options].concat().join(" "), &refused);
     }
-    // One sentence is in one half; twelve are too few for a verdict.
-    for (sample, why) in [("1", "nothing_scored"), ("12", "too_few")] {
-        let found = report("box:small", &["--sample", sample]);
-        assert_eq!((&found["gates"]["obstacle"], &found["gates"]["together"]), (&json!(why), &json!(false)));
-        let said = summary("box:small", &["--sample", sample]);
-        let line = said.lines().find(|line| line.contains("do the task together")).unwrap();
+    // One sentence leaves one half empty. Twelve are too few for a verdict.
+    for (sample, obstacle) in [("1", "nothing_scored"), ("12", "too_few")] {
+        let report = report("box:small", &["--sample", sample]);
+        assert_eq!((&report["gates"]["obstacle"], &report["gates"]["together"]), (&json!(obstacle), &json!(false)));
+        let summary = summary("box:small", &["--sample", sample]);
+        let line = summary.lines().find(|line| line.contains("do the task together")).unwrap();
         answers.said(&format!("a sample of {sample}"), line.split(". ").next().unwrap());
     }
     answers.held("gates-not-fitted");

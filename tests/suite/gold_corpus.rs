@@ -1,4 +1,4 @@
-//! The corpus in the box, checked line by line: whoever measures heads against it must be able to rely on it.
+//! The corpus in the box, checked line by line, since measurements of heads rely on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ const RELATIONS: &str = "acl acl:relcl advcl advcl:relcl advmod advmod:emph advm
     dislocated expl fixed flat goeswith iobj list mark nmod nmod:desc nmod:poss nmod:unmarked nsubj nsubj:outer \
     nsubj:pass nummod obj obl obl:agent obl:unmarked orphan parataxis punct reparandum root vocative xcomp";
 
-/// Relations with at least 100 words, subtypes with their relation unless named.
+/// Relations with at least 100 words, subtypes included.
 const FREQUENT: &str = "nsubj obj det case amod advmod aux nmod compound mark conj cc cop xcomp ccomp";
 const FREQUENT_SUBTYPES: [&str; 2] = ["nmod:poss", "aux:pass"];
 
@@ -32,7 +32,7 @@ struct Sentence {
     words: Vec<Word>,
 }
 
-/// Sentences of words alone: any line of another form fails.
+/// All sentences of the corpus. A line that is neither a comment nor a word fails.
 fn sentences() -> Vec<Sentence> {
     let corpus = std::fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let blocks = corpus.strip_suffix("\n\n").expect("a blank line after the last sentence").split("\n\n");
@@ -62,24 +62,24 @@ fn sentences() -> Vec<Sentence> {
         .collect()
 }
 
-/// How many steps lead from a word to the root; `None` if there is a cycle on the way.
+/// The number of words on the path from a word to the root, or `None` if the path has a cycle.
 fn depth(words: &[Word], word: usize) -> Option<usize> {
-    let ways = std::iter::successors(Some(word), |&at| words[at].head.checked_sub(1));
-    // A way longer than the sentence meets a word twice.
-    let depth = ways.take(words.len() + 1).count();
+    let path = std::iter::successors(Some(word), |&at| words[at].head.checked_sub(1));
+    // A path longer than the sentence visits a word twice.
+    let depth = path.take(words.len() + 1).count();
     (depth <= words.len()).then_some(depth)
 }
 
 #[test]
-fn every_tree_is_one() {
-    let known: BTreeSet<&str> = RELATIONS.split_whitespace().collect();
+fn every_sentence_is_a_valid_tree() {
+    let relations: BTreeSet<&str> = RELATIONS.split_whitespace().collect();
     let parts: BTreeSet<&str> = PARTS_OF_SPEECH.split_whitespace().collect();
     for Sentence { id, text, words } in sentences() {
         assert_eq!(words.iter().filter(|word| word.head == 0).count(), 1, "{id}: roots");
         for (index, word) in words.iter().enumerate() {
             let at = format!("{id}: word {} {}", index + 1, word.form);
             assert!(parts.contains(word.part_of_speech.as_str()), "{at}: {}", word.part_of_speech);
-            assert!(known.contains(word.relation.as_str()), "{at}: {}", word.relation);
+            assert!(relations.contains(word.relation.as_str()), "{at}: {}", word.relation);
             assert_eq!(word.relation == "root", word.head == 0, "{at}");
             assert_eq!(word.relation == "punct", word.part_of_speech == "PUNCT", "{at}");
             assert!(word.head <= words.len(), "{at}: head {}", word.head);
@@ -94,7 +94,7 @@ fn every_tree_is_one() {
 }
 
 #[test]
-fn a_cycle_and_a_second_root_would_be_found() {
+fn depth_detects_cycles() {
     let words = |heads: &[usize]| -> Vec<Word> {
         let word = |&head: &usize| Word {
             form: String::new(),
@@ -111,7 +111,7 @@ fn a_cycle_and_a_second_root_would_be_found() {
 }
 
 #[test]
-fn there_is_enough_of_everything() {
+fn sentences_differ_and_relations_are_frequent() {
     let sentences = sentences();
     assert!(sentences.len() >= 400, "{} sentences", sentences.len());
     let texts: BTreeSet<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
@@ -141,7 +141,7 @@ fn coreferent_mentions_open_and_close_and_are_never_alone() {
         let mut mentions: BTreeMap<&str, usize> = BTreeMap::new();
         for word in &words {
             let Some(marks) = word.misc.split('|').find_map(|entry| entry.strip_prefix("Entity=")) else { continue };
-            // `(e1)`, `(e1` or `e1)`, one after the other.
+            // Each mark is `(e1)`, `(e1` or `e1)`.
             let mut rest = marks;
             while !rest.is_empty() {
                 let opens = rest.strip_prefix('(');

@@ -1,4 +1,4 @@
-//! The study `gradient`, held against `fixtures/reference_gradient.py`, and as a user runs it.
+//! The study `gradient`: against `fixtures/reference_gradient.py`, and on the command line.
 
 use std::fs;
 
@@ -6,16 +6,16 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 
-/// Ours is float32, the reference float64; of the largest derivative.
+/// The tolerance relative to the largest derivative: the program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
-/// Integrated gradients are means over many points, in nats.
-const OF_MEANS: f64 = 1e-6;
+/// The tolerance of integrated gradients, in nats: they are means over many points.
+const INTEGRATED_TOLERANCE: f64 = 1e-6;
 
-/// The other studies have tests of their own.
+/// Studies that are switched off here: other tests cover them.
 const OTHERS: [&str; 6] = ["attention", "trees", "dependency", "words", "frequency", "explained-variance"];
 
-/// Analyses the gold corpus by this study and by what is asked for.
+/// The arguments for this study over the gold corpus, and `more`.
 fn arguments<'a>(corpus: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["analyze", "box:small", "-c", corpus, "--with", "gradient", "--no-run-info", "-q"];
     arguments.extend(OTHERS.iter().flat_map(|study| ["--without", study]));
@@ -56,9 +56,9 @@ fn check(removal: &str, more: &[&str]) {
             let off = (number(metric, &head["metrics"][metric]) - value).abs();
             assert!(off < TOLERANCE * largest, "{metric} of {} is off by {off}", head["name"]);
             assert_eq!(gradient["heads"][place][in_section], head["metrics"][metric]);
-            let (error, known) = (&head["standard_errors"][metric], &expected[format!("{key}_error")]);
-            match known.as_f64() {
-                Some(known) => assert!((number(metric, error) - known).abs() < TOLERANCE * largest, "{error}"),
+            let (error, reference) = (&head["standard_errors"][metric], &expected[format!("{key}_error")]);
+            match reference.as_f64() {
+                Some(reference) => assert!((number(metric, error) - reference).abs() < TOLERANCE * largest, "{error}"),
                 None => assert_eq!(*error, Value::Null),
             }
         }
@@ -72,14 +72,14 @@ fn check(removal: &str, more: &[&str]) {
         let (head, found) = (&found["heads"][place], &integrated["heads"][place]);
         let value = &head["metrics"]["integrated_gradient"];
         let off = (number("integrated", value) - number("integrated", &expected["integrated"])).abs();
-        assert!(off < OF_MEANS, "integrated_gradient of {} is off by {off}", head["name"]);
+        assert!(off < INTEGRATED_TOLERANCE, "integrated_gradient of {} is off by {off}", head["name"]);
         assert_eq!(found["integrated_gradient"], *value);
         let error = &head["standard_errors"]["integrated_gradient"];
         match expected["integrated_error"].as_f64() {
-            Some(known) => {
-                assert!((number("integrated", error) - known).abs() < OF_MEANS, "{error}");
-                // A head with an effect of more than four standard errors is told from none.
-                let t = number("integrated", value).abs() / known;
+            Some(reference) => {
+                assert!((number("integrated", error) - reference).abs() < INTEGRATED_TOLERANCE, "{error}");
+                // A head more than four standard errors from 0 has a small p-value.
+                let t = number("integrated", value).abs() / reference;
                 assert!(t < 4.0 || number("p", &found["p"]) < 0.001, "{found}");
                 assert!(number("q", &found["q"]) >= number("p", &found["p"]));
             }
@@ -101,12 +101,12 @@ fn check(removal: &str, more: &[&str]) {
 }
 
 #[test]
-fn gradients_towards_the_mean_are_those_of_autograd() {
+fn gradients_towards_the_mean_equal_autograd() {
     check("mean", &["--sample", "64", "--gradient-steps", "16", "--with", "effect"]);
 }
 
 #[test]
-fn gradients_towards_zero_in_all_phases_are_those_of_autograd() {
+fn gradients_towards_zero_in_all_phases_equal_autograd() {
     check("zero", &["--phases", "7", "--sample", "8", "--gradient-steps", "5"]);
 }
 
@@ -143,25 +143,25 @@ fn parts_add_up_to_the_whole_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_head_that_is_gone_for_good_has_no_derivative() {
+fn a_removed_head_has_no_derivative() {
     for removal in ["mean", "zero"] {
-        let found = report(&["--sample", "6", "--gradient-steps", "32", "--remove", "L0H0", "--removal", removal]);
-        let heads = &found["gradient"]["heads"];
+        let report = report(&["--sample", "6", "--gradient-steps", "32", "--remove", "L0H0", "--removal", removal]);
+        let heads = &report["gradient"]["heads"];
         assert_eq!((&heads[0]["importance"], &heads[0]["first_order_effect"]), (&json!(0.0), &json!(0.0)));
         assert_ne!(heads[1]["importance"], 0.0);
-        // The others sum up to what all of them are worth, of heads that are there.
-        let integrated = &found["gradient"]["integrated"];
+        // The integrated gradients of the remaining heads still add up to the effect of all of them.
+        let integrated = &report["gradient"]["integrated"];
         assert_eq!(integrated["heads"][0]["integrated_gradient"], 0.0);
         assert!(number("the error", &integrated["completeness_error"]) < 0.01, "{integrated}");
-        assert_eq!(found["gradient"]["rank_correlations"], json!([]));
+        assert_eq!(report["gradient"]["rank_correlations"], json!([]));
     }
 }
 
 #[test]
-fn the_sum_over_heads_is_what_all_are_worth_and_too_few_steps_are_told() {
+fn integrated_gradients_add_up_unless_steps_are_too_few() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, file) = (fixture("corpus/gold.conllu"), folder.path().join("report.json"));
-    let found = |steps: &str| {
+    let integrate = |steps: &str| {
         let more = ["--sample", "64", "--gradient-steps", steps, "--summary", "full", "-o", path(&file)];
         let arguments: Vec<_> = arguments(path(&corpus), &more).into_iter().filter(|&word| word != "-q").collect();
         let summary = run(&arguments).unwrap();
@@ -169,25 +169,25 @@ fn the_sum_over_heads_is_what_all_are_worth_and_too_few_steps_are_told() {
         (report["gradient"]["integrated"].clone(), summary)
     };
     let mut answers = Answers::new();
-    let mut said = |steps: &str, summary: &str| {
-        let paragraph = summary.split("\n\n").find(|said| said.starts_with("Integrated gradients")).unwrap();
+    let mut add_paragraph = |steps: &str, summary: &str| {
+        let paragraph = summary.split("\n\n").find(|part| part.starts_with("Integrated gradients")).unwrap();
         answers.said(&format!("--gradient-steps {steps}"), paragraph);
     };
-    let (enough, summary) = found("16");
+    let (enough, summary) = integrate("16");
     assert!(number("the error", &enough["completeness_error"]) < 0.01, "{enough}");
-    said("16", &summary);
-    let (few, summary) = found("1");
+    add_paragraph("16", &summary);
+    let (few, summary) = integrate("1");
     assert!(number("the error", &few["completeness_error"]) > 0.01, "{few}");
-    said("1", &summary);
+    add_paragraph("1", &summary);
     answers.held("gradient-steps");
-    // Without the option nothing is integrated, and the report has no such key.
-    let found = report(&["--sample", "6"]);
-    assert_eq!(found["gradient"].get("integrated"), None);
-    assert_eq!(found["heads"][0]["metrics"]["integrated_gradient"], Value::Null);
+    // Without `--gradient-steps` nothing is integrated, and the report has no such key.
+    let report = report(&["--sample", "6"]);
+    assert_eq!(report["gradient"].get("integrated"), None);
+    assert_eq!(report["heads"][0]["metrics"]["integrated_gradient"], Value::Null);
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused() {
+fn unmeasurable_gradients_are_refused() {
     let corpus = fixture("corpus/gold.conllu");
     let model = tiny_bert();
     let mut answers = Answers::new();

@@ -16,23 +16,24 @@ use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 use proptest::prelude::*;
 
-/// Central differences of a loss over every gate, with a step that float32 holds exactly.
+/// Central differences of a loss over every gate. The step is exact in float32.
 fn differences(random: &RandomEncoder, gates: &Gates, loss: impl Fn(&Gates) -> GateGradient) -> Vec<f64> {
     const STEP: f32 = 1.0 / 1024.0;
-    let moved = |layer: usize, head: usize, by: f32| {
+    let moved = |layer: usize, head: usize, step: f32| {
         let mut gates = gates.clone();
         let gate = gates.get(layer, head).cloned().unwrap_or_else(|| Gate::scale(1.0));
-        gates.set(layer, head, Gate { keep: gate.keep + by, ..gate });
+        gates.set(layer, head, Gate { keep: gate.keep + step, ..gate });
         loss(&gates).loss
     };
     let grid = (0..random.order.len()).flat_map(|layer| (0..random.heads).map(move |head| (layer, head)));
     grid.map(|(layer, head)| (moved(layer, head, STEP) - moved(layer, head, -STEP)) / f64::from(2.0 * STEP)).collect()
 }
 
-/// Holds a gradient against central differences, in float64.
+/// Compares a gradient with central differences, in float64.
 ///
-/// With a step `h` of 2^-10 these are off by `h² f''' / 6`, 1.6e-7 times the third derivative, which is of the order of
-/// the loss (the largest difference seen is 6e-6); and candle has the constants of GELU's derivative to six digits.
+/// With a step `h` of 2^-10, these have an error of `h² f''' / 6`, 1.6e-7 times the third derivative. That derivative
+/// is of the order of the loss. The largest difference seen is 6e-6. candle also has the constants of GELU's derivative
+/// to six digits only.
 fn check_gradient(random: &RandomEncoder, gates: &Gates, gradient: impl Fn(&Gates) -> GateGradient) {
     const TOLERANCE: f64 = 2e-5;
     let found = gradient(gates);
@@ -47,7 +48,7 @@ fn check_gradient(random: &RandomEncoder, gates: &Gates, gradient: impl Fn(&Gate
 }
 
 #[test]
-fn the_gradient_of_every_gate_is_that_of_finite_differences() {
+fn gate_gradients_equal_finite_differences() {
     let families = [
         RandomEncoder::plain(5),
         RandomEncoder { order: vec![0, 0], embedding_size: Some(12), tied: false, ..RandomEncoder::plain(6) },
@@ -67,7 +68,7 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
         let targets: Vec<u32> = (0..6).map(|place| place * 7 % u32::try_from(VOCABULARY).unwrap()).collect();
         let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
-        // Towards zero and whole; and on the way to a replacement, with patched rows.
+        // Whole gates with zero as replacement; then gates halfway to another replacement, with patched attention rows.
         let mut partly = Gates::default();
         for head in 0..random.heads {
             let vectors: ReplacementVectors =
@@ -77,7 +78,7 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
         partly.patch_rows(0, 0, 1, [2, 3].map(|query| (query, vec![1.0 / 9.0; 9])).into());
         for gates in [Gates::default(), partly] {
             check_gradient(&random, &gates, |gates| encoder.prediction_gradient(&batch, gates, &targets).unwrap());
-            // Any loss will do: a weighted sum of the last states.
+            // Any differentiable loss works, here a weighted sum of the last hidden states.
             check_gradient(&random, &gates, |gates| {
                 let loss = |states: &Tensor| {
                     let (tokens, hidden) = states.dims2()?;
@@ -90,22 +91,22 @@ fn the_gradient_of_every_gate_is_that_of_finite_differences() {
     }
 }
 
-/// The class that is to be predicted at a position, whatever the sequence.
+/// The class to predict at a position, in every sequence.
 fn target(position: usize) -> u32 {
     u32::try_from(position * 7 % VOCABULARY).unwrap()
 }
 
-/// `-ln p` of that class.
+/// `-ln p` of the class to predict.
 fn score(_: usize, position: usize, logits: &mut [f32]) -> f64 {
     surprisal(logits, target(position))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Derivatives over a pack, by our own products in float32, equal candle's in float64, whatever parts an encoder has, and
-    /// each sequence has the derivatives that it has alone.
+    /// Derivatives over a pack, in float32 by the program's own products, equal candle's in float64 for any model. Each
+    /// sequence has the derivatives that it has alone.
     #[test]
-    fn derivatives_over_packs_are_those_of_candle(
+    fn derivatives_over_packs_equal_candle(
         random in RandomEncoder::any(),
         lengths in prop::collection::vec(1..70_usize, 1..5),
         intervene: bool,
@@ -130,7 +131,7 @@ proptest! {
             prop_assert!(near(sum, expected), "gate {place}: {sum}, not {expected}, of up to {size}");
         }
         if !intervene {
-            // In parts of one sequence each, with scores that tell sequences apart.
+            // Parts of one sequence each, with scores that differ between sequences.
             let mut weighted = |sequence: usize, position: usize, logits: &mut [f32]| {
                 let loss = score(sequence, position, logits);
                 logits.iter_mut().for_each(|value| *value *= (sequence + 1) as f32);
@@ -156,12 +157,12 @@ proptest! {
     }
 }
 
-/// A head that tells three classes apart.
+/// A prediction head with three classes.
 pub fn head(hidden: usize) -> PredictionHead {
     PredictionHead { transform: None, decoder: Some(Numbers(3).values(3 * hidden, 1.0)), bias: vec![0.0; 3], cap: None }
 }
 
-/// Holds the derivatives of an encoder with such a head against candle's, for classes at the first and the last token.
+/// Compares the derivatives of an encoder with candle's, for classes predicted at the first and the last token.
 pub fn check(packed: &PackedEncoder, readable: &TensorEncoder, sentences: Vec<Sequence>) {
     let pack = Pack { sequences: sentences };
     let predicted: Vec<Vec<usize>> = pack.sequences.iter().map(|sentence| vec![0, sentence.ids.len() - 1]).collect();
@@ -170,17 +171,17 @@ pub fn check(packed: &PackedEncoder, readable: &TensorEncoder, sentences: Vec<Se
     let targets: Vec<u32> = predicted.iter().flatten().map(|&position| class(position)).collect();
     let expected = readable.prediction_gradient(&batch, &Gates::default(), &targets).unwrap();
     let mut score = |_: usize, position: usize, logits: &mut [f32]| surprisal(logits, class(position));
-    let found = packed.gradients(&batch, &Gates::default(), &mut score, &mut GradientScratch::default()).unwrap();
+    let actual = packed.gradients(&batch, &Gates::default(), &mut score, &mut GradientScratch::default()).unwrap();
     let size = expected.gates.iter().fold(0.0_f64, |size, value| size.max(value.abs()));
     assert!(size > 0.0, "nothing depends on any head");
     for (place, expected) in expected.gates.iter().enumerate() {
-        let sum: f64 = found.iter().map(|sequence| sequence.gates[place]).sum();
+        let sum: f64 = actual.iter().map(|sequence| sequence.gates[place]).sum();
         assert!((sum - expected).abs() < 1e-4 * size, "gate {place}: {sum}, not {expected}, of up to {size}");
     }
 }
 
-/// `-ln p` of the targets, summed.
-fn loss_of(logits: &[f32], targets: &[u32]) -> f64 {
+/// The sum of `-ln p` over the targets.
+fn prediction_loss(logits: &[f32], targets: &[u32]) -> f64 {
     let minus_ln_p = |(row, &target): (&[f32], &u32)| {
         let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
         total.ln() - f64::from(row[target as usize])
@@ -188,7 +189,7 @@ fn loss_of(logits: &[f32], targets: &[u32]) -> f64 {
     logits.chunks_exact(VOCABULARY).zip(targets).map(minus_ln_p).sum()
 }
 
-/// Every head of a model whole, each with a replacement of its own.
+/// Gates that keep every head whole, each with its own replacement.
 fn whole_heads(random: &RandomEncoder) -> Gates {
     let mut gates = Gates::default();
     for (place, (layer, head)) in
@@ -201,10 +202,12 @@ fn whole_heads(random: &RandomEncoder) -> Gates {
     gates
 }
 
-/// The two encoders share no code but the parameters. With a step `h` of 2^-6 the differences are off by `h² f''' / 6`, 4e-5
-/// times the third derivative, and by the rounding of two float32 losses, some 1e-6 of them, over `2h`.
+/// The two encoders share only the parameters.
+///
+/// With a step `h` of 2^-6, the differences have two errors. One is `h² f''' / 6`, 4e-5 times the third derivative. The
+/// other is the rounding of two float32 losses, about 1e-6 of them, over `2h`.
 #[test]
-fn gradients_are_the_differences_of_the_other_encoder() {
+fn gradients_equal_differences_of_the_packed_encoder() {
     const STEP: f32 = 1.0 / 64.0;
     for random in [RandomEncoder::plain(15), RandomEncoder { blocks: BlockPlan::Pre, ..RandomEncoder::plain(16) }] {
         let pack = Pack { sequences: sentences(&[11]) };
@@ -219,7 +222,7 @@ fn gradients_are_the_differences_of_the_other_encoder() {
         let loss = |layer: usize, head: usize, keep: f32| {
             let mut moved = gates.clone();
             moved.set(layer, head, Gate { keep, ..gates.get(layer, head).unwrap().clone() });
-            loss_of(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
+            prediction_loss(&record(&packed, Start::Embeddings, &batch, &moved, needs).remove(0).logits, &targets)
         };
         for (place, found) in found.gates.iter().enumerate() {
             let (layer, head) = (place / random.heads, place % random.heads);
@@ -231,7 +234,7 @@ fn gradients_are_the_differences_of_the_other_encoder() {
 }
 
 #[test]
-fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
+fn gate_derivatives_of_a_layer_add_up_to_that_of_a_shared_gate() {
     const STEP: f32 = 1.0 / 1024.0;
     let random = RandomEncoder { heads: 4, ..RandomEncoder::plain(17) };
     let pack = Pack { sequences: sentences(&[9]) };
@@ -239,9 +242,9 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
     let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
     let encoder = TensorEncoder::with_precision(&random.parameters(), &Device::Cpu, DType::F64).unwrap();
     let whole = whole_heads(&random);
-    let found = encoder.prediction_gradient(&batch, &whole, &targets).unwrap().gates;
-    for (layer, heads) in found.chunks_exact(random.heads).enumerate() {
-        // What all heads of the layer write, moved together towards their replacements.
+    let derivatives = encoder.prediction_gradient(&batch, &whole, &targets).unwrap().gates;
+    for (layer, heads) in derivatives.chunks_exact(random.heads).enumerate() {
+        // All heads of the layer move together towards their replacements.
         let loss = |keep: f32| {
             let mut moved = whole.clone();
             for head in 0..random.heads {
@@ -256,8 +259,8 @@ fn the_gates_of_a_layer_sum_to_one_gate_on_its_attention() {
     }
 }
 
-/// The library goes down the operations by recursion, here on a thread as large as the workers': twice as many layers as the
-/// largest BERT has.
+/// candle differentiates by recursion over operations. The stack of this thread is as large as a worker's, and the
+/// model has twice as many layers as the largest BERT.
 #[test]
 fn deep_models_fit_the_stack() {
     let random = RandomEncoder { order: vec![0; 48], ..RandomEncoder::plain(18) };
@@ -265,13 +268,13 @@ fn deep_models_fit_the_stack() {
     let predicted = [vec![2]];
     let batch = pack.batch().with_predicted(&predicted);
     let encoder = TensorEncoder::new(&random.parameters(), &Device::Cpu).unwrap();
-    let found = encoder.prediction_gradient(&batch, &Gates::default(), &[3]).unwrap();
-    assert_eq!(found.gates.len(), 48 * random.heads);
-    assert!(found.gates.iter().any(|derivative| *derivative != 0.0));
+    let gradient = encoder.prediction_gradient(&batch, &Gates::default(), &[3]).unwrap();
+    assert_eq!(gradient.gates.len(), 48 * random.heads);
+    assert!(gradient.gates.iter().any(|derivative| *derivative != 0.0));
 }
 
 #[test]
-fn the_loss_is_that_of_the_logits() {
+fn the_loss_equals_that_of_the_logits() {
     let random = RandomEncoder::plain(9);
     let pack = Pack { sequences: sentences(&[6]) };
     let predicted = [vec![1, 4]];
@@ -282,7 +285,7 @@ fn the_loss_is_that_of_the_logits() {
         record(&encoder, Start::Embeddings, &batch, &Gates::default(), Needs { logits: true, ..Needs::default() })
             .remove(0)
             .logits;
-    let expected = loss_of(&logits, &[3, 40]);
+    let expected = prediction_loss(&logits, &[3, 40]);
     assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
 
     let error =

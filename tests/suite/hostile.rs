@@ -1,4 +1,4 @@
-//! Names and words made to fool a terminal, a spreadsheet or a parser, through the real binary.
+//! Names and words crafted to deceive a terminal, a spreadsheet or a parser.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use headscope::system::printable::is_unprintable;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Sets the window's title, turns red in two ways, and turns the direction of text around.
+/// Escape sequences that set the window title, print in red in two ways, and reverse the direction of text.
 const EVIL: &str = "\u{1b}]0;evil\u{7}\u{1b}[31m\u{9b}31m\u{202e}";
 
 struct TestFolder(TempDir);
@@ -25,7 +25,7 @@ impl TestFolder {
         self.0.path().join(name)
     }
 
-    /// The tiny model in a folder whose name is hostile.
+    /// The tiny model in a folder with a hostile name.
     fn model(&self) -> PathBuf {
         let folder = self.path(&format!("model{EVIL}"));
         fs::create_dir(&folder).unwrap();
@@ -36,7 +36,7 @@ impl TestFolder {
         folder
     }
 
-    /// A treebank whose name, words and relations are hostile.
+    /// A treebank with hostile words, relations and file name.
     fn corpus(&self) -> PathBuf {
         let path = self.path(&format!("corpus{EVIL}.conllu"));
         let word = |id: u32, form: &str, head: u32, relation: &str| {
@@ -54,7 +54,7 @@ impl TestFolder {
     }
 }
 
-/// The whole output, of which a terminal obeys nothing.
+/// The whole output. Asserts that its only unprintable characters are line ends.
 fn shown(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let shown = text(&output.stdout) + &text(&output.stderr);
@@ -63,7 +63,7 @@ fn shown(output: &Output) -> String {
 }
 
 #[test]
-fn reports_hold_hostile_names_and_obey_none() {
+fn outputs_escape_hostile_names() {
     let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let (json, csv) = (context.path("report.json"), context.path("heads.csv"));
@@ -71,23 +71,23 @@ fn reports_hold_hostile_names_and_obey_none() {
         ["analyze", "--summary", "full", path(&model), "-c", path(&corpus), "--min-count", "1", "--no-run-info"];
     let output = headscope(&[&arguments[..], &["-o", path(&json), "-o", path(&csv)]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", shown(&output));
-    // The summary shows them.
+    // The summary shows the names with escapes.
     assert!(shown(&output).contains("model\\u{1b}]0;evil\\u{7}"));
     assert!(shown(&output).contains("det\\u{1b}]0;evil\\u{7}"));
 
-    // JSON holds them as they are, escaped.
+    // JSON holds the names unchanged, with escapes.
     let text = fs::read_to_string(&json).unwrap();
     assert!(!text.chars().any(|c| is_unprintable(c) && c != '\n'));
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["model"]["id"], format!("model{EVIL}"));
     let relations = report["relations"].as_array().unwrap();
     for relation in [format!("det{EVIL}"), "=cmd|' /C calc'!A0".to_owned(), "@x\",y".to_owned()] {
-        assert!(relations.iter().any(|found| found["relation"] == relation), "{relation}");
+        assert!(relations.iter().any(|entry| entry["relation"] == relation), "{relation}");
     }
     let printed = headscope(&[&arguments[..], &["-o", "-"]].concat()).output().unwrap();
     assert_eq!(shown(&printed), text);
 
-    // Each row of the table has as many cells as its header, and none is a formula.
+    // Each row has as many cells as the header, and no cell is a formula.
     let mut table = csv::Reader::from_path(&csv).unwrap();
     let mut rows = vec![table.headers().unwrap().clone()];
     rows.extend(table.records().map(Result::unwrap));
@@ -99,7 +99,7 @@ fn reports_hold_hostile_names_and_obey_none() {
 }
 
 #[test]
-fn maps_hold_hostile_words() {
+fn maps_prints_no_hostile_word() {
     let context = TestFolder::new();
     let (model, maps) = (context.model(), context.path("maps.safetensors"));
     let text = format!("the dog{EVIL} \"=1\"");
@@ -114,7 +114,7 @@ fn maps_hold_hostile_words() {
 }
 
 #[test]
-fn errors_and_wrong_usage_show_what_they_were_given() {
+fn errors_escape_hostile_arguments() {
     let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let (model, corpus) = (path(&model), path(&corpus));
@@ -139,13 +139,13 @@ fn errors_and_wrong_usage_show_what_they_were_given() {
     for arguments in cases {
         let output = headscope(arguments).output().unwrap();
         assert!(!output.status.success());
-        // clap leaves out what it knows for an escape sequence.
+        // clap leaves out text that it takes for an escape sequence, so only the second one is sought.
         assert!(shown(&output).contains("\\u{9b}31m"), "{arguments:?}: {}", shown(&output));
     }
 }
 
 #[test]
-fn hostile_names_in_a_models_files_are_shown() {
+fn errors_escape_hostile_names_in_model_files() {
     let context = TestFolder::new();
     let (model, corpus) = (context.model(), context.corpus());
     let evil = "\\u001b]0;evil\\u0007\\u009b31m\\u202e";
@@ -166,7 +166,7 @@ fn hostile_names_in_a_models_files_are_shown() {
 }
 
 #[test]
-fn a_name_cannot_pass_for_another_message() {
+fn a_name_cannot_forge_a_message() {
     let context = TestFolder::new();
     let forged = "x\nerror: forged\u{200b}\u{2028}";
     let file = context.path(&format!("{forged}.conllu"));
@@ -188,23 +188,23 @@ fn a_name_cannot_pass_for_another_message() {
     }
 }
 
-/// The places of all texts in a value.
-fn texts(value: &Value, at: &str, found: &mut Vec<String>) {
+/// Collects the JSON pointers of all texts in a value.
+fn collect_texts(value: &Value, at: &str, pointers: &mut Vec<String>) {
     match value {
-        Value::String(_) => found.push(at.to_owned()),
+        Value::String(_) => pointers.push(at.to_owned()),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(place, item)| texts(item, &format!("{at}/{place}"), found));
+            items.iter().enumerate().for_each(|(place, item)| collect_texts(item, &format!("{at}/{place}"), pointers));
         }
         Value::Object(fields) => {
             for (key, value) in fields {
-                texts(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), found);
+                collect_texts(value, &format!("{at}/{}", key.replace('~', "~0").replace('/', "~1")), pointers);
             }
         }
         _ => {}
     }
 }
 
-/// Every text of a partial's header is hostile, one at a time: whatever is made of it but JSON obeys none.
+/// One text of a partial's header at a time is hostile. No output but JSON contains its control characters.
 #[test]
 fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
     let context = TestFolder::new();
@@ -217,7 +217,7 @@ fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
     let rest = lines.next().unwrap();
     let sums = zstd::decode_all(&rest[..rest.len() - 32]).unwrap();
     let mut places = Vec::new();
-    texts(&header, "", &mut places);
+    collect_texts(&header, "", &mut places);
     assert!(places.contains(&"/identity/model/family".to_owned()), "{places:?}");
     let mut merged = 0;
     for place in places {
@@ -239,10 +239,10 @@ fn no_text_of_a_partial_reaches_a_terminal_or_a_table() {
     assert!(merged > 5, "{merged} were merged");
 }
 
-/// A pipe that nobody writes to is waited for by whoever opens it.
+/// Opening a pipe without a writer blocks.
 #[test]
 #[cfg(unix)]
-fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+fn a_pipe_in_place_of_a_file_does_not_block() {
     let context = TestFolder::new();
     let (file, index, pipe) = (context.path("a.txt"), context.path("a.index"), context.path("pipe.txt"));
     fs::write(&file, "the dog\n").unwrap();
