@@ -310,7 +310,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn a_type_name_is_declared_at_most_twice() {
+fn type_name_is_declared_at_most_twice() {
     let code = code();
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (file, text) in &code {

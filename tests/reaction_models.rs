@@ -150,7 +150,7 @@ fn packaged_folder_error_says_what_to_do() {
 }
 
 #[test]
-fn reactions_in_the_models_own_tokens_are_analysed() {
+fn reactions_in_model_tokens_are_analysed() {
     let scratch = tempfile::tempdir().unwrap();
     let corpus = corpus(scratch.path());
     for (name, folder) in MODELS {

@@ -218,7 +218,7 @@ fn trained_model_matches_transformers() {
 
 /// The file has the masked-LM head in the form that candle's own BERT expects.
 #[test]
-fn the_trained_model_has_a_masked_lm_head() {
+fn trained_model_has_a_masked_lm_head() {
     let weights = candle_core::safetensors::load(fixture("models/small/model.safetensors"), &Device::Cpu).unwrap();
     let mut weights: HashMap<String, Tensor> =
         weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap())).collect();
@@ -244,7 +244,7 @@ fn the_trained_model_has_a_masked_lm_head() {
 }
 
 #[test]
-fn the_box_is_small() {
+fn boxed_model_has_at_most_eight_mebibytes() {
     let bytes = |folder: &str| -> u64 {
         let files = std::fs::read_dir(fixture(folder)).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
@@ -253,7 +253,7 @@ fn the_box_is_small() {
 }
 
 #[test]
-fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
+fn boxed_model_has_its_name_and_the_hashes_of_its_files() {
     let text = tempfile::tempdir().unwrap();
     let corpus = text.path().join("text.txt");
     std::fs::write(&corpus, "One sentence.\n").unwrap();

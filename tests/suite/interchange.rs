@@ -134,7 +134,7 @@ fn planted_heads_carry_the_answer() {
 }
 
 #[test]
-fn parts_add_up_to_the_whole() {
+fn shards_merge_to_the_report_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, task) = (fixture("corpus/gold.conllu"), fixture("tasks/cloze-corrupted.jsonl"));
     let common = ["analyze", "box:small", "-c", path(&corpus), "--task", path(&task), "--sample", "60"];

@@ -364,11 +364,11 @@ fn from_part(values: &[f32], part: usize, parts: usize) -> &[f32] {
 
 /// The hidden states with index `number`, of all sentences in order.
 fn states_of(pass: &[Forward], number: usize, layers: usize) -> Vec<f32> {
-    let of = |sentence: &Forward| {
+    let states = |sentence: &Forward| {
         let size = sentence.hidden_states.len() / (layers + 1);
         sentence.hidden_states[number * size..][..size].to_vec()
     };
-    pass.iter().flat_map(of).collect()
+    pass.iter().flat_map(states).collect()
 }
 
 proptest! {
@@ -442,23 +442,23 @@ proptest! {
             let all = record(encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
             let some = record(encoder, Start::Embeddings, &batch, &gates, needs);
             for (all, some) in all.into_iter().zip(some) {
-                let of = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
+                let if_needed = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
                 let heads = if attention || values || value_norms || contexts || outputs { all.calls.0 } else { 0 };
                 let expected = Forward {
-                    attentions: of(attention, all.attentions),
-                    values: of(values, all.values),
-                    value_norms: of(value_norms, all.value_norms),
-                    value_products: of(value_norms, all.value_products),
-                    bias_products: of(value_norms, all.bias_products),
-                    output_grams: of(value_norms, all.output_grams),
-                    contexts: of(contexts, all.contexts),
-                    outputs: of(outputs, all.outputs),
-                    output_products: of(outputs, all.output_products),
-                    input_norms: of(outputs, all.input_norms),
-                    hidden_states: of(hidden_states, all.hidden_states),
-                    attention_inputs: of(attention_inputs, all.attention_inputs),
-                    mixing: of(mixing, all.mixing),
-                    logits: of(logits, all.logits),
+                    attentions: if_needed(attention, all.attentions),
+                    values: if_needed(values, all.values),
+                    value_norms: if_needed(value_norms, all.value_norms),
+                    value_products: if_needed(value_norms, all.value_products),
+                    bias_products: if_needed(value_norms, all.bias_products),
+                    output_grams: if_needed(value_norms, all.output_grams),
+                    contexts: if_needed(contexts, all.contexts),
+                    outputs: if_needed(outputs, all.outputs),
+                    output_products: if_needed(outputs, all.output_products),
+                    input_norms: if_needed(outputs, all.input_norms),
+                    hidden_states: if_needed(hidden_states, all.hidden_states),
+                    attention_inputs: if_needed(attention_inputs, all.attention_inputs),
+                    mixing: if_needed(mixing, all.mixing),
+                    logits: if_needed(logits, all.logits),
                     predicted: if logits { all.predicted } else { Vec::new() },
                     calls: (heads, 1),
                     ..all
@@ -583,10 +583,10 @@ fn interventions_that_do_not_fit_are_refused() {
     let fast = PackedEncoder::new(parameters);
     let pack = Pack { sentences: sentences(&[3]) };
     let error = |start: Start<'_>, batch: &Batch<'_>, gates: &Gates| {
-        let of =
+        let error_from =
             |encoder: &dyn Encoder| format!("{:#}", try_record(encoder, start, batch, gates, AT_THE_END).unwrap_err());
-        assert_eq!(of(&slow), of(&fast));
-        of(&fast)
+        assert_eq!(error_from(&slow), error_from(&fast));
+        error_from(&fast)
     };
     let gated = |intervene: fn(&mut Gates)| {
         let mut gates = Gates::default();

@@ -47,8 +47,8 @@ fn compact_and_gzipped_reports_are_read_again() {
 
 #[test]
 fn numbers_have_six_digits_by_default() {
-    /// The rounded report may leave out values of two kinds: those of a head below its relation's best offset, and the
-    /// standard errors of a head.
+    /// The rounded report may leave out two kinds of values: those of heads below a relation's best offset, and
+    /// standard errors of heads.
     fn check(rounded: &Value, all: &Value, may_lack: bool) {
         match (rounded, all) {
             (Value::Number(rounded), Value::Number(all)) if all.is_f64() => {

@@ -12,7 +12,7 @@ const TOLERANCE: f64 = 1e-5;
 fn every_syntactic_label_has_a_knockout_test() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, policy) = (fixture("corpus/gold.conllu"), folder.path().join("policy.toml"));
-    // The policy gives more firm labels, from fewer words, so that a small corpus has something to test.
+    // The policy accepts more labels, from fewer words, so that a small corpus has something to test.
     fs::write(&policy, "syntactic_margin = 0.0\nmin_queries = 5\n").unwrap();
     let common =
         ["analyze", "box:small", "-c", path(&corpus), "--with", "knockout", "--policy", path(&policy), "--no-run-info"];

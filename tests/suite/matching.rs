@@ -173,7 +173,7 @@ fn labels_of_matched_heads_agree_both_ways() {
     assert_eq!(actual["matched"]["moved"], 16);
 }
 
-/// `--labels` needs a corpus with two halves. Matching needs two models with the same number of heads.
+/// `--labels` needs a corpus with two halves. Matching needs two models with equal numbers of layers and heads.
 #[test]
 fn impossible_matchings_are_refused() {
     let folder = tempfile::tempdir().unwrap();

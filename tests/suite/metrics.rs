@@ -131,7 +131,7 @@ fn tag_baselines_match_a_count_by_hand() {
 /// The planted heads have the highest possible scores. A corpus of short lines has too little evidence for heads that
 /// look far.
 #[test]
-fn a_firm_score_on_little_evidence_is_no_label() {
+fn high_score_on_little_evidence_gives_no_label() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("short.txt");
     // All lines differ, because equal lines would count as one.

@@ -125,8 +125,8 @@ fn number_differs_by_its_interval_after_correction() {
     let change = &outcome_json["metrics"][0];
     assert_eq!((&change["name"], &change["number"]), (&json!("L0H2"), &json!("uuas")));
     let number = |key: &str| change[key].as_f64().unwrap();
-    // The near half-widths 0.03 and 0.04 count. Student's 97.5th percentile with 61.357 degrees of freedom is 1.999388
-    // (scipy 1.17).
+    // The half-widths that face each other are 0.03 and 0.04. Student's 97.5th percentile with 61.357 degrees of
+    // freedom is 1.999388 (scipy 1.17).
     assert!((number("difference") - 0.2).abs() < 1e-12);
     assert!((number("standard_error") - 0.025_007_652).abs() < 1e-8);
     assert_eq!(change["unit"], "shares");
@@ -248,9 +248,9 @@ fn untestable_numbers_are_listed() {
     assert_eq!(not_compared(&outcome_json, "number differs and cannot be tested"), (1, json!(["uuas"])));
     assert_eq!(not_compared(&outcome_json, "numbers are there on one side only"), (13, json!(["confidence", "uuas"])));
     assert!(not_compared(&outcome_json, "numbers are of relations with fewer words").0 > 0);
-    let (count, of) = not_compared(&outcome_json, "numbers are made of rates of the corpus");
+    let (count, names) = not_compared(&outcome_json, "numbers are made of rates of the corpus");
     assert_eq!(count % 12, 0);
-    assert!(of.as_array().unwrap().contains(&json!("same_token_mass_expected")), "{of}");
+    assert!(names.as_array().unwrap().contains(&json!("same_token_mass_expected")), "{names}");
     assert_eq!(outcome_json["not_shared"][0]["key"], "corpus.name");
     let (_, text) = context.diff(&b, &[]);
     assert!(!text.contains('\u{1b}'), "{text}");

@@ -288,7 +288,7 @@ fn page_of_two_reports_names_heads_that_keep_their_label() {
     assert!(html.contains("<th scope=col>report<") && html.contains("<th scope=col>removed<"));
     let refused = run(&["export", path(&a), path(&b), "-o", path(&folder.path().join("x.csv"))]).unwrap_err();
     assert_eq!(refused.0, 2);
-    // A column lists labels that only one of the reports has. Another column shows the change in label counts.
+    // A column lists the labels that the last report lost or gained. The label counts show the change.
     let c = folder.path().join("other-policy.json");
     run(&["export", path(&a), "--preset", "voita2019", "-o", path(&c)]).unwrap();
     run(&["export", path(&a), path(&c), "-o", path(&page)]).unwrap();

@@ -89,9 +89,9 @@ fn planted_heads_get_weight() {
     let weight = |name: &str, direction: &str| {
         number(&heads.iter().find(|head| head["name"] == name).unwrap()["weight"][direction])
     };
-    // L0H0 looks at the word before, and L0H1 at the word after. Each attends from word to head or from head to word,
-    // so both vote for both neighbours.
-    // More words depend on the next word than on the word before.
+    // L0H0 looks at the word before, and L0H1 at the word after. The next word as head has two votes: from L0H1 at the
+    // dependent and from L0H0 at the head. The word before has the two opposite votes. More words depend on the next
+    // word.
     let next = weight("L0H1", "dep->head") + weight("L0H0", "head->dep");
     let before = weight("L0H0", "dep->head") + weight("L0H1", "head->dep");
     assert!(next > before + 0.3, "{next} and {before}: {heads:?}");

@@ -225,7 +225,7 @@ fn pruned_model_has_the_loss_in_the_report() {
     {
         let whole = run_to_json(&pruning(model, &["--removal", removal]));
         let [report, folder, other, own] =
-            ["report.json", "pruned", "other", "own"].map(|of| at(&format!("{name}-{of}")));
+            ["report.json", "pruned", "other", "own"].map(|suffix| at(&format!("{name}-{suffix}")));
         fs::write(&report, serde_json::to_string(&whole).unwrap()).unwrap();
         let order = &whole["pruning"]["orders"][0];
         let arguments = ["prune", model, "--report", path(&report), "--budget", "20%", "-o", path(&folder)];

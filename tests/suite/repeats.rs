@@ -202,7 +202,7 @@ fn model_with_too_few_positions_has_null_scores() {
 }
 
 #[test]
-fn shuffled_words_control_has_no_random_tokens() {
+fn shuffled_words_control_has_no_induction_counts() {
     let controls = ["--control", "shuffled-words", "--control", "random-init", "--control-seeds", "1"];
     let actual = report(path(&fixture("models/tiny-bert")), &controls);
     let counted = |run: &Value| run["label_counts"].as_object().unwrap().contains_key("induction");

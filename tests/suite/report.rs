@@ -322,7 +322,7 @@ fn standard_input_gives_the_report_of_a_file() {
 }
 
 #[test]
-fn a_limit_takes_the_first_sentences() {
+fn limit_takes_the_first_sentences() {
     let report = analyze(&gold(), &["--limit", "7"]);
     assert_eq!(report["corpus"]["sentences"], 7);
     assert_eq!(report["settings"]["limit"], 7);
@@ -387,7 +387,7 @@ fn summary_shows_grid_relations_and_skips() {
 }
 
 #[test]
-fn an_existing_report_is_replaced() {
+fn existing_report_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("report.json");
     fs::write(&output, "old").unwrap();

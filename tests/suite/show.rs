@@ -54,7 +54,7 @@ fn default_run_prints_at_most_25_lines() {
     let mut answers = Answers::new();
     answers.said("a run without arguments", &summary);
     answers.held("show-first-screen");
-    // For a decoder, the label of the copying heads comes first.
+    // For a decoder, `induction` comes first.
     let summary = run(&["analyze", "box:causal"]).unwrap();
     let table = summary.split("baselines").nth(1).unwrap();
     let rows: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).take(3).collect();

@@ -127,9 +127,9 @@ fn plain_text_suffices() {
 #[test]
 fn former_names_of_studies_are_understood() {
     let common = ["--limit", "5", "--sample", "2", "--with"];
-    let of = |names: &'static str| report("box:small", &[], &[&common[..], &[names]].concat());
-    let actual = of("likeness,drift,dependence");
-    assert_eq!(actual, of("similarity,output-shift,edges"));
+    let report_with = |names: &'static str| report("box:small", &[], &[&common[..], &[names]].concat());
+    let actual = report_with("likeness,drift,dependence");
+    assert_eq!(actual, report_with("similarity,output-shift,edges"));
     assert!(list(&actual["settings"]["studies"]).contains(&json!("similarity")));
 }
 
@@ -145,19 +145,21 @@ fn few_sentences_suffice() {
 #[test]
 fn clusters_are_removed_as_single_heads_are() {
     let actual = report("box:small", &["similarity", "effect", "output-shift"], &["--sample", "60"]);
-    let kept: Vec<&Value> = list(&actual["similarity"]["clusters"]).iter().filter(|of| of["kept"] == true).collect();
+    let kept: Vec<&Value> =
+        list(&actual["similarity"]["clusters"]).iter().filter(|entry| entry["kept"] == true).collect();
     assert!(!kept.is_empty());
     for key in ["cluster_effect", "cluster_shift"] {
         let clusters = list(&actual[key]["clusters"]);
-        let heads = |clusters: &[&Value]| clusters.iter().map(|of| of["heads"].clone()).collect::<Vec<_>>();
+        let heads = |clusters: &[&Value]| clusters.iter().map(|entry| entry["heads"].clone()).collect::<Vec<_>>();
         assert_eq!(heads(&clusters.iter().collect::<Vec<_>>()), heads(&kept));
         for cluster in clusters {
-            let values = |key: &str| list(&cluster[key]).iter().map(|of| number(&of["value"])).collect::<Vec<_>>();
+            let values =
+                |key: &str| list(&cluster[key]).iter().map(|entry| number(&entry["value"])).collect::<Vec<_>>();
             let (alone, rests) = (values("alone"), values("all_but"));
-            let of = |key: &str| number(&cluster[key]["value"]);
-            assert!((alone.iter().sum::<f64>() - of("sum")).abs() < 1e-9);
-            assert!((rests.iter().sum::<f64>() / rests.len() as f64 - of("all_but_one")).abs() < 1e-9);
-            assert!((of("together") - of("sum") - of("difference")).abs() < 1e-9);
+            let value = |key: &str| number(&cluster[key]["value"]);
+            assert!((alone.iter().sum::<f64>() - value("sum")).abs() < 1e-9);
+            assert!((rests.iter().sum::<f64>() / rests.len() as f64 - value("all_but_one")).abs() < 1e-9);
+            assert!((value("together") - value("sum") - value("difference")).abs() < 1e-9);
             // A head of a cluster is removed by itself as the study of single heads removes it.
             let metric = if key == "cluster_effect" { "loss_effect" } else { "output_shift" };
             for (head, value) in list(&cluster["heads"]).iter().zip(&alone) {

@@ -36,12 +36,12 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn load(folder: &Path) -> Result<ModelTokenizer, String> {
-    let told = |error: anyhow::Error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR");
-    let files = TokenizerFiles::find(folder).map_err(told)?;
+    let message = |error: anyhow::Error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR");
+    let files = TokenizerFiles::find(folder).map_err(message)?;
     let config = folder.join("config.json");
     let json: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let model_type = json["model_type"].as_str().unwrap();
-    ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS).map_err(told)
+    ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS).map_err(message)
 }
 
 fn check(encoding: &Encoding, ids: &[u32], words: &[Option<u32>], at: &str) {
@@ -154,11 +154,12 @@ fn framed_pairs_match_the_tokenizer() {
 /// Whether the last token of each word is punctuation. The first token may be the mark of a word's beginning.
 fn punctuation(tokenizer: &ModelTokenizer, words: &[&str]) -> Vec<bool> {
     let encoding = tokenizer.encode_words(words).unwrap();
-    let of = |word: u32| {
-        let mut tokens = encoding.get_word_ids().iter().zip(encoding.get_ids()).filter(|(of, _)| **of == Some(word));
+    let ends_in_punctuation = |word: u32| {
+        let mut tokens =
+            encoding.get_word_ids().iter().zip(encoding.get_ids()).filter(|(word_id, _)| **word_id == Some(word));
         tokens.next_back().is_some_and(|(_, id)| tokenizer.is_punctuation(*id))
     };
-    (0..u32::try_from(words.len()).unwrap()).map(of).collect()
+    (0..u32::try_from(words.len()).unwrap()).map(ends_in_punctuation).collect()
 }
 
 #[test]
@@ -172,8 +173,8 @@ fn punctuation_is_recognised_without_vocabulary_marks() {
     for name in ["unigram-xlm-roberta", "unigram-albert"] {
         let tokenizer = load(&folder(name)).unwrap();
         let encoding = tokenizer.encode_words(&[",", "the,"]).unwrap();
-        let told = |id: &u32| tokenizer.token(*id).unwrap().ends_with(',') == tokenizer.is_punctuation(*id);
-        assert!(encoding.get_ids().iter().all(told), "{name}: {:?}", encoding.get_tokens());
+        let agrees = |id: &u32| tokenizer.token(*id).unwrap().ends_with(',') == tokenizer.is_punctuation(*id);
+        assert!(encoding.get_ids().iter().all(agrees), "{name}: {:?}", encoding.get_tokens());
         assert!(encoding.get_ids().iter().any(|id| tokenizer.is_punctuation(*id)), "{name}");
     }
     // In byte-level BPE ãĢĤ are the three bytes of an ideographic full stop, Ġ is a space, Ã begins a character.

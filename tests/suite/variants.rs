@@ -321,7 +321,7 @@ fn edges(parameters: &Parameters, removal: Replacement) -> Value {
     serde_json::to_value(edges).unwrap()
 }
 
-/// Three layers of two heads. No later layer can read a change of L1H0, which writes nothing; L1H1 writes a constant.
+/// Three layers of two heads. L1H0 writes nothing, and L1H1 writes a constant.
 fn planted() -> Parameters {
     let random = RandomEncoder::plain(5);
     let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);

@@ -34,7 +34,7 @@ fn sentences_with_a_word_are_found_and_the_tree_is_marked() {
     let gold = fixture("corpus/gold.conllu");
     let corpus = ["view", "--head", "L0H0", "-c", path(&gold)];
     let text = fs::read_to_string(&gold).unwrap();
-    // The number of sentences that have a word of the corpus.
+    // The number of sentences that contain the word `the`.
     let has = |sentence: &&str| {
         sentence.lines().any(|line| line.split('\t').nth(1).is_some_and(|form| form.eq_ignore_ascii_case("the")))
     };

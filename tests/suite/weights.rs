@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// Models of different families, two of them with relative positions.
+/// Models of different families, some with relative positions.
 const MODELS: [&str; 14] = [
     "tiny-bert-relative-key",
     "tiny-roberta",
