@@ -204,9 +204,9 @@ fn only_an_avoidable_full_read_gets_a_note() {
     for more in [&["--shard", "1/2", "-o", part][..], &["--shard", "1/1", "-o", part], &[]] {
         let arguments = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
         let output = headscope(&[&arguments[..], more].concat()).output().unwrap();
-        let printed = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{printed}");
-        answers.said(&format!("--index {}", more.join(" ")), &printed);
+        let notes = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{notes}");
+        answers.said(&format!("--index {}", more.join(" ")), &notes);
     }
     answers.held("index-all-is-read");
 }

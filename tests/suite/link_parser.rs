@@ -123,9 +123,9 @@ fn parser_baselines_match_the_links_study() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
     corpus(&file, "siblings", tree_links);
-    let actual = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "120"]);
+    let report = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "120"]);
     for name in ["head", "children"] {
-        let [parser, links] = [&actual["parser"]["links"], &actual["links"]].map(|links| links_of_type(links, name));
+        let [parser, links] = [&report["parser"]["links"], &report["links"]].map(|links| links_of_type(links, name));
         assert_eq!(parser["count"], links["count"]);
         for (model, links_value) in [
             ("best head", &links["heldout_accuracy"]),
@@ -137,7 +137,7 @@ fn parser_baselines_match_the_links_study() {
             assert!((accuracy(parser, model) - number(links_value)).abs() < 1e-12, "{name}, {model}: {links_value}");
         }
     }
-    let [parser, links] = [&actual["parser"]["links"], &actual["links"]].map(|links| links_of_type(links, "siblings"));
+    let [parser, links] = [&report["parser"]["links"], &report["links"]].map(|links| links_of_type(links, "siblings"));
     assert_eq!(parser["count"], links["pairs"]["taken"]);
     for (model, links_value) in [("separations", "by_separation"), ("chance", "chance")] {
         assert!((accuracy(parser, model) - number(&links["pairs"][links_value])).abs() < 1e-9, "{model}");
@@ -166,8 +166,8 @@ fn tree_arcs_as_links_are_read_nearly_as_well() {
     // A word whose only other word is its head has no choice as a link.
     let (words, sources) = (number(&trees["words"]), number(&links["count"]));
     assert!(words - sources >= 0.0 && words - sources <= 0.01 * words, "{words} {sources}");
-    let tree_links = |name: &str| accuracy(trees, name) * words - (words - sources);
-    assert!((tree_links("best head") - accuracy(links, "best head") * sources).abs() < 1e-6);
+    let tree_hits = |name: &str| accuracy(trees, name) * words - (words - sources);
+    assert!((tree_hits("best head") - accuracy(links, "best head") * sources).abs() < 1e-6);
     for name in ["attention", "distances", "attention and distances", "distances and embeddings"] {
         let [tree, link] = [accuracy(trees, name), accuracy(links, name)];
         assert!((tree - link).abs() < 0.03, "{name}: {tree} as trees, {link} as links");
@@ -261,8 +261,8 @@ fn decoder_reads_links_on_both_sides() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
     corpus(&file, "siblings", tree_links);
-    let actual = report("box:causal", &file, &["--sample", "60"]);
-    let sides: Vec<(&str, &str)> = actual["parser"]["links"]
+    let report = report("box:causal", &file, &["--sample", "60"]);
+    let sides: Vec<(&str, &str)> = report["parser"]["links"]
         .as_array()
         .unwrap()
         .iter()
@@ -271,8 +271,8 @@ fn decoder_reads_links_on_both_sides() {
     let expected =
         [("children", "left"), ("children", "right"), ("head", "left"), ("head", "right"), ("siblings", "left")];
     assert_eq!(sides, expected);
-    let fits = actual["parser"]["links"].as_array().unwrap().iter().flat_map(|links| links["fits"].as_array().unwrap());
-    assert!(fits.clone().count() > 20 && fits.clone().all(|fit| number(&fit["gradient"]) <= 1e-6), "{actual}");
+    let fits = report["parser"]["links"].as_array().unwrap().iter().flat_map(|links| links["fits"].as_array().unwrap());
+    assert!(fits.clone().count() > 20 && fits.clone().all(|fit| number(&fit["gradient"]) <= 1e-6), "{report}");
 }
 
 /// A model without trees and links runs as before.

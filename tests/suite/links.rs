@@ -342,11 +342,11 @@ fn alignments_link_the_texts_of_a_pair() {
         format!("{} ||| {} ||| 0-3 1-2 2-1 3-0\n", first.join(" "), second.join(" "))
     };
     fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
-    let actual = report(&corpus, &[]).unwrap();
-    let align = &actual["links"][0];
+    let report = report(&corpus, &[]).unwrap();
+    let align = &report["links"][0];
     assert_eq!((&align["type"], &align["count"], &align["out_of_sight"]), (&json!("align"), &json!(160), &json!(0)));
     // Each of four words of the first text has four candidates, the words of the second text.
-    assert_eq!((&align["chance"], actual["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
+    assert_eq!((&align["chance"], report["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
     assert_eq!(align["by_place"]["accuracy"], 0.25);
 }
 

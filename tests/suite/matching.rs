@@ -76,14 +76,14 @@ fn permuted_model_keeps_all_labels_after_matching() {
     answers.said("the lineage, by place", by_place["lineage"].as_str().unwrap());
     assert_eq!(compared(&a, &b, &["--matched"]).1["lineage"], Value::Null);
     // After matching, labels have the outcome of a comparison of a report with itself.
-    let (status, actual) = compared(&a, &b, &["--match", path(&file)]);
+    let (status, comparison) = compared(&a, &b, &["--match", path(&file)]);
     let (_, itself) = compared(&a, &a, &[]);
-    assert_eq!((status, &actual["labels_by_outcome"]), (0, &itself["labels_by_outcome"]));
-    assert_eq!((&actual["lineage"], &actual["matched"]["moved"]), (&Value::Null, &json!(16)));
-    assert_eq!(actual["agreement"]["firm_labels"]["share"], 1.0);
-    let chance = &actual["matched"]["firm_labels"];
+    assert_eq!((status, &comparison["labels_by_outcome"]), (0, &itself["labels_by_outcome"]));
+    assert_eq!((&comparison["lineage"], &comparison["matched"]["moved"]), (&Value::Null, &json!(16)));
+    assert_eq!(comparison["agreement"]["firm_labels"]["share"], 1.0);
+    let chance = &comparison["matched"]["firm_labels"];
     assert!(chance["mean"].as_f64().unwrap() < 0.8 && chance["range95"][1].as_f64().unwrap() < 1.0, "{chance}");
-    assert_eq!(actual["heads"][0]["partner"]["name"], "L0H1");
+    assert_eq!(comparison["heads"][0]["partner"]["name"], "L0H1");
     // Swapped sides are other models. A report is no file of matched heads.
     let compare =
         |a: &Path, b: &Path, file: &Path| run(&["compare", path(a), path(b), "--match", path(file)]).unwrap_err();
@@ -112,8 +112,8 @@ fn shard_matches_heads() {
         run(&[&shard[..], &[path(&part)]].concat()).unwrap();
         part
     });
-    let (status, actual) = compared(&sides[0], &sides[1], &["--match", path(&file)]);
-    assert_eq!((status, &actual["agreement"]["firm_labels"]["share"]), (0, &json!(1.0)));
+    let (status, comparison) = compared(&sides[0], &sides[1], &["--match", path(&file)]);
+    assert_eq!((status, &comparison["agreement"]["firm_labels"]["share"]), (0, &json!(1.0)));
 }
 
 /// One command matches heads on one half of the families and labels them on the other half, in both directions.
@@ -169,8 +169,8 @@ fn labels_of_matched_heads_agree_both_ways() {
     let (_, by_place) = compared(&reports[0], &reports[1], &["--matched"]);
     assert_eq!(by_place["labels_by_outcome"], ways[0]["labels_in_place"]);
     // The file also contains the matched heads, as it does without --labels.
-    let (_, actual) = compared(&reports[0], &reports[1], &["--match", path(&file)]);
-    assert_eq!(actual["matched"]["moved"], 16);
+    let (_, comparison) = compared(&reports[0], &reports[1], &["--match", path(&file)]);
+    assert_eq!(comparison["matched"]["moved"], 16);
 }
 
 /// `--labels` needs a corpus with two halves. Matching needs two models with equal numbers of layers and heads.

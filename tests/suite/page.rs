@@ -82,8 +82,8 @@ fn page_is_one_file_made_from_a_saved_report_alone() {
     answers.said("what would fail is named with the reason", &beyond.join("\n"));
     answers.held("page-studies-beyond-a-model");
     assert!(html.contains("default-src 'none'"));
-    for studies in ["http://", "https://", "src=", "url(", "@import"] {
-        assert!(!html.contains(studies), "{studies}");
+    for pattern in ["http://", "https://", "src=", "url(", "@import"] {
+        assert!(!html.contains(pattern), "{pattern}");
     }
     assert!(html.len() < 1_000_000);
 }

@@ -45,29 +45,29 @@ fn accuracy(parser: &Value, name: &str) -> f64 {
 fn parser_matches_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-parser.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let actual = report("box:small", &fixture("corpus/gold.conllu"), &["--words", "spaced", "--sample", "200"]);
+    let report = report("box:small", &fixture("corpus/gold.conllu"), &["--words", "spaced", "--sample", "200"]);
     let words = number(&expected["words"]);
-    assert_eq!(actual["words"], expected["words"]);
+    assert_eq!(report["words"], expected["words"]);
     // The reference does not round its fits to half precision. A tenth of a point is one or two words that nearly tie.
     let near = |at: &str, accuracy: f64, right: &Value, words: f64, most: f64| {
         let off = (accuracy * words - number(right)).abs();
         assert!(off <= most + 1e-6, "{at}: {} of {words} words, not {right}", accuracy * words);
     };
-    assert_eq!(actual["ridges"], expected["ridges"]);
+    assert_eq!(report["ridges"], expected["ridges"]);
     for name in ["attention", "distances and embeddings", "distances", "attention and distances"] {
-        near(name, accuracy(&actual, name), &expected[name], words, 0.001 * words);
+        near(name, accuracy(&report, name), &expected[name], words, 0.001 * words);
     }
     // Counted accuracies are equal.
     for name in ["best head", "best offset", "right-branching", "tags"] {
-        near(name, accuracy(&actual, name), &expected[name], words, 0.0);
+        near(name, accuracy(&report, name), &expected[name], words, 0.0);
     }
-    near("roots", number(&actual["root_accuracy"]["accuracy"]), &expected["roots"], number(&actual["roots"]), 1.0);
+    near("roots", number(&report["root_accuracy"]["accuracy"]), &expected["roots"], number(&report["roots"]), 1.0);
     let without = expected["without"].as_array().unwrap();
-    for (layer, right) in actual["layers"].as_array().unwrap().iter().zip(without) {
+    for (layer, right) in report["layers"].as_array().unwrap().iter().zip(without) {
         near("a layer", number(&layer["without"]), right, words, 0.001 * words);
     }
-    assert_eq!(actual["layers"].as_array().unwrap().len(), without.len());
-    let relations = actual["relations"].as_array().unwrap();
+    assert_eq!(report["layers"].as_array().unwrap().len(), without.len());
+    let relations = report["relations"].as_array().unwrap();
     assert_eq!(relations.len(), expected["relations"].as_object().unwrap().len());
     for relation in relations {
         let name = relation["relation"].as_str().unwrap();
@@ -75,7 +75,7 @@ fn parser_matches_the_reference() {
         near(name, number(&relation["accuracy"]), right, number(&relation["words"]), 2.0);
     }
     for (fold, loss) in ["even", "odd"].into_iter().zip(expected["losses"].as_array().unwrap()) {
-        let fits = actual["fits"].as_array().unwrap();
+        let fits = report["fits"].as_array().unwrap();
         let fit = fits.iter().find(|fit| fit["parser"] == "attention" && fit["fold"] == fold).unwrap();
         assert!(number(&fit["gradient"]) <= 1e-6, "{fit}");
         assert!((number(&fit["loss"]) - number(loss)).abs() < 1e-4, "{fit} and {loss}");
@@ -84,8 +84,8 @@ fn parser_matches_the_reference() {
 
 #[test]
 fn planted_heads_get_weight() {
-    let actual = report("box:planted", &fixture("corpus/gold.conllu"), &["--words", "spaced", "--sample", "100"]);
-    let heads = actual["heads"].as_array().unwrap();
+    let report = report("box:planted", &fixture("corpus/gold.conllu"), &["--words", "spaced", "--sample", "100"]);
+    let heads = report["heads"].as_array().unwrap();
     let weight = |name: &str, direction: &str| {
         number(&heads.iter().find(|head| head["name"] == name).unwrap()["weight"][direction])
     };
@@ -98,7 +98,7 @@ fn planted_heads_get_weight() {
     // L2H0 looks two words ahead. Heads that look at special tokens carry no information about words.
     assert!(weight("L2H0", "dep->head") > 1.0, "{heads:?}");
     assert!(["L1H0", "L1H1"].iter().all(|name| weight(name, "dep->head").abs() < 0.1), "{heads:?}");
-    assert!(accuracy(&actual, "attention") > accuracy(&actual, "best head"), "{actual}");
+    assert!(accuracy(&report, "attention") > accuracy(&report, "best head"), "{report}");
 }
 
 #[test]
@@ -113,10 +113,10 @@ fn shards_merge_to_the_report_of_one_run() {
 #[test]
 fn decoder_gets_a_tree() {
     let corpus = fixture("corpus/gold.conllu");
-    let actual = report("box:causal", &corpus, &["--sample", "80"]);
-    assert_eq!(actual["none"], Value::Null);
-    assert!(accuracy(&actual, "attention") > accuracy(&actual, "best head"), "{actual}");
-    assert!(actual["fits"].as_array().unwrap().iter().all(|fit| number(&fit["gradient"]) <= 1e-6), "{actual}");
+    let report = report("box:causal", &corpus, &["--sample", "80"]);
+    assert_eq!(report["none"], Value::Null);
+    assert!(accuracy(&report, "attention") > accuracy(&report, "best head"), "{report}");
+    assert!(report["fits"].as_array().unwrap().iter().all(|fit| number(&fit["gradient"]) <= 1e-6), "{report}");
 }
 
 #[test]

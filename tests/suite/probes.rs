@@ -152,9 +152,9 @@ fn shards_of_both_stages_merge_to_one_run() {
 
 #[test]
 fn trained_heads_beat_untrained_ones() {
-    let actual = report(&["--control", "random-init", "--control-seeds", "1"]);
+    let report = report(&["--control", "random-init", "--control-seeds", "1"]);
     let head = |task: usize, name: &str| {
-        let heads = actual["probes"][task]["heads"].as_array().unwrap();
+        let heads = report["probes"][task]["heads"].as_array().unwrap();
         heads.iter().find(|head| head["name"] == name).unwrap().clone()
     };
     // The part of speech is in the words themselves, so no head adds to it. The relation is not in the words.
@@ -163,7 +163,7 @@ fn trained_heads_beat_untrained_ones() {
     assert!(number(&relation["gain"]) > number(&relation["untrained"]["gain"]) + 0.03, "{relation}");
     assert!(number(&relation["accuracy"]) > number(&relation["untrained"]["accuracy"]) + 0.1, "{relation}");
     // The embeddings of both neighbours tell more about the relation than any head does.
-    let task = &actual["probes"][1];
+    let task = &report["probes"][1];
     let best = task["heads"].as_array().unwrap().iter().map(|head| number(&head["gain"])).fold(0.0, f64::max);
     assert!(number(&task["neighbours_gain"]) > best, "{} {best}", task["neighbours_gain"]);
     assert!(number(&relation["over_neighbours_ci95"][1]) < 0.0, "{relation}");

@@ -69,11 +69,11 @@ fn check(name: &str) -> bool {
     // share their weights.
     let present = |layer: usize| files.architecture.config.present_heads(layer);
     let (first_head, last_head) = (present(0)[0], *present(last).last().unwrap());
-    let removed_heads = |place: &HeadPlace| {
+    let is_removed = |place: &HeadPlace| {
         let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
         (shares(0) && place.head == first_head) || (shares(last) && place.head == last_head)
     };
-    for place in grid.places().filter(removed_heads) {
+    for place in grid.places().filter(is_removed) {
         // Layers that share their weights share the constants, too.
         let first = names.layers.iter().position(|stem| *stem == names.layers[place.layer]).unwrap();
         let seed = first * grid.heads + place.head;

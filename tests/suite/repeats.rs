@@ -33,13 +33,13 @@ fn near(at: &str, actual: &Value, expected: &Value) {
 fn metrics_match_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/tiny-bert-repeats.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let actual = report(path(&fixture("models/tiny-bert")), &[]);
-    near("chance", &actual["chance"], &expected["chance"]);
+    let report = report(path(&fixture("models/tiny-bert")), &[]);
+    near("chance", &report["chance"], &expected["chance"]);
     for (kind, queries) in expected["denominators"].as_object().unwrap() {
-        assert_eq!(&actual["denominators"][kind]["score"]["count"], queries, "{kind}");
-        assert_eq!(actual["denominators"][kind]["score"]["blocks"], 64, "{kind}");
+        assert_eq!(&report["denominators"][kind]["score"]["count"], queries, "{kind}");
+        assert_eq!(report["denominators"][kind]["score"]["blocks"], 64, "{kind}");
     }
-    let heads = actual["heads"].as_array().unwrap();
+    let heads = report["heads"].as_array().unwrap();
     assert_eq!(heads.len(), expected["heads"].as_array().unwrap().len());
     for (head, expected) in heads.iter().zip(expected["heads"].as_array().unwrap()) {
         let name = head["name"].as_str().unwrap();
@@ -54,9 +54,9 @@ fn metrics_match_the_reference() {
 fn copying_heads_match_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/causal-copying.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let actual = report("box:causal", &[]);
-    assert!(actual["chance"]["copy_scored"].is_null() && actual["chance"]["copy_rank"] == 0.5);
-    for (head, expected) in actual["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
+    let report = report("box:causal", &[]);
+    assert!(report["chance"]["copy_scored"].is_null() && report["chance"]["copy_rank"] == 0.5);
+    for (head, expected) in report["heads"].as_array().unwrap().iter().zip(expected.as_array().unwrap()) {
         for metric in ["copy_logit", "copy_rank", "copy_scored"] {
             if expected[metric]["value"].is_null() {
                 assert!(head["metrics"][metric].is_null(), "{head}");
@@ -67,7 +67,7 @@ fn copying_heads_match_the_reference() {
         }
         // Each head is scored on the queries whose largest weight is on another token.
         let count = |known: &Value| known["count"].as_f64();
-        let all = count(&actual["denominators"]["copy_scored"]).unwrap();
+        let all = count(&report["denominators"]["copy_scored"]).unwrap();
         let own = count(&head["denominators"]["copy_rank"]).unwrap_or(all);
         near("queries", &(own / all).into(), &head["metrics"]["copy_scored"]);
         let labels = head["labels"].as_array().unwrap();
@@ -169,8 +169,8 @@ fn decoder_gets_no_masked_repeats() {
         fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
     }
     fs::write(folder.path().join("tokenizer_config.json"), r#"{"mask_token": "\u0120the"}"#).unwrap();
-    let actual = report(path(folder.path()), &[]);
-    assert_eq!((&actual["repeats"]["plain"], &actual["repeats"]["masked"]), (&64.into(), &0.into()));
+    let report = report(path(folder.path()), &[]);
+    assert_eq!((&report["repeats"]["plain"], &report["repeats"]["masked"]), (&64.into(), &0.into()));
 }
 
 #[test]
@@ -195,18 +195,18 @@ fn shards_merge_to_the_report_of_one_run() {
 #[test]
 fn model_with_too_few_positions_has_null_scores() {
     // The model has 64 positions, but the longest sequence has 74 tokens.
-    let actual = report("box:planted", &[]);
-    assert_eq!(actual["repeats"]["plain"], 0);
-    assert_eq!(actual["heads"][0]["metrics"]["repeat_same"]["score"], Value::Null);
-    assert_eq!(actual["label_counts"]["duplicate-token"], 0);
+    let report = report("box:planted", &[]);
+    assert_eq!(report["repeats"]["plain"], 0);
+    assert_eq!(report["heads"][0]["metrics"]["repeat_same"]["score"], Value::Null);
+    assert_eq!(report["label_counts"]["duplicate-token"], 0);
 }
 
 #[test]
 fn shuffled_words_control_has_no_induction_counts() {
     let controls = ["--control", "shuffled-words", "--control", "random-init", "--control-seeds", "1"];
-    let actual = report(path(&fixture("models/tiny-bert")), &controls);
+    let report = report(path(&fixture("models/tiny-bert")), &controls);
     let counted = |run: &Value| run["label_counts"].as_object().unwrap().contains_key("induction");
-    for run in actual["controls"].as_array().unwrap() {
+    for run in report["controls"].as_array().unwrap() {
         assert_eq!(counted(run), run["control"] == "random-init", "{}", run["control"]);
     }
 }

@@ -22,14 +22,14 @@ fn run_resumes_where_it_stopped() {
     let with = ["--with", "edges,output-shift", "--sample", "20"];
     let run_to = |output: &Path, more: &[&str]| {
         let more = [&with[..], &["-o", path(output)], more].concat();
-        let result = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
-        assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
-        (fs::read(output).unwrap(), String::from_utf8(result.stderr).unwrap())
+        let finished = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
+        assert!(finished.status.success(), "{}", String::from_utf8_lossy(&finished.stderr));
+        (fs::read(output).unwrap(), String::from_utf8(finished.stderr).unwrap())
     };
     let (expected, _) = run_to(&whole, &[]);
     let resume = ["--resume", path(&parts)];
-    let (result, notes) = run_to(&again, &resume);
-    assert_eq!(result, expected);
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
     assert!(!notes.contains("already"), "{notes}");
     assert_eq!(fs::read_dir(&parts).unwrap().count(), 16);
 
@@ -37,8 +37,8 @@ fn run_resumes_where_it_stopped() {
     for part in ["3-of-16.headscope", "7-of-16.headscope"] {
         fs::remove_file(parts.join(part)).unwrap();
     }
-    let (result, notes) = run_to(&again, &resume);
-    assert_eq!(result, expected);
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
     let version = format!("this program reads {}", partial::FORMAT_VERSION);
     let mut answers = Answers::within(folder.path()).hiding(&version, "this program reads N");
     answers.said("two parts are missing", &notes);
@@ -56,8 +56,8 @@ fn run_resumes_where_it_stopped() {
     // A truncated part is run again.
     let bytes = fs::read(parts.join("6-of-16.headscope")).unwrap();
     fs::write(parts.join("5-of-16.headscope"), &bytes[..bytes.len() / 2]).unwrap();
-    let (result, notes) = run_to(&again, &resume);
-    assert_eq!(result, expected);
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
     answers.said("a part was cut short", &notes);
     answers.held("resume-parts");
 }

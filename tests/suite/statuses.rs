@@ -54,8 +54,8 @@ fn every_error_class_has_a_status_and_a_code() {
         (vec!["index", good, "-o", path(&no_place)], 5, "output"),
         (vec!["man", "-o", good], 5, "output"),
     ] {
-        let (actual, error) = failure(&arguments);
-        assert_eq!((actual, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
+        let (actual_status, error) = failure(&arguments);
+        assert_eq!((actual_status, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
         assert!(listed(arguments[0]).contains(&status), "{arguments:?}");
     }
 }

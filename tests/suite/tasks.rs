@@ -90,8 +90,8 @@ fn check_within(tolerance: f64, model: &str, task: &str, golden: &str, removal: 
 
 #[test]
 fn masked_words_match_the_reference() {
-    let actual = check("box:small", "cloze", "small-cloze", "mean");
-    assert_eq!([&actual["settings"]["task"]["kind"], &actual["task"]["kind"]], ["cloze", "cloze"]);
+    let report = check("box:small", "cloze", "small-cloze", "mean");
+    assert_eq!([&report["settings"]["task"]["kind"], &report["task"]["kind"]], ["cloze", "cloze"]);
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn masked_pairs_match_the_reference() {
 
 #[test]
 fn continued_prompts_match_the_reference_and_need_induction_heads() {
-    let actual = check("box:causal", "copies", "causal-copies", "mean");
+    let report = check("box:causal", "copies", "causal-copies", "mean");
     // The decoder's three induction heads.
     for place in [4, 5, 7] {
-        assert_eq!(actual["task"]["heads"][place]["verdict"], "helpful", "{place}");
+        assert_eq!(report["task"]["heads"][place]["verdict"], "helpful", "{place}");
     }
 }
 
@@ -153,9 +153,9 @@ fn task_pruning_matches_the_reference() {
 fn heads_of_layers_with_shared_weights_are_removed_together() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-albert-classifier");
-    let actual = report(path(&model), "classes", &["--with", "pruning"]);
-    assert_eq!(actual["pruning"]["layers_share_weights"], true);
-    for curve in actual["pruning"]["orders"].as_array().unwrap() {
+    let report = report(path(&model), "classes", &["--with", "pruning"]);
+    assert_eq!(report["pruning"]["layers_share_weights"], true);
+    for curve in report["pruning"]["orders"].as_array().unwrap() {
         let steps = |key: &str| curve[key].as_array().unwrap().chunks(2).map(<[Value]>::to_vec).collect::<Vec<_>>();
         for (heads, loss) in steps("heads").iter().zip(steps("loss")) {
             assert!(heads[0]["head"] == heads[1]["head"] && loss[0] == loss[1], "{heads:?} {loss:?}");
@@ -168,15 +168,15 @@ fn heads_of_layers_with_shared_weights_are_removed_together() {
 fn preset_measures_which_heads_a_classifier_needs() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-classifier");
-    let actual = report(path(&model), "classes", &["--preset", "michel2019"]);
-    assert_eq!([&actual["task"]["removal"], &actual["gradient"]["task"]], ["zero", "classify"]);
-    near("the loss", &actual["gradient"]["loss"], &actual["task"]["loss"]);
-    let by: Vec<&Value> = actual["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    let report = report(path(&model), "classes", &["--preset", "michel2019"]);
+    assert_eq!([&report["task"]["removal"], &report["gradient"]["task"]], ["zero", "classify"]);
+    near("the loss", &report["gradient"]["loss"], &report["task"]["loss"]);
+    let by: Vec<&Value> = report["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
     assert_eq!(by[..2], ["task", "gradient"]);
-    let agreement = &actual["gradient"]["rank_correlations"][1];
+    let agreement = &report["gradient"]["rank_correlations"][1];
     assert_eq!([&agreement["metric"], &agreement["with"]], ["first_order_effect", "task_effect"]);
     // The head with the largest effect has a first-order effect of equal sign.
-    let heads = actual["heads"].as_array().unwrap();
+    let heads = report["heads"].as_array().unwrap();
     let metric = |head: &Value, name: &str| head["metrics"][name].as_f64().unwrap();
     let most =
         heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
@@ -186,13 +186,13 @@ fn preset_measures_which_heads_a_classifier_needs() {
 /// The derivative of a pair's score covers both texts.
 #[test]
 fn pair_derivatives_cover_both_texts() {
-    let actual = report("box:small", "pairs", &["--with", "gradient"]);
+    let report = report("box:small", "pairs", &["--with", "gradient"]);
     // The losses are sums over twenty tokens, and the backward pass is float32.
-    let [a, b] = ["gradient", "task"].map(|section| actual[section]["loss"].as_f64().unwrap());
+    let [a, b] = ["gradient", "task"].map(|section| report[section]["loss"].as_f64().unwrap());
     assert!((a - b).abs() < 1e-3, "{a} {b}");
     assert_eq!(
-        (&actual["gradient"]["masked_tokens"], &actual["gradient"]["task"]),
-        (&actual["task"]["items"], &"pair".into())
+        (&report["gradient"]["masked_tokens"], &report["gradient"]["task"]),
+        (&report["task"]["items"], &"pair".into())
     );
 }
 
@@ -213,9 +213,9 @@ fn summary_opens_with_the_task_and_prunable_heads() {
 fn class_scores_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-classifier");
-    let actual = check(path(&model), "classes", "tiny-bert-classes", "zero");
-    assert_eq!(actual["model"]["objective"], "sequence_classes");
-    near("baseline", &actual["task"]["baseline"], &actual["task"]["most_frequent_answer"]);
+    let report = check(path(&model), "classes", "tiny-bert-classes", "zero");
+    assert_eq!(report["model"]["objective"], "sequence_classes");
+    near("baseline", &report["task"]["baseline"], &report["task"]["most_frequent_answer"]);
 }
 
 /// Some words have several tokens, and some have no label.
@@ -223,8 +223,8 @@ fn class_scores_match_the_reference() {
 fn tag_scores_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-tagger");
-    let actual = check(path(&model), "tags", "tiny-bert-tags", "zero");
-    assert_eq!([&actual["model"]["objective"], &actual["task"]["kind"]], ["token_classes", "tag"]);
+    let report = check(path(&model), "tags", "tiny-bert-tags", "zero");
+    assert_eq!([&report["model"]["objective"], &report["task"]["kind"]], ["token_classes", "tag"]);
 }
 
 /// Writes a sentence encoder with these modules and this pooling mode into `folder`.
@@ -250,8 +250,8 @@ fn triples_match_the_reference_for_every_pooling() {
     {
         let folder = tempfile::tempdir().unwrap();
         encoder(folder.path(), "Transformer Pooling Normalize", mode);
-        let actual = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
-        assert_eq!(actual["settings"]["task"]["pooling"], pooling);
+        let report = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
+        assert_eq!(report["settings"]["task"]["pooling"], pooling);
     }
     let unsaid = check(path(&tiny_bert()), "triples", "tiny-bert-triples-text", "mean");
     assert_eq!(unsaid["settings"]["task"]["pooling"], "text");
