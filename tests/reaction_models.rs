@@ -1,8 +1,8 @@
 //! Trained models of chemical reactions, saved before PyTorch 1.6, as their packages ship them: rxnmapper's ALBERT and
 //! the three BERTs of rxnfp. Their weights are not in the repository.
 //!
-//! `HEADSCOPE_REACTION_MODELS` names the folder of the two unpacked wheels. The tests run only with `--test
-//! reaction_models`; `.ci/run` does so.
+//! `HEADSCOPE_REACTION_MODELS` names the folder of the two unpacked wheels.
+//! The tests run only with `--test reaction_models`; `.ci/run` does so.
 
 #[path = "support/golden.rs"]
 mod golden;

@@ -19,7 +19,7 @@ use crate::support::{fixture, path, run};
 /// Program and reference start from float32 attention and sum it in different orders.
 const TOLERANCE: f64 = 1e-5;
 
-/// More than 256 sentences, so that they form two runs, which are packed separately.
+/// More than the 256 sentences of a segment, so that two segments are packed separately.
 pub const LIMIT: &str = "300";
 
 /// The sequences that the program packs, as token ids.

@@ -27,8 +27,8 @@ impl TensorEncoder {
         self.gate_gradient(batch, gates, |states| self.surprise(states, batch, targets))
     }
 
-    /// The sum of `-ln p` of the targets over the batch's predicted positions, from the last hidden states, `[tokens,
-    /// hidden]`.
+    /// The sum of `-ln p` of the targets over the batch's predicted positions.
+    /// `states` are the last hidden states, `[tokens, hidden]`.
     fn surprise(&self, states: &Tensor, batch: &Batch<'_>, targets: &[u32]) -> Result<Tensor> {
         let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
         let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
