@@ -1,4 +1,4 @@
-//! A worker that is warm has all the room it needs: its buffers have grown to the largest pack.
+//! A warm worker keeps no new memory: its buffers have grown to the largest pack.
 
 mod support;
 
@@ -21,7 +21,7 @@ use headscope::studies::registry;
 use headscope::study::Subject;
 use support::tiny_bert;
 
-/// A sentence of `words` words, each depending on the one before.
+/// A sentence of `words` words; each word depends on the word before it.
 fn sentence(model: &Model, words: usize) -> Sequence {
     let word = |place: usize| {
         let head = if place == 0 { TreeHead::Root } else { TreeHead::Word(place - 1) };
@@ -33,7 +33,7 @@ fn sentence(model: &Model, words: usize) -> Sequence {
     SentenceTokenizer::new(&model.tokenizer, 512, false).encode(sentence).unwrap().unwrap()
 }
 
-/// Counts what the statistics allocate.
+/// Counts the allocations of the statistics.
 struct Observer<'a> {
     panel: &'a mut ObserverSet,
     pack: &'a Pack,
@@ -53,13 +53,13 @@ impl Visitor for Observer<'_> {
 }
 
 #[test]
-fn forward_pass_and_statistics_need_no_more_room_once_warm() {
+fn warm_forward_pass_and_statistics_keep_no_new_memory() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let grid = model.grid();
     let subject = Subject::new(grid, FromToken::Mean, &|_| None);
-    let everybody = registry::default_studies()
+    let observers = registry::default_studies()
         .flat_map(|study| study.passes().iter().map(|spec| spec.observer(&subject)).collect::<Vec<_>>());
-    let (mut panel, mut scratch) = (ObserverSet::new(everybody.collect()), Scratch::default());
+    let (mut panel, mut scratch) = (ObserverSet::new(observers.collect()), Scratch::default());
     let mut counting = TokenCounter::default();
     counting.add(&sentence(&model, 30));
     let counts = Some(Arc::new(counting.finish()));
@@ -79,17 +79,17 @@ fn forward_pass_and_statistics_need_no_more_room_once_warm() {
     for lengths in [[20, 5, 30], [1, 29, 7]] {
         let (forward, statistics) = run(&lengths);
         assert_eq!(statistics, 0);
-        // The gemm crate takes working memory for each product, in two pieces, and gives it back.
+        // The gemm crate allocates working memory for each product, in two pieces, and frees it.
         assert_eq!(forward.count_current, 0);
         let written = grid.layers - 1;
-        // Of each head scores and contexts.
-        let of_heads = grid.heads * lengths.len() * grid.layers * 2;
-        let products = grid.layers + 3 * written + of_heads;
+        // Scores and contexts: two products per head and sequence.
+        let head_products = grid.heads * lengths.len() * grid.layers * 2;
+        let products = grid.layers + 3 * written + head_products;
         assert!(forward.count_total <= 2 * products as u64, "{} for {products} products", forward.count_total);
     }
 }
 
-/// Asks for whatever an encoder without a masked-LM head can lend.
+/// Requests nearly every activation that needs no masked-LM head.
 struct Greedy;
 
 impl Visitor for Greedy {
@@ -108,7 +108,7 @@ impl Visitor for Greedy {
 }
 
 #[test]
-fn whatever_is_lent_nothing_is_kept() {
+fn warm_encoder_with_gates_keeps_no_new_memory() {
     let model = Model::load(ModelRef::Folder(tiny_bert()).resolve(&()).unwrap()).unwrap();
     let mut gates = Gates::default();
     gates.set(1, 0, Gate::scale(0.5));

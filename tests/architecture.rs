@@ -1,4 +1,4 @@
-//! The invariants of docs/ARCHITECTURE.md that can be read off the sources.
+//! Checks the invariants of docs/ARCHITECTURE.md that can be read from the source text.
 
 #[path = "support/imports.rs"]
 mod imports;
@@ -13,51 +13,52 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+fn sources(folder: &Path, listed: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            sources(&path, listed);
         } else {
-            found.push(path);
+            listed.push(path);
         }
     }
 }
 
-/// Every source file that is not of tests, by its path under `src/`, without comments and test modules.
+/// Every source file except tests, by its path under `src/`, without comments and test modules.
 fn code() -> BTreeMap<String, String> {
     let mut all = Vec::new();
     sources(&root(), &mut all);
     let name = |path: &Path| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
-    let of_tests =
+    let is_test_file =
         |name: &String| ["tests.rs", "test_support.rs", "simulation.rs"].iter().any(|end| name.ends_with(end));
     let text = |path: &PathBuf| {
         let text = fs::read_to_string(path).unwrap();
-        // Test modules in the file stand at its end; one in a file of its own is declared above the code.
+        // An inline test module stands at the end of its file; a test module in its own file is declared above the
+        // code.
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         code.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
     };
     let is_source = |path: &&PathBuf| path.extension().is_some_and(|extension| extension == "rs");
-    all.iter().filter(is_source).map(|path| (name(path), text(path))).filter(|(name, _)| !of_tests(name)).collect()
+    all.iter().filter(is_source).map(|path| (name(path), text(path))).filter(|(name, _)| !is_test_file(name)).collect()
 }
 
-/// The files under `src/` in whose code `word` occurs.
+/// The files under `src/` whose code contains `word`.
 fn files_with(word: &str) -> Vec<String> {
     code().into_iter().filter(|(_, code)| code.contains(word)).map(|(name, _)| name).collect()
 }
 
 fn outside(word: &str, allowed: &[&str]) -> Vec<String> {
-    let found = files_with(word);
-    assert!(!found.is_empty(), "{word} is nowhere: this test looks for the wrong thing");
-    found.into_iter().filter(|name| !allowed.iter().any(|start| name.starts_with(start))).collect()
+    let listed = files_with(word);
+    assert!(!listed.is_empty(), "{word} is nowhere: this test looks for the wrong thing");
+    listed.into_iter().filter(|name| !allowed.iter().any(|start| name.starts_with(start))).collect()
 }
 
-/// The modules that each module names.
+/// The modules that each module imports.
 fn imports() -> Imports {
     imports::imports(&code())
 }
 
-/// For each folder of `src/` the folders whose modules it may import. What is not in the table is not allowed.
+/// For each folder of `src/`, the folders that it may import from. Every other import is forbidden.
 const EDGES: &[(&str, &[&str])] = &[
     ("system", &[]),
     ("linalg", &["system"]),
@@ -90,7 +91,7 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn folders_import_from_below() {
+fn folders_import_only_allowed_folders() {
     let folder = |module: &str| module.split("::").next().unwrap().to_owned();
     let mut wrong = Vec::new();
     for (from, imported) in imports() {
@@ -103,7 +104,7 @@ fn folders_import_from_below() {
 }
 
 #[test]
-fn no_imports_go_in_a_cycle() {
+fn imports_form_no_cycle() {
     let imports = imports();
     assert!(imports.len() > 50 && imports.values().any(|imported| imported.len() > 3), "imports are found");
     let folders = imports::folder_cycles(&imports);
@@ -111,25 +112,25 @@ fn no_imports_go_in_a_cycle() {
     assert_eq!(imports::cycles(&imports), [[""; 2]; 0]);
 }
 
-/// The most entries of a folder: more do not show at a glance what is in it.
+/// The largest number of entries of a folder that a reader takes in at a glance.
 const MOST_ENTRIES: usize = 14;
 
 #[test]
-fn folders_are_small() {
-    fn folders(folder: &Path, found: &mut Vec<(PathBuf, usize)>) {
+fn folders_have_at_most_fourteen_entries() {
+    fn folders(folder: &Path, listed: &mut Vec<(PathBuf, usize)>) {
         let entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        found.push((folder.to_owned(), entries.len()));
-        entries.iter().filter(|path| path.is_dir()).for_each(|path| folders(path, found));
+        listed.push((folder.to_owned(), entries.len()));
+        entries.iter().filter(|path| path.is_dir()).for_each(|path| folders(path, listed));
     }
-    let mut found = Vec::new();
-    folders(&root(), &mut found);
-    found.retain(|(_, entries)| *entries > MOST_ENTRIES);
-    assert_eq!(found, []);
+    let mut listed = Vec::new();
+    folders(&root(), &mut listed);
+    listed.retain(|(_, entries)| *entries > MOST_ENTRIES);
+    assert_eq!(listed, []);
 }
 
 #[test]
 fn studies_are_named_in_their_folders_and_in_the_registry() {
-    // A study's folder is one of a family's that has a mod.rs of its own.
+    // A study's folder lies two levels below `analysis/studies` and has its own mod.rs.
     let is_study = |path: &Path| {
         let parts: Vec<&str> = path.iter().map(|part| part.to_str().unwrap()).collect();
         matches!(parts[..], ["analysis", "studies", _, _, "mod.rs"])
@@ -148,9 +149,9 @@ fn studies_are_named_in_their_folders_and_in_the_registry() {
     }
 }
 
-/// Every file and folder that docs/ARCHITECTURE.md names in a source or test path is there.
+/// The three traits of a study have at most twelve methods, and docs/ARCHITECTURE.md names each method.
 #[test]
-fn the_author_of_a_study_writes_at_most_twelve_methods() {
+fn study_traits_have_at_most_twelve_methods() {
     const CONTRACT: [(&str, &str); 3] = [
         ("analysis/study/mod.rs", "pub trait Study: "),
         ("engine/passes/observer/mod.rs", "pub trait Sums: "),
@@ -158,8 +159,8 @@ fn the_author_of_a_study_writes_at_most_twelve_methods() {
     ];
     let code = code();
     let methods = |(file, start): (&str, &str)| -> Vec<String> {
-        let of_trait = code[file].split_once(start).expect(start).1.split("\n}\n").next().unwrap();
-        let names = of_trait.lines().filter_map(|line| line.strip_prefix("    fn ")?.split('(').next());
+        let trait_body = code[file].split_once(start).expect(start).1.split("\n}\n").next().unwrap();
+        let names = trait_body.lines().filter_map(|line| line.strip_prefix("    fn ")?.split('(').next());
         names.map(str::to_owned).collect()
     };
     let names: Vec<String> = CONTRACT.into_iter().flat_map(methods).collect();
@@ -170,7 +171,7 @@ fn the_author_of_a_study_writes_at_most_twelve_methods() {
 }
 
 #[test]
-fn the_page_names_what_there_is() {
+fn architecture_page_names_existing_files_and_folders() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     ["src", "tests", "docs", "fixtures"].iter().for_each(|folder| sources(&package.join(folder), &mut files));
@@ -189,7 +190,7 @@ fn the_page_names_what_there_is() {
     assert_eq!(absent, [&""; 0]);
 }
 
-/// The lines of a page outside code.
+/// The lines of a page outside code blocks.
 fn prose(page: &Path) -> Vec<String> {
     let text = fs::read_to_string(page).unwrap();
     let mut is_code = false;
@@ -200,14 +201,14 @@ fn prose(page: &Path) -> Vec<String> {
     text.lines().filter(is_prose).map(str::to_owned).collect()
 }
 
-/// The anchor that a heading has on GitHub.
+/// The anchor that GitHub gives to a heading.
 fn anchor(heading: &str) -> String {
     let is_kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
     heading.trim().to_lowercase().chars().filter(is_kept).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[test]
-fn links_of_the_docs_lead_to_files_and_headings() {
+fn docs_links_lead_to_files_and_headings() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = Vec::new();
     sources(&package.join("docs"), &mut pages);
@@ -251,7 +252,7 @@ fn only_the_command_line_knows_clap() {
     assert_eq!(outside("clap", &["commands/cli/"]), [""; 0]);
 }
 
-/// An output cannot overwrite what was opened there.
+/// Inputs are opened in `engine/system` alone, so that no output can overwrite an opened input.
 #[test]
 fn inputs_are_opened_in_one_place() {
     for word in [" File::open(", "(File::open(", "fs::read(", "fs::read_to_string("] {
@@ -266,10 +267,12 @@ fn unsafe_code_is_in_one_place() {
 
 #[test]
 fn only_the_writers_and_readers_know_json_text() {
-    // Reports are written by export/ and report/; config.json and tokenizer_config.json are read by model/;
-    // corpus/ reads JSON lines, counts.rs files of counts; maps.rs writes metadata, cli/ prints the schema; thresholds and
-    // sections of a saved report are read by studies/; partials have a header in JSON, and identities are compared as
-    // such; numbers/ says what two runs do not share; batch/ remembers what it has done; errors are printed for programs.
+    // `export/` and `report/` write reports; `model/` reads config.json and tokenizer_config.json; `corpus/` reads JSON
+    // lines.
+    // `counts.rs` reads files of counts, `maps.rs` writes metadata, and `cli/` prints the schema. `studies/` reads
+    // thresholds and sections of a saved report.
+    // Partials have a JSON header, and their identities are compared as JSON. `numbers/` lists what differs between two
+    // runs, `batch/` remembers finished runs, and `errors/` prints errors for programs.
     let allowed = [
         "export/",
         "commands/sentences/maps.rs",
@@ -293,7 +296,7 @@ fn only_the_writers_and_readers_know_json_text() {
     assert_eq!(outside("serde_json", &allowed), [""; 0]);
 }
 
-/// The name of the type that a line of code declares. Associated types are indented and not counted.
+/// The name of the type that a line of code declares. Associated types are indented and do not count.
 fn declared(line: &str) -> Option<&str> {
     let item = line.trim_start();
     let item = match item.strip_prefix("pub") {
@@ -307,7 +310,7 @@ fn declared(line: &str) -> Option<&str> {
 }
 
 #[test]
-fn a_type_name_is_declared_at_most_twice() {
+fn type_name_is_declared_at_most_twice() {
     let code = code();
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (file, text) in &code {

@@ -1,4 +1,4 @@
-//! Replays the inputs of fuzzing, the first ones and those it found, against the same properties (tests/fuzz/run).
+//! Replays the fuzzing corpus, seeds and findings, against the properties that the fuzz targets check (tests/fuzz/run).
 
 #[path = "fuzz/properties.rs"]
 mod properties;
@@ -7,10 +7,10 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-/// Every file of `tests/fuzz/corpus/TARGET`. What is not named `bad-` is what the target expects: a first input that is
-/// refused at the gate would fuzz nothing but the gate.
+/// Checks every file of `tests/fuzz/corpus/TARGET`. The target accepts a file unless its name begins with `bad-`. A
+/// seed that is rejected at once would fuzz nothing but that rejection.
 #[test]
-fn what_fuzzing_began_with_and_found() {
+fn targets_accept_exactly_the_good_inputs() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus");
     let mut replayed = Vec::new();
     for folder in fs::read_dir(corpus).unwrap() {

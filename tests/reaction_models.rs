@@ -1,6 +1,8 @@
-//! Trained models of chemical reactions that were saved before PyTorch 1.6, as their packages have them: rxnmapper's ALBERT and the
-//! three BERTs of rxnfp. Their weights are not in the repository, so these tests run where the folder into which the two wheels are
-//! unpacked is named by `HEADSCOPE_REACTION_MODELS`; `.ci/run` does both.
+//! Trained models of chemical reactions, saved before PyTorch 1.6, as their packages ship them: rxnmapper's ALBERT and
+//! the three BERTs of rxnfp. Their weights are not in the repository.
+//!
+//! `HEADSCOPE_REACTION_MODELS` names the folder of the two unpacked wheels.
+//! The tests run only with `--test reaction_models`; `.ci/run` does so.
 
 #[path = "support/golden.rs"]
 mod golden;
@@ -18,7 +20,7 @@ use support::{fails_nothing, fixture, path, run};
 use tempfile::TempDir;
 
 const ALBERT: &str = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k";
-/// Goldens of `fixtures/make_reaction_goldens.py`, and the folders of their models.
+/// Goldens of `fixtures/make_reaction_goldens.py`, each with its model's folder.
 const MODELS: [(&str, &str); 4] = [
     ("rxnmapper", ALBERT),
     ("rxnfp-pretrained", "rxnfp/models/transformers/bert_pretrained"),
@@ -31,7 +33,7 @@ fn packaged(folder: &str) -> PathBuf {
     PathBuf::from(root.expect("HEADSCOPE_REACTION_MODELS is the folder of both wheels: see .ci/run")).join(folder)
 }
 
-/// A copy of a packaged folder whose config has a `model_type`, as the error about its absence says.
+/// A copy of a packaged folder. Its config gets a `model_type`, as the error about the missing key advises.
 fn typed(folder: &Path) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     for name in ["pytorch_model.bin", "vocab.txt"] {
@@ -45,7 +47,7 @@ fn typed(folder: &Path) -> TempDir {
     copy
 }
 
-/// The esterification of each of fourteen acids with each of ten alcohols, in the tokens of the models: made here.
+/// Writes the esterification of each of fourteen acids with each of ten alcohols, in the models' own tokens.
 fn corpus(folder: &Path) -> PathBuf {
     let line = |acid: usize, alcohol: usize| {
         let [acid, alcohol] = [acid, alcohol].map(|carbons| " C".repeat(carbons));
@@ -65,7 +67,7 @@ fn quoted(words: &str) -> String {
 }
 
 #[test]
-fn attention_hidden_states_and_logits_are_those_of_pytorch() {
+fn attention_hidden_states_and_logits_match_pytorch() {
     for (name, folder) in MODELS {
         println!("{name}");
         let folder = typed(&packaged(folder));
@@ -78,8 +80,8 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
         if model.objective.is_some() {
             let pack = Pack { sequences: reaction() };
             let needs = Needs { logits: true, ..Needs::default() };
-            let everywhere = [(0..golden.expected[0].ids.len()).collect()];
-            let batch = pack.batch().with_predicted(&everywhere);
+            let all_positions = [(0..golden.expected[0].ids.len()).collect()];
+            let batch = pack.batch().with_predicted(&all_positions);
             let actual = record(model.encoder.as_ref(), Start::Embeddings, &batch, &Gates::default(), needs);
             let largest = expected.iter().fold(1_f32, |largest, logit| largest.max(logit.abs()));
             let difference = largest_difference(&actual[0].logits, expected);
@@ -89,10 +91,11 @@ fn attention_hidden_states_and_logits_are_those_of_pytorch() {
     }
 }
 
-/// Three heads of rxnmapper's ALBERT, the package's own among them, follow the maps of atoms, whatever rule of place and of elements
-/// they are held against; heads of its column 2 copy the element alone. `fixtures/reference_links.py` computes all figures.
+/// Three heads of rxnmapper's ALBERT, among them the head that the package uses, follow the atom maps. They beat every
+/// rule of position and of elements. Heads of column 2 copy the element alone.
+/// `fixtures/reference_links.py` computes all figures.
 #[test]
-fn heads_follow_the_maps_of_atoms() {
+fn heads_follow_atom_maps() {
     let (folder, corpus) = (typed(&packaged(ALBERT)), fixture("corpus/reactions.jsonl"));
     let report = |corpus: &Path| -> Value {
         let arguments = ["analyze", path(folder.path()), "-c", path(corpus), "--tokens-as-words", "-q", "-o", "-"];
@@ -135,7 +138,7 @@ fn heads_follow_the_maps_of_atoms() {
 }
 
 #[test]
-fn a_folder_as_it_is_packaged_says_what_to_do() {
+fn packaged_folder_error_says_what_to_do() {
     let (status, message) = run(&["analyze", path(&packaged(ALBERT))]).unwrap_err();
     assert_eq!(status, 4, "{message}");
     for part in ["gives back 25 of the 576 entries", "do_lower_case", "--tokens-as-words"] {
@@ -147,7 +150,7 @@ fn a_folder_as_it_is_packaged_says_what_to_do() {
 }
 
 #[test]
-fn reactions_in_the_models_own_tokens_are_analysed() {
+fn reactions_in_model_tokens_are_analysed() {
     let scratch = tempfile::tempdir().unwrap();
     let corpus = corpus(scratch.path());
     for (name, folder) in MODELS {

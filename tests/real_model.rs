@@ -1,5 +1,6 @@
-//! A pretrained model: all-MiniLM-L6-v2. Its weights are not in the repository, so these tests run where they are named,
-//! and read the model's folder from `HEADSCOPE_REAL_MODEL`; `.ci/run` does both.
+//! A pretrained model, all-MiniLM-L6-v2. Its weights are not in the repository.
+//!
+//! `HEADSCOPE_REAL_MODEL` names the model's folder. The tests run only with `--test real_model`; `.ci/run` does so.
 
 #[path = "support/clark.rs"]
 mod clark;
@@ -24,17 +25,17 @@ fn model() -> PathBuf {
 }
 
 #[test]
-fn attention_and_hidden_states_are_those_of_pytorch() {
+fn attention_and_hidden_states_match_pytorch() {
     check_parity(&load(&model()), &Golden::read(&fixture("goldens/all-minilm-l6-v2.safetensors")));
 }
 
 #[test]
-fn the_preset_has_the_numbers_of_the_released_formulas() {
+fn preset_matches_the_released_formulas() {
     println!("largest difference: {:e}", clark::check(&model(), "all-minilm-l6-v2"));
 }
 
 #[test]
-fn a_full_run_gives_the_numbers_of_the_reference() {
+fn full_run_matches_the_reference() {
     let (model, corpus) = (model(), fixture("corpus/gold.conllu"));
     let report =
         run(&["analyze", path(&model), "-c", path(&corpus), "--words", "spaced", "-o", "-", "--no-run-info"]).unwrap();
@@ -44,7 +45,7 @@ fn a_full_run_gives_the_numbers_of_the_reference() {
     check_relations(&report, &reference);
     assert!(check_labels(&report, &reference) > 30);
     assert!(fails_nothing(&report), "{}", report["corpus"]["health"]);
-    // Known beforehand, from Universal Dependencies' EWT with torch.
+    // Measured beforehand on Universal Dependencies' EWT with PyTorch.
     let head = &report["heads"][2];
     assert_eq!((&head["name"], &head["primary"]), (&"L0H2".into(), &"previous-token".into()));
     assert!(head["metrics"]["offset_mass"]["-1"].as_f64().unwrap() > 0.99);
@@ -70,9 +71,9 @@ fn heads_choose_as_in_the_reference() {
     reference_choice::check(&report, "all-minilm-l6-v2");
 }
 
-/// Its vocabulary has the Greek alphabet and no word of Greek: every letter is a token, and none is unknown.
+/// The vocabulary has the Greek letters but no Greek word: every letter is a token, and no token is unknown.
 #[test]
-fn greek_is_not_read() {
+fn greek_text_fails_the_health_checks() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("greek.txt");
     let words = ["η γάτα", "ο σκύλος", "κοιμάται", "τρέχει", "στο σπίτι", "με τα παιδιά", "και παίζει"];

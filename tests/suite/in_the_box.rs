@@ -1,5 +1,4 @@
-//! The box: the trained model; the planted model, whose every label is known before it is measured; and what
-//! runs without any file.
+//! The box: the trained model, the planted model, whose labels are all known in advance, and runs that read no file.
 
 use crate::golden;
 use std::collections::HashMap;
@@ -15,7 +14,7 @@ use headscope::model::Model;
 use headscope::model::source::ModelRef;
 use serde_json::Value;
 
-/// The labels that `fixtures/models/make_planted.py` plants: layers down, heads across.
+/// The labels that `fixtures/models/make_planted.py` plants. Rows are layers, and columns are heads.
 const PLANTED: [[&str; 4]; 3] = [
     ["previous-token", "next-token", "self", "offset:-2"],
     ["separator", "first-special", "punctuation", "broad"],
@@ -26,16 +25,17 @@ fn report(arguments: &[&str]) -> Value {
     serde_json::from_str(&run(&[&["analyze"], arguments, &["-o", "-", "--no-run-info"]].concat()).unwrap()).unwrap()
 }
 
-/// From the file of weights through forward pass, sums and metrics to labels.
+/// Covers the whole path from the weight file through forward pass, sums and metrics to labels.
 #[test]
-fn every_planted_head_is_found() {
+fn planted_heads_get_exactly_their_labels() {
     let corpus = fixture("corpus/gold.conllu");
     let report = report(&["box:planted", "--corpus", path(&corpus)]);
     assert_eq!(report["corpus"]["sentences"], 700);
     for head in report["heads"].as_array().unwrap() {
         let (layer, number) = (head["layer"].as_u64().unwrap(), head["head"].as_u64().unwrap());
         let planted = PLANTED[usize::try_from(layer).unwrap()][usize::try_from(number).unwrap()];
-        // And nothing else is found: all words have one embedding, so that none is more alike, and fixed places are the baseline of syntactic labels, so they earn none.
+        // No head has another label. All words share one embedding, so no word is more alike than others. Fixed offsets
+        // are the baseline of syntactic labels, so planted heads earn none.
         let labels: Vec<&str> =
             head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect();
         let expected = if planted == "unlabelled" { vec![] } else { vec![planted] };
@@ -46,13 +46,13 @@ fn every_planted_head_is_found() {
 
 /// Every tenth construction of the corpus in the box was held out when the small model was trained.
 #[test]
-fn a_run_over_what_the_model_was_trained_on_says_so() {
+fn run_over_training_text_says_so() {
     let corpus = fixture("corpus/gold.conllu");
     let text = fs::read_to_string(&corpus).unwrap();
     let families = text.lines().filter_map(|line| line.strip_prefix("# family = ")?.parse::<u32>().ok());
     let known = families.clone().filter(|family| family % 10 != 0).count();
-    let said = run(&["analyze", "box:small", "--limit", "20"]).unwrap();
-    let remark = said.lines().find(|line| line.starts_with("The corpus: ")).unwrap();
+    let printed = run(&["analyze", "box:small", "--limit", "20"]).unwrap();
+    let remark = printed.lines().find(|line| line.starts_with("The corpus: ")).unwrap();
     assert!(remark.contains(&format!(" {known} of the {} sentences of box:gold ", families.count())), "{remark}");
     let mut answers = Answers::new();
     answers.said("the corpus", remark);
@@ -60,7 +60,7 @@ fn a_run_over_what_the_model_was_trained_on_says_so() {
     assert!(!run(&["analyze", "box:planted", "--limit", "20"]).unwrap().contains("training text of"));
 }
 
-/// A sentence says where a planted head looks, and no more.
+/// A description states where a planted head looks, and no more.
 #[test]
 fn planted_heads_are_described_in_a_sentence() {
     let corpus = fixture("corpus/gold.conllu");
@@ -70,7 +70,7 @@ fn planted_heads_are_described_in_a_sentence() {
     let mut answers = Answers::new();
     answers.said("planted heads", &sentences.join("\n"));
     answers.held("in-the-box-planted-heads");
-    // Every head has one, and each has the evidence of its first label in it.
+    // Every head has a description, which contains the evidence of its first label.
     assert_eq!(sentences.len(), 12);
     for (head, sentence) in report["heads"].as_array().unwrap().iter().zip(&sentences) {
         let label = &head["labels"][0];
@@ -80,15 +80,15 @@ fn planted_heads_are_described_in_a_sentence() {
     }
 }
 
-/// What the studies found is in the sentence, with its number.
+/// A description contains each study's finding, with its number.
 #[test]
-fn a_sentence_has_what_studies_found() {
+fn descriptions_contain_the_findings_of_studies() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("report.json");
     run(&["analyze", "--with", "effect", "--sample", "100", "-q", "-o", path(&saved)]).unwrap();
     let shown = run(&["show", path(&saved), "--heads"]).unwrap();
     let mut answers = Answers::within(folder.path());
-    // What layer 0 goes by holds by construction, and is not said.
+    // The choice of layer 0 holds by construction and is left out.
     let rows = shown.lines().filter(|line| ["head ", "L0H0 ", "L1H3 "].iter().any(|row| line.trim().starts_with(row)));
     let rows: Vec<&str> = rows.collect();
     answers.said("a table of heads", &rows.join("\n"));
@@ -98,7 +98,7 @@ fn a_sentence_has_what_studies_found() {
     let card = run(&["show", path(&saved), "L0H0", "--all"]).unwrap();
     assert!(card.contains(sentence), "{card}");
     assert_eq!((&data[0]["name"], &data[0]["primary"]), (&"L0H0".into(), &"next-token".into()));
-    // The table is the same wherever it is written.
+    // Every output form of the table has these values.
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     let head = &report["heads"][0];
     assert_eq!(
@@ -121,17 +121,17 @@ fn a_sentence_has_what_studies_found() {
     let some = at("some.csv");
     run(&["export", path(&saved), "--table", "heads", "--columns", "name,primary", "-o", path(&some)]).unwrap();
     assert!(fs::read_to_string(&some).unwrap().starts_with("name,primary\nL0H0,next-token\n"));
-    // Rows by their cells, all of the conditions at once.
-    let of_rows = |conditions: &[&str]| {
+    // `--rows` selects rows by their cells. All conditions must hold.
+    let select_rows = |conditions: &[&str]| {
         let rows = conditions.iter().flat_map(|condition| ["--rows", condition]);
         let always = ["export", path(&saved), "--table", "heads", "--columns", "name", "-o", path(&some)];
         run(&always.into_iter().chain(rows).collect::<Vec<_>>()).map(|_| fs::read_to_string(&some).unwrap())
     };
-    assert_eq!(of_rows(&["primary=next-token", "layer<1"]).unwrap(), "name\nL0H0\n");
+    assert_eq!(select_rows(&["primary=next-token", "layer<1"]).unwrap(), "name\nL0H0\n");
     for condition in ["score>1", "primry=broad", "primary>broad"] {
-        answers.refused(condition, &of_rows(&[condition]).unwrap_err());
+        answers.refused(condition, &select_rows(&[condition]).unwrap_err());
     }
-    // Wrong names come with what may be meant.
+    // Errors about wrong names suggest the right names.
     let (csv, svg, report) = (at("x.csv"), at("x.svg"), path(&saved));
     for arguments in [
         &["export", report, "--table", "heads", "--columns", "nme", "-o", path(&csv)][..],
@@ -147,12 +147,12 @@ fn a_sentence_has_what_studies_found() {
 }
 
 #[test]
-fn planted_scores_are_what_the_weights_say() {
+fn planted_scores_follow_from_the_weights() {
     let corpus = fixture("corpus/gold.conllu");
     let report = report(&["box:planted", "--corpus", path(&corpus)]);
     let metric = |place: usize, name: &str| report["heads"][place]["metrics"][name].clone();
     let offset = |place: usize, name: &str, k: &str| metric(place, name)[k].as_f64().unwrap();
-    // A score of 12 beyond up to 63 others: e^12 / (e^12 + 63) = 0.9996.
+    // A score of 12 against up to 63 others: e^12 / (e^12 + 63) = 0.9996.
     for (place, k) in [(0, "-1"), (1, "1"), (2, "0"), (3, "-2"), (8, "2"), (9, "-5")] {
         assert!((0.9996..=1.0).contains(&offset(place, "offset_mass", k)), "{place} {k}");
         if k != "0" {
@@ -163,22 +163,22 @@ fn planted_scores_are_what_the_weights_say() {
     assert!(metric(5, "first_special_mass").as_f64().unwrap() > 0.9996);
     assert!(metric(6, "punctuation_mass").as_f64().unwrap() > 0.9996);
     assert!((metric(7, "entropy_ratio").as_f64().unwrap() - 1.0).abs() < 1e-6);
-    // Half on [CLS], half on [SEP].
+    // Half of the attention is on [CLS], half on [SEP].
     assert!((metric(11, "separator_mass").as_f64().unwrap() - 0.5).abs() < 1e-3);
     assert!((metric(11, "first_special_mass").as_f64().unwrap() - 0.5).abs() < 1e-3);
 }
 
 #[test]
-fn the_planted_model_attends_in_transformers_as_it_does_here() {
+fn planted_model_attention_matches_transformers() {
     let golden = Golden::read(&fixture("goldens/planted.safetensors"));
     check_parity(&golden::load(&fixture("models/planted")), &golden);
     let boxed = ModelRef::parse("box:planted").resolve(&()).unwrap();
     check_parity(&Model::load(boxed).unwrap(), &golden);
 }
 
-/// The labels that training gave the heads, whose weights are random to begin with.
+/// Training gave the heads these labels; their initial weights are random.
 #[test]
-fn heads_of_the_trained_model_have_learned_something() {
+fn training_gives_labels_to_heads() {
     let report = report(&["--control", "random-init", "--control-seeds", "2"]);
     let place = |layer: usize, head: usize| &report["heads"][4 * layer + head];
     assert_eq!(place(0, 0)["primary"], "next-token");
@@ -195,8 +195,11 @@ fn heads_of_the_trained_model_have_learned_something() {
         (3, 2, &["syntactic:case", "syntactic:obj"]),
         (3, 3, &["separator"]),
     ] {
-        let found = firm(place(layer, head));
-        assert!(expected.iter().all(|&label| found.iter().any(|found| found == label)), "L{layer}H{head}: {found:?}");
+        let actual = firm(place(layer, head));
+        assert!(
+            expected.iter().all(|&label| actual.iter().any(|actual| actual == label)),
+            "L{layer}H{head}: {actual:?}"
+        );
     }
     for control in report["controls"].as_array().unwrap() {
         let counts = &control["label_counts"];
@@ -208,18 +211,18 @@ fn heads_of_the_trained_model_have_learned_something() {
 }
 
 #[test]
-fn the_trained_model_computes_in_transformers_what_it_does_here() {
+fn trained_model_matches_transformers() {
     let golden = Golden::read(&fixture("goldens/small.safetensors"));
     check_parity(&golden::load(&fixture("models/small")), &golden);
 }
 
-/// The masked-LM head is in the file as candle's own BERT expects it.
+/// The file has the masked-LM head in the form that candle's own BERT expects.
 #[test]
-fn the_trained_model_has_a_masked_lm_head() {
+fn trained_model_has_a_masked_lm_head() {
     let weights = candle_core::safetensors::load(fixture("models/small/model.safetensors"), &Device::Cpu).unwrap();
     let mut weights: HashMap<String, Tensor> =
         weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap())).collect();
-    // The output layer has the weights of the embeddings, and is in the file once.
+    // The output layer shares the weights of the embeddings, so the file has these weights once.
     for (tied, stored) in
         [("decoder.weight", "bert.embeddings.word_embeddings.weight"), ("decoder.bias", "cls.predictions.bias")]
     {
@@ -241,7 +244,7 @@ fn the_trained_model_has_a_masked_lm_head() {
 }
 
 #[test]
-fn the_box_is_small() {
+fn boxed_model_has_at_most_eight_mebibytes() {
     let bytes = |folder: &str| -> u64 {
         let files = std::fs::read_dir(fixture(folder)).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
@@ -250,12 +253,12 @@ fn the_box_is_small() {
 }
 
 #[test]
-fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
+fn boxed_model_has_its_name_and_the_hashes_of_its_files() {
     let text = tempfile::tempdir().unwrap();
     let corpus = text.path().join("text.txt");
     std::fs::write(&corpus, "One sentence.\n").unwrap();
-    let of = |model: &str| report(&[model, "--corpus", path(&corpus)])["model"].clone();
-    let (mut boxed, folder) = (of("box:planted"), of(path(&fixture("models/planted"))));
+    let report_on = |model: &str| report(&[model, "--corpus", path(&corpus)])["model"].clone();
+    let (mut boxed, folder) = (report_on("box:planted"), report_on(path(&fixture("models/planted"))));
     assert_eq!((&boxed["id"], &folder["id"]), (&"box:planted".into(), &"planted".into()));
     assert_eq!(boxed["weights_sha256"].as_str().unwrap().len(), 64);
     boxed["id"] = folder["id"].clone();
@@ -263,7 +266,7 @@ fn a_boxed_model_has_its_name_and_the_hashes_of_its_files() {
 }
 
 #[test]
-fn the_decoder_of_the_box_has_induction_heads() {
+fn boxed_decoder_has_induction_heads() {
     let control = ["--control", "random-init", "--control-seeds", "3"];
     let options = ["box:causal", "--with", "repeats,effect", "--limit", "200", "--sample", "60"];
     let report = report(&[&options[..], &control].concat());
@@ -272,7 +275,7 @@ fn the_decoder_of_the_box_has_induction_heads() {
         let firm = head["labels"].as_array().unwrap().iter().filter(|label| label["borderline"] == false);
         firm.map(|label| label["label"].as_str().unwrap().to_owned()).collect()
     };
-    let found: Vec<Vec<String>> = report["heads"].as_array().unwrap().iter().map(labels).collect();
+    let actual: Vec<Vec<String>> = report["heads"].as_array().unwrap().iter().map(labels).collect();
     let expected: [&[&str]; 8] = [
         &["self"],
         &["previous-token"],
@@ -283,11 +286,11 @@ fn the_decoder_of_the_box_has_induction_heads() {
         &["copies", "induction"],
         &["copies", "first-token", "induction"],
     ];
-    for (place, (mut found, expected)) in found.into_iter().zip(expected).enumerate() {
-        found.sort();
-        assert_eq!(found, expected, "head {place}");
+    for (place, (mut actual, expected)) in actual.into_iter().zip(expected).enumerate() {
+        actual.sort();
+        assert_eq!(actual, expected, "head {place}");
     }
-    // Without training every head is broad, and nothing else.
+    // Without training, every head is broad and has no other label.
     let controls = report["controls"].as_array().unwrap();
     assert_eq!(controls.len(), 3);
     for head in controls.iter().flat_map(|control| control["heads"].as_array().unwrap()) {
@@ -296,7 +299,7 @@ fn the_decoder_of_the_box_has_induction_heads() {
 }
 
 #[test]
-fn what_is_not_in_the_box() {
+fn unknown_names_in_the_box_are_refused() {
     let mut answers = Answers::new();
     for model in ["box:huge", "BOX:small"] {
         answers.refused(model, &run(&["analyze", model]).unwrap_err());
@@ -304,15 +307,15 @@ fn what_is_not_in_the_box() {
     answers.held("in-the-box-not");
 }
 
-/// The command of the README: no file is named.
+/// The README's command names no file.
 #[test]
-fn without_arguments_the_box_is_analysed() {
+fn analyze_without_arguments_reads_the_box() {
     let nowhere = tempfile::tempdir().unwrap();
     let printed = outcome(&headscope(&["analyze"]).current_dir(nowhere.path()).output().unwrap()).unwrap();
     let mut answers = Answers::new();
     answers.said("model and corpus", printed.split("\n\n").next().unwrap());
     answers.held("in-the-box-without-arguments");
-    // The README shows how it begins.
+    // The README shows the beginning of the output.
     let readme = fs::read_to_string(fixture("../README.md")).unwrap();
     let shown = readme.split_once("<!-- begin: output of").unwrap().1.split("```\n").nth(1).unwrap();
     let begins: Vec<&str> = printed.lines().map(str::trim_end).take(shown.lines().count()).collect();
@@ -321,9 +324,9 @@ fn without_arguments_the_box_is_analysed() {
 }
 
 #[test]
-fn the_corpus_in_the_box_is_that_of_the_repository() {
-    let of = |corpus: &str| report(&["box:planted", "--corpus", corpus]);
-    let (mut boxed, file) = (of("box:gold"), of(path(&fixture("corpus/gold.conllu"))));
+fn boxed_corpus_equals_the_corpus_of_the_repository() {
+    let report_on = |corpus: &str| report(&["box:planted", "--corpus", corpus]);
+    let (mut boxed, file) = (report_on("box:gold"), report_on(path(&fixture("corpus/gold.conllu"))));
     assert_eq!((&boxed["corpus"]["name"], &file["corpus"]["name"]), (&"box:gold".into(), &"gold.conllu".into()));
     boxed["corpus"]["name"] = file["corpus"]["name"].clone();
     boxed["corpus"]["files"][0]["name"] = file["corpus"]["files"][0]["name"].clone();
@@ -331,7 +334,7 @@ fn the_corpus_in_the_box_is_that_of_the_repository() {
 }
 
 #[test]
-fn maps_need_no_file_either() {
+fn maps_need_no_file() {
     let folder = tempfile::tempdir().unwrap();
     for (name, arguments) in [("text", ["--text", "Every head is known."]), ("corpus", ["--sentence", "3"])] {
         let output = folder.path().join(name).with_extension("safetensors");

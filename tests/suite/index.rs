@@ -1,4 +1,4 @@
-//! `headscope index` and `analyze --index`: shards read their own part alone, and come to the same.
+//! `headscope index` and `analyze --index`: shards read only their own part, and the merged report does not change.
 
 use std::fs;
 use std::io::Write;
@@ -12,13 +12,15 @@ use crate::support::{headscope, path, run, tiny_bert};
 use headscope::corpus::{Corpus, Index, IndexCounts, Input, SEGMENT_SENTENCES, Sentence, write_index};
 use serde_json::Value;
 
-/// What is made of the numbers from 0.
+/// The concatenation of `one` over the numbers from 0 to `count - 1`.
 fn all(count: usize, one: &dyn Fn(usize) -> String) -> String {
     (0..count).map(one).collect()
 }
 
-/// 300 sentences of CoNLL-U with documents, families and a declaration, lines after the last, 200 in JSON lines with named documents, an
-/// empty file, one of comments alone, 600 lines of text with empty ones between them, and 900 of text that is compressed.
+/// Writes six files. `a.conllu` has 300 sentences with documents, families and a declaration, and blank lines at its
+/// end. `b.jsonl` has 200 lines in named documents.
+/// `c.txt` is empty, and `d.txt` has only blank lines. `e.txt` has 600 lines of text with blank lines between them.
+/// `f.txt.gz` has 900 such lines, compressed.
 fn corpus(folder: &Path) -> Vec<PathBuf> {
     let conllu = |number: usize| {
         let word = ["the", "cat", "sat", "on"][number % 4];
@@ -52,19 +54,19 @@ fn inputs(files: &[PathBuf]) -> Vec<Input> {
     files.iter().map(|file| Input::parse(file, None).unwrap()).collect()
 }
 
-/// The index of files, written to `at`.
+/// Writes the index of `files` to `at`.
 fn indexed(files: &[PathBuf], at: &Path) -> (IndexCounts, Arc<Index>) {
     let mut bytes = Vec::new();
     let add = |more: &[u8]| {
         bytes.extend_from_slice(more);
         Ok(())
     };
-    let counted = write_index(&inputs(files), add).unwrap();
+    let index_counts = write_index(&inputs(files), add).unwrap();
     fs::write(at, bytes).unwrap();
-    (counted, Arc::new(Index::open(at).unwrap()))
+    (index_counts, Arc::new(Index::open(at).unwrap()))
 }
 
-/// The same without the names of families.
+/// As [`corpus`], without the names of families.
 fn corpus_without_families(folder: &Path) -> Vec<PathBuf> {
     let files = corpus(folder);
     let lines = fs::read_to_string(&files[0]).unwrap();
@@ -74,60 +76,61 @@ fn corpus_without_families(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn segments_that_are_wanted_have_the_sentences_that_all_have() {
-    segments_have_the_sentences_of_all(corpus, None);
-    // The documents begin in the file, five in it, two, 15 of 40 lines each and 23.
-    segments_have_the_sentences_of_all(corpus_without_families, Some(6 + 2 + 15 + 23 - 1));
+fn selected_segments_have_their_sentences() {
+    check_segment_sentences(corpus, None);
+    // Documents: 6 in `a.conllu`, where five begin after the first; 2 in `b.jsonl`; 15 of 40 lines in `e.txt`; 23 in
+    // `f.txt.gz`.
+    check_segment_sentences(corpus_without_families, Some(6 + 2 + 15 + 23 - 1));
 }
 
-fn segments_have_the_sentences_of_all(corpus: fn(&Path) -> Vec<PathBuf>, last_document: Option<u64>) {
+fn check_segment_sentences(corpus: fn(&Path) -> Vec<PathBuf>, last_document: Option<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
-    let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
-    assert_eq!(counted, IndexCounts { files: 6, sentences: 2000, segments: 8 });
+    let (index_counts, index) = indexed(&files, &folder.path().join("corpus.index"));
+    assert_eq!(index_counts, IndexCounts { files: 6, sentences: 2000, segments: 8 });
     let mut whole = Corpus::open(&inputs(&files)).unwrap();
     let all: Vec<Sentence> = whole.by_ref().collect::<Result<_, _>>().unwrap();
     let identity = whole.into_identity().unwrap();
     assert_eq!(all[1999].document_number, last_document);
     assert!(all.iter().any(|sentence| !sentence.family.is_first) && all.iter().any(|it| it.entity_fields.is_some()));
-    // Every choice of segments.
-    for chosen in 0..1_u32 << counted.segments {
+    // Every subset of the segments.
+    for chosen in 0..1_u32 << index_counts.segments {
         let wanted = |sentence: u64| chosen >> (sentence / SEGMENT_SENTENCES) & 1 == 1;
         let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
         let mut corpus = corpus.with_segments(|mut sentences| sentences.any(wanted));
         let expected: Vec<&Sentence> = all.iter().filter(|sentence| wanted(sentence.index)).collect();
-        let found: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
-        assert!(found.iter().eq(expected), "{chosen:b}");
+        let actual: Vec<Sentence> = corpus.by_ref().collect::<Result<_, _>>().unwrap();
+        assert!(actual.iter().eq(expected), "{chosen:b}");
         assert_eq!(corpus.into_identity().unwrap(), identity);
     }
 }
 
-/// The header of a record ends the one before it, in the next segment too.
+/// The header of a record ends the record before it, also in the next segment.
 #[test]
-fn segments_end_before_a_header() {
+fn segments_end_before_a_record_header() {
     let folder = tempfile::tempdir().unwrap();
     let record = |number: usize| format!("; {number}\n>p{number} made up\nMKTA\n{}\n\n", ["GG", "-", "W*"][number % 3]);
     let text = all(700, &record);
     let files = [folder.path().join("a.fa"), folder.path().join("b.faa.gz")];
     fs::write(&files[0], &text).unwrap();
     fs::write(&files[1], gzip(text.as_bytes())).unwrap();
-    let (counted, index) = indexed(&files, &folder.path().join("corpus.index"));
-    assert_eq!(counted, IndexCounts { files: 2, sentences: 1400, segments: 6 });
+    let (index_counts, index) = indexed(&files, &folder.path().join("corpus.index"));
+    assert_eq!(index_counts, IndexCounts { files: 2, sentences: 1400, segments: 6 });
     let all: Vec<Sentence> = Corpus::open(&inputs(&files)).unwrap().collect::<Result<_, _>>().unwrap();
     for segment in 0..6 {
         let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap();
-        let found =
+        let actual =
             corpus.with_segments(|mut sentences| sentences.any(|sentence| sentence / SEGMENT_SENTENCES == segment));
-        let found: Vec<Sentence> = found.collect::<Result<_, _>>().unwrap();
-        assert!(found.iter().eq(all.iter().filter(|it| it.index / SEGMENT_SENTENCES == segment)), "{segment}");
+        let actual: Vec<Sentence> = actual.collect::<Result<_, _>>().unwrap();
+        assert!(actual.iter().eq(all.iter().filter(|it| it.index / SEGMENT_SENTENCES == segment)), "{segment}");
     }
 }
 
 #[test]
-fn a_segment_alone_is_read() {
+fn only_the_selected_segment_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.txt");
-    // Lines of 16 bytes.
+    // Each line has 16 bytes.
     fs::write(&file, all(2560, &|number| format!("the cat sat{number:4}\n"))).unwrap();
     let files = [file];
     let (_, index) = indexed(&files, &folder.path().join("a.index"));
@@ -139,57 +142,58 @@ fn a_segment_alone_is_read() {
 }
 
 #[test]
-fn without_sentences_there_is_an_index_too() {
+fn empty_corpora_can_be_indexed() {
     let folder = tempfile::tempdir().unwrap();
     let files = ["a.txt", "b.conllu"].map(|name| folder.path().join(name));
     fs::write(&files[0], "").unwrap();
     fs::write(&files[1], "\n").unwrap();
-    let (counted, index) = indexed(&files, &folder.path().join("a.index"));
-    assert_eq!(counted, IndexCounts { files: 2, sentences: 0, segments: 1 });
+    let (index_counts, index) = indexed(&files, &folder.path().join("a.index"));
+    assert_eq!(index_counts, IndexCounts { files: 2, sentences: 0, segments: 1 });
     let corpus = Corpus::open(&inputs(&files)).unwrap().with_index(Some(&index)).unwrap().with_segments(|_| true);
     let expected = Corpus::open(&inputs(&files)).unwrap().into_identity().unwrap();
     assert_eq!(corpus.into_identity().unwrap(), expected);
 }
 
 #[test]
-fn reports_are_the_same_with_and_without_an_index() {
+fn index_changes_no_byte_of_a_report() {
     let mut answers = Answers::new();
-    answers.said("families", &reports_are_the_same_in_blocks_of("families", corpus));
-    answers.said("documents", &reports_are_the_same_in_blocks_of("documents", corpus_without_families));
+    answers.said("families", &check_reports_with_index("families", corpus));
+    answers.said("documents", &check_reports_with_index("documents", corpus_without_families));
     answers.held("index-made");
 }
 
-/// The line on the index.
-fn reports_are_the_same_in_blocks_of(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) -> String {
+/// Returns the line that `headscope index` prints.
+fn check_reports_with_index(unit: &str, corpus: fn(&Path) -> Vec<PathBuf>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let files = corpus(folder.path());
     let (model, at) = (tiny_bert(), folder.path().join("corpus.index"));
     let named: Vec<&str> = files.iter().map(|file| path(file)).collect();
-    let said = run(&[&["index"], &named[..], &["-o", path(&at)]].concat()).unwrap();
+    let printed = run(&[&["index"], &named[..], &["-o", path(&at)]].concat()).unwrap();
     let corpora = named.iter().flat_map(|file| ["-c", file]);
     let common: Vec<&str> =
         ["analyze", path(&model), "--no-run-info", "-q", "--max-tokens", "16"].into_iter().chain(corpora).collect();
-    // Of the whole corpus, of documents, of a sample, and with what stands for heads of all of the sample.
+    // These options need the whole corpus, documents, a sample, and head replacements that are estimated on the whole
+    // sample.
     let options =
         ["--with", "segments,output-shift", "--sample", "40", "--control", "shuffled-words", "--control-seeds", "1"];
     let whole = run(&[&common[..], &options, &["-o", "-"]].concat()).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&whole).unwrap()["corpus"]["unit"], unit);
     let parts = folder.path().join("parts");
-    let of_folder = format!("{}/", path(&parts));
+    let parts_folder = format!("{}/", path(&parts));
     for shard in ["1/3", "2/3", "3/3"] {
-        run(&[&common[..], &options, &["--index", path(&at), "--shard", shard, "-o", &of_folder]].concat()).unwrap();
+        run(&[&common[..], &options, &["--index", path(&at), "--shard", shard, "-o", &parts_folder]].concat()).unwrap();
     }
     let merged = run(&["merge", "--no-run-info", "-o", "-", path(&parts)]).unwrap();
     assert!(merged == whole);
-    // A run in parts takes it as well.
+    // A run in parts accepts the index as well.
     let resumed = folder.path().join("resumed");
     let resume = ["--index", path(&at), "--resume", path(&resumed), "-o", "-"];
     assert!(run(&[&common[..], &options, &resume].concat()).unwrap() == whole);
-    said
+    printed
 }
 
 #[test]
-fn who_reads_all_of_the_corpus_in_any_case_is_not_told() {
+fn only_an_avoidable_full_read_gets_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.txt");
     fs::write(&file, all(600, &|number| format!("the cat sat {number:4}\n"))).unwrap();
@@ -198,17 +202,17 @@ fn who_reads_all_of_the_corpus_in_any_case_is_not_told() {
     let mut answers = Answers::within(folder.path());
     let part = path(&part);
     for more in [&["--shard", "1/2", "-o", part][..], &["--shard", "1/1", "-o", part], &[]] {
-        let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
-        let output = headscope(&[&what[..], more].concat()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success(), "{said}");
-        answers.said(&format!("--index {}", more.join(" ")), &said);
+        let arguments = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q"];
+        let output = headscope(&[&arguments[..], more].concat()).output().unwrap();
+        let notes = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{notes}");
+        answers.said(&format!("--index {}", more.join(" ")), &notes);
     }
     answers.held("index-all-is-read");
 }
 
 #[test]
-fn a_file_that_has_changed_is_named() {
+fn changed_files_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.txt");
     let text = all(600, &|number| format!("the cat sat {number:4}\n"));
@@ -218,25 +222,26 @@ fn a_file_that_has_changed_is_named() {
     let (part, counts) = (folder.path().join("part.headscope"), folder.path().join("counts.json"));
     run(&["counts", path(&model), "-c", path(&file), "-o", path(&counts)]).unwrap();
     let shard = |shard: &str| {
-        let what = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
-        run(&[&what[..], &["--counts", path(&counts), "--shard", shard]].concat())
+        let arguments = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
+        run(&[&arguments[..], &["--counts", path(&counts), "--shard", shard]].concat())
     };
-    // One letter, in the second of three segments: who does not read it does not see it.
+    // One letter changes, in the second of three segments. A shard that does not read this segment does not notice the
+    // change.
     fs::write(&file, text.replacen(" 300\n", " 30x\n", 1)).unwrap();
     shard("1/3").unwrap();
     fs::remove_file(&part).unwrap();
     let changed = shard("2/3").unwrap_err();
     let mut answers = Answers::within(folder.path());
     answers.refused("another letter", &changed);
-    // Who reads all of the corpus to count its tokens sees it.
+    // A shard that reads the whole corpus to count its tokens notices the change.
     let uncounted = ["analyze", path(&model), "-c", path(&file), "--index", path(&at), "-q", "-o", path(&part)];
     answers.refused("without --counts", &run(&[&uncounted[..], &["--shard", "1/3"]].concat()).unwrap_err());
     answers.held("index-another-corpus");
     assert!(!part.exists());
-    // What cannot be read for the change is the change.
+    // Bytes that cannot be read after the change give the error about the change.
     fs::write(&file, [&text.as_bytes()[..300 * 17], b"\xff", &text.as_bytes()[300 * 17 + 1..]].concat()).unwrap();
     assert_eq!(shard("2/3").unwrap_err(), changed);
-    // Another size is seen at once.
+    // Another size is noticed at once.
     fs::write(&file, text.clone() + "one more\n").unwrap();
     assert_eq!(shard("1/3").unwrap_err(), changed);
     fs::write(&file, &text).unwrap();
@@ -244,7 +249,7 @@ fn a_file_that_has_changed_is_named() {
 }
 
 #[test]
-fn what_is_not_the_index_of_a_corpus_is_refused() {
+fn index_of_another_corpus_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for name in ["a.txt", "b.txt"] {
@@ -262,7 +267,7 @@ fn what_is_not_the_index_of_a_corpus_is_refused() {
     ] {
         answers.refused(title, &run(&[&["analyze", "box:planted", "-q"], &more[..]].concat()).unwrap_err());
     }
-    let of_stdin = run(&["index", "-", "--format", "text", "-o", path(&index)]);
-    answers.refused("of standard input", &of_stdin.unwrap_err());
+    let stdin_result = run(&["index", "-", "--format", "text", "-o", path(&index)]);
+    answers.refused("of standard input", &stdin_result.unwrap_err());
     answers.held("index-refusals");
 }

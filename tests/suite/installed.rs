@@ -1,4 +1,4 @@
-//! What an installed program brings: completions, manual pages, its version in full, and what to cite.
+//! An installed program's completions, manual pages, verbose version and citations.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn completions_know_commands_and_options() {
 }
 
 #[test]
-fn each_command_has_its_manual_page() {
+fn every_command_has_a_manual_page() {
     let folder = tempfile::tempdir().unwrap();
     let man = folder.path().join("share/man1");
     run(&["man", "-o", path(&man)]).unwrap();
@@ -41,7 +41,7 @@ fn each_command_has_its_manual_page() {
 }
 
 #[test]
-fn the_version_in_full_names_features_and_processor() {
+fn verbose_version_names_features_and_processor() {
     let short = run(&["--version"]).unwrap();
     assert_eq!(short, format!("headscope {}\n", env!("CARGO_PKG_VERSION")));
     for arguments in [["--version", "--verbose"], ["--verbose", "--version"]] {
@@ -54,7 +54,7 @@ fn the_version_in_full_names_features_and_processor() {
 }
 
 #[test]
-fn a_report_has_its_papers() {
+fn cite_names_the_papers_of_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     run(&["analyze", "box:planted", "-c", "box:gold", "--limit", "60", "-o", path(&report), "-q"]).unwrap();

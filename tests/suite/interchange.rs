@@ -1,4 +1,4 @@
-//! The study `interchange`, held against `fixtures/reference_interchange.py`, and as a user runs it.
+//! The study `interchange`, compared with `fixtures/reference_interchange.py` and run as a user runs it.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use crate::support::answers::Answers;
 use crate::support::{any_input, fixture, parts_add_up, path, run, tiny_bert};
 use serde_json::Value;
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
-/// The task alone, and no study of a corpus.
+/// Runs the task alone, without studies of a corpus.
 const ALONE: [&str; 10] = [
     "--with",
     "interchange",
@@ -34,30 +34,31 @@ fn check(model: &str, task: &str, golden: &str, positions: &str) -> Value {
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let task = fixture(&format!("tasks/{task}.jsonl"));
     let report = report(model, path(&task), &["--positions", positions]);
-    let found = &report["interchange"];
-    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["units"]]);
-    assert_eq!(found["positions"], positions);
-    let near = |at: &str, found: &Value, expected: &Value| {
-        let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+    let actual = &report["interchange"];
+    assert_eq!([&actual["items"], &actual["units"]], [&expected["items"], &expected["units"]]);
+    assert_eq!(actual["positions"], positions);
+    let near = |at: &str, actual: &Value, expected: &Value| {
+        let [a, b] = [actual, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
         assert!((a - b).abs() < TOLERANCE, "{at} is {a}, the reference {b}");
     };
-    near("gap", &found["gap"], &expected["gap"]);
-    near("not_lowered", &found["not_lowered"], &expected["not_lowered"]);
+    near("gap", &actual["gap"], &expected["gap"]);
+    near("not_lowered", &actual["not_lowered"], &expected["not_lowered"]);
     let heads = expected["heads"].as_array().unwrap();
-    assert_eq!(found["heads"].as_array().unwrap().len(), heads.len());
+    assert_eq!(actual["heads"].as_array().unwrap().len(), heads.len());
     for (place, expected) in heads.iter().enumerate() {
-        let (metrics, found) = (&report["heads"][place], &found["heads"][place]);
+        let (metrics, actual) = (&report["heads"][place], &actual["heads"][place]);
         let name = metrics["name"].as_str().unwrap();
         for share in ["restored", "destroyed"] {
             near(&format!("{name} {share}"), &metrics["metrics"][share], &expected[share]);
-            assert_eq!(found[share], metrics["metrics"][share]);
+            assert_eq!(actual[share], metrics["metrics"][share]);
             near(&format!("{name} {share} ±"), &metrics["standard_errors"][share], &expected[format!("{share}_error")]);
             for test in ["p_above", "p_below", "q_above"] {
-                let (found, expected) = (&found[format!("{share}_tests")][test], &expected[format!("{share}_{test}")]);
+                let (actual, expected) =
+                    (&actual[format!("{share}_tests")][test], &expected[format!("{share}_{test}")]);
                 if expected.is_null() {
-                    assert!(found.is_null(), "{name} {share} {test}");
+                    assert!(actual.is_null(), "{name} {share} {test}");
                 } else {
-                    near(&format!("{name} {share} {test}"), found, expected);
+                    near(&format!("{name} {share} {test}"), actual, expected);
                 }
             }
         }
@@ -66,7 +67,7 @@ fn check(model: &str, task: &str, golden: &str, positions: &str) -> Value {
 }
 
 #[test]
-fn prompts_of_a_decoder_are_those_of_the_reference() {
+fn decoder_prompts_match_the_reference() {
     let report = check("box:causal", "copies-corrupted", "causal-interchange", "all");
     let corruption = &report["interchange"]["corruptions"][0];
     assert_eq!(
@@ -76,7 +77,7 @@ fn prompts_of_a_decoder_are_those_of_the_reference() {
 }
 
 #[test]
-fn masked_texts_are_those_of_the_reference() {
+fn masked_texts_match_the_reference() {
     let report = check("box:small", "cloze-corrupted", "small-interchange", "all");
     let skipped = &report["settings"]["task"]["interchange"]["skipped"];
     assert_eq!(*skipped, serde_json::json!({"not_corrupted": 1, "other_length": 12}));
@@ -84,8 +85,8 @@ fn masked_texts_are_those_of_the_reference() {
     check("box:small", "cloze-corrupted", "small-interchange-answer", "answer");
 }
 
-/// The induction head of the planted decoder and the head that tells it the token before carry the whole answer, and no other head
-/// has a part in it.
+/// The planted decoder's induction head and the previous-token head that feeds it carry the whole answer. No other head
+/// contributes.
 #[test]
 fn planted_heads_carry_the_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,10 +119,10 @@ fn planted_heads_carry_the_answer() {
         let carries = [0, 7].contains(&place);
         let verdicts: Vec<&str> = head["verdicts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         assert_eq!(verdicts, if carries { vec!["carries"] } else { Vec::new() }, "{head}");
-        // Removal finds them, too.
+        // Removal finds the two heads, too.
         let removed = &removed["task"]["heads"][place];
         assert_eq!(removed["verdict"] == "helpful", carries, "{removed}");
-        // And so do gates of all heads together, from every start; an idle head is left open by one fit at most.
+        // Gates of all heads together find them as well, from every start. At most one fit leaves an idle head open.
         let gates = &gates["heads"][place];
         let kept = gates["kept"].as_u64().unwrap();
         assert!(if carries { kept == 10 } else { kept <= 1 }, "{gates}");
@@ -133,7 +134,7 @@ fn planted_heads_carry_the_answer() {
 }
 
 #[test]
-fn parts_add_up_to_the_whole() {
+fn shards_merge_to_the_report_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, task) = (fixture("corpus/gold.conllu"), fixture("tasks/cloze-corrupted.jsonl"));
     let common = ["analyze", "box:small", "-c", path(&corpus), "--task", path(&task), "--sample", "60"];
@@ -141,18 +142,19 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn the_summary_names_the_corruption_and_the_heads() {
+fn summary_names_the_corruption_and_the_heads() {
     let task = fixture("tasks/copies-corrupted.jsonl");
     let arguments = ["analyze", "box:causal", "--task", path(&task), "--summary", "full"];
-    let said = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("one word") || line.contains("restored")).collect();
+    let printed = run(&[&arguments[..], &ALONE[..6], &["--no-run-info"]].concat()).unwrap();
+    let lines: Vec<&str> =
+        printed.lines().filter(|line| line.contains("one word") || line.contains("restored")).collect();
     let mut answers = Answers::new();
     answers.said("a corruption", &lines.join("\n"));
     answers.held("interchange-summary");
 }
 
 #[test]
-fn what_cannot_be_exchanged_is_named() {
+fn items_that_cannot_be_exchanged_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (file, corpus, headless) = (folder.path().join("items.jsonl"), fixture("corpus/gold.conllu"), tiny_bert());
     let item = |text: &str, corrupted: &str| {
@@ -161,15 +163,15 @@ fn what_cannot_be_exchanged_is_named() {
     };
     let good = item("the [MASK] was old .", "a [MASK] is old .");
     let bare = "{\"text\": \"the [MASK] was old .\", \"answer\": \"house\", \"foil\": \"the\"}\n";
-    let of_other_tokens =
+    let other_tokens =
         r#"{"text": "the man was [MASK] .", "corrupted": "the man was[MASK] .", "answer": "fast", "foil": "ever"}"#;
     let mut answers = Answers::within(folder.path());
     for (title, model, task, more) in [
         ("no corrupted text", "box:small", bare.to_owned(), vec![]),
         ("another number of tokens", "box:small", item("the [MASK] was old .", "the [MASK] was old old ."), vec![]),
         ("another place of the mask", "box:small", item("the [MASK] was old .", "the was [MASK] old ."), vec![]),
-        // Without the space both sides are the rest of a word, `##fast` and `##ever`.
-        ("other tokens of the answer", "box:small", of_other_tokens.to_owned(), vec![]),
+        // Without the space, answer and foil are the rest of a word, `##fast` and `##ever`.
+        ("other tokens of the answer", "box:small", other_tokens.to_owned(), vec![]),
         ("equal texts", "box:small", item("the [MASK] was old .", "the [MASK] was old ."), vec![]),
         ("a corrupted text without a mask", "box:small", item("the [MASK] was old .", "the house was old ."), vec![]),
         ("no corrupted text, with --strict", "box:small", format!("{good}{bare}"), vec!["--strict"]),
@@ -180,11 +182,11 @@ fn what_cannot_be_exchanged_is_named() {
         let arguments = ["analyze", model, "-c", path(&corpus), "--task", path(&file)];
         answers.refused(title, &run(&[&arguments[..], &ALONE, &more].concat()).unwrap_err());
     }
-    // Nine units have no standard error.
+    // Nine units are too few for a standard error.
     fs::write(&file, good.repeat(9)).unwrap();
     let arguments = ["analyze", "box:small", "--task", path(&file), "--summary", "full"];
-    let said = run(&[&arguments[..], &ALONE[..6]].concat()).unwrap();
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("standard error")).collect();
+    let printed = run(&[&arguments[..], &ALONE[..6]].concat()).unwrap();
+    let lines: Vec<&str> = printed.lines().filter(|line| line.contains("standard error")).collect();
     answers.said("nine units", &lines.join("\n"));
     for options in [["--with", "interchange"], ["--positions", "all"]] {
         let refused = run(&[&["analyze", "box:small"], &options[..]].concat());

@@ -1,4 +1,4 @@
-//! Runs that a signal ends, as an engine of jobs does at the limit of their time: what they say of what is kept.
+//! Runs that a signal ends, as a job scheduler does at its time limit, and what they report about kept files.
 
 use std::fs;
 use std::path::Path;
@@ -10,22 +10,21 @@ use crate::support::answers::Answers;
 use crate::support::{let_signals_end_programs, path};
 use serde_json::Value;
 
-/// The program with arguments.
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
     command.args(arguments);
     command
 }
 
-/// A run that goes on until it is ended.
+/// A run that continues until a signal ends it.
 struct Running {
     child: Child,
-    /// Closed, it would end a corpus that is read from it.
+    /// Held open, because closing it would end a corpus that is read from standard input.
     _stdin: Option<ChildStdin>,
 }
 
 impl Running {
-    /// Starts a command and waits for so many files in a folder.
+    /// Starts a command and waits until `folder` has `files` files.
     fn until(mut command: Command, folder: &Path, files: usize) -> Self {
         let_signals_end_programs();
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -42,21 +41,21 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// Ends it by a signal: its exit status, and the error without notes that may come before.
+    /// Ends the run by a signal. Returns its exit status, and its error without any notes before it.
     fn ended_by(self, signal: &str) -> (i32, String) {
         self.send(signal);
         let output = self.child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        let error = said.lines().find(|line| line.starts_with("error: ") || line.starts_with('{'));
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        let error = stderr.lines().find(|line| line.starts_with("error: ") || line.starts_with('{'));
         (output.status.code().unwrap(), error.unwrap_or_default().to_owned())
     }
 }
 
-/// An analysis of sentences that do not come.
+/// An analysis that waits for sentences on standard input.
 const WAITING: [&str; 6] = ["analyze", "box:planted", "-c", "-", "--format", "text"];
 
 #[test]
-fn a_shard_says_that_nothing_of_it_is_kept() {
+fn interrupted_shard_says_that_nothing_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let parts = folder.path().join("parts");
     let to = format!("{}/", path(&parts));
@@ -74,11 +73,11 @@ fn a_shard_says_that_nothing_of_it_is_kept() {
 }
 
 #[test]
-fn a_run_in_parts_says_how_many_are_kept() {
+fn interrupted_run_in_parts_counts_the_kept_parts() {
     let folder = tempfile::tempdir().unwrap();
     let [parts, report] = ["parts", "report.json"].map(|name| folder.path().join(name));
     let resume = ["analyze", "box:small", "-q", "-o", path(&report), "--resume", path(&parts), "--threads", "1"];
-    // Two are whole, and the third is on its way.
+    // Two parts are whole, and the third is being written.
     let refusal = Running::until(program(&resume), &parts, 3).ended_by("-TERM");
     let kept = fs::read_dir(&parts).unwrap().count();
     assert!(kept >= 2);
@@ -92,7 +91,7 @@ fn a_run_in_parts_says_how_many_are_kept() {
 }
 
 #[test]
-fn other_runs_say_that_outputs_are_removed() {
+fn interrupted_runs_say_that_outputs_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let analysis = program(&[&WAITING[..], &["-o", path(&report)]].concat());
@@ -109,12 +108,12 @@ fn other_runs_say_that_outputs_are_removed() {
     }
 }
 
-/// What cannot be said does not keep a run from ending.
+/// A message that cannot be written does not keep a run from ending.
 #[test]
-fn a_run_ends_where_nobody_reads_what_it_says() {
+fn signal_ends_a_run_that_cannot_write_messages() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
-    // A pipe holds 64 KiB that nobody has read.
+    // Zeros fill the pipe, which holds 64 KiB and has no reader.
     let mut command = Command::new("sh");
     command.args(["-c", r#"head -c 65536 /dev/zero >&2; exec "$0" "$@""#, env!("CARGO_BIN_EXE_headscope")]);
     command.args(WAITING).args(["-o", path(&report)]);
@@ -125,7 +124,7 @@ fn a_run_ends_where_nobody_reads_what_it_says() {
 }
 
 #[test]
-fn a_batch_says_that_its_reports_are_kept() {
+fn interrupted_batch_says_that_reports_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let options: Vec<String> = (300..320).map(|limit| format!("first-{limit} = {{ limit = {limit} }}")).collect();

@@ -1,5 +1,5 @@
-//! Interventions in a forward pass, against PyTorch and by hand: gates, patched rows, starts in the middle, what is lent
-//! on demand, and logits.
+//! Interventions in a forward pass, compared with PyTorch and with hand computations: gates, patched rows, starts at a
+//! middle layer, views on demand, and logits.
 
 use crate::golden;
 use crate::golden::{EVERYTHING, Forward, largest_difference, record, try_record};
@@ -19,7 +19,7 @@ use headscope::model::weights::Checkpoint;
 use headscope::sequences::pack::Pack;
 use proptest::prelude::*;
 
-/// Hidden states and logits, and nothing else.
+/// Hidden states, attention inputs and logits, and nothing else.
 const AT_THE_END: Needs = Needs {
     attention: false,
     values: false,
@@ -36,7 +36,7 @@ const AT_THE_END: Needs = Needs {
     writes: false,
 };
 
-/// A model of `fixtures/models` with the head by which it was trained.
+/// A model of `fixtures/models` with its prediction head.
 fn with_head(name: &str) -> Parameters {
     let folder = fixture("models").join(name);
     let architecture = architecture(&folder);
@@ -46,12 +46,12 @@ fn with_head(name: &str) -> Parameters {
     parameters.with_prediction(&checkpoint, &architecture, objective).unwrap()
 }
 
-/// A row of so many weights, all of it on one token.
+/// A row of `tokens` attention weights, with all weight on one token.
 fn to_one(tokens: usize, key: usize) -> Vec<f32> {
     (0..tokens).map(|token| if token == key { 1.0 } else { 0.0 }).collect()
 }
 
-/// Logits and last hidden states as `fixtures/make_interventions.py` has them, held against both encoders.
+/// Compares the logits and last hidden states of both encoders with the goldens of `fixtures/make_interventions.py`.
 fn check_against_pytorch(name: &str, tolerance: f32) {
     let path = fixture("goldens/interventions").join(format!("{name}.safetensors"));
     let golden = candle_core::safetensors::load(&path, &Device::Cpu)
@@ -67,7 +67,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     let batch = Batch { inputs: vec![input(0), input(1)] }.with_classes(&classes).with_predicted(&predicted);
 
     let mut replacement = golden["replacement"].to_vec2::<f32>().unwrap();
-    // The goldens of encoders know no first tokens.
+    // The goldens of encoders have no class of first tokens.
     replacement.resize(TokenClass::COUNT, vec![0.0; replacement[0].len()]);
     let replacement: ReplacementVectors = replacement.try_into().unwrap();
     let mut zero = Gates::default();
@@ -79,7 +79,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     let mut rows = Gates::default();
     let parameters = with_head(name);
     for (sequence, ids) in ids.iter().enumerate() {
-        // What the second token sees.
+        // Number of tokens that the second token sees.
         let seen = if parameters.config.visibility.are_causal() { 2 } else { ids.len() };
         let sum = (seen * (seen + 1) / 2) as f32;
         let weight = |token: usize| if token <= seen { token as f32 / sum } else { 0.0 };
@@ -93,17 +93,17 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
     for (label, gates) in [("plain", Gates::default()), ("zero", zero), ("gates", gates), ("rows", rows)] {
         let mut worst = [0.0_f32; 2];
         for encoder in [&slow as &dyn Encoder, &fast] {
-            let found = record(encoder, Start::Embeddings, &batch, &gates, AT_THE_END);
-            for (index, found) in found.iter().enumerate() {
+            let actual = record(encoder, Start::Embeddings, &batch, &gates, AT_THE_END);
+            for (index, actual) in actual.iter().enumerate() {
                 let states = floats(&format!("{label}.hidden_states.{index}"));
-                let last = &found.hidden_states[found.hidden_states.len() - states.len()..];
+                let last = &actual.hidden_states[actual.hidden_states.len() - states.len()..];
                 let logits = floats(&format!("{label}.logits.{index}"));
-                // Of the largest, where that is above 1.
-                let share = |found: &[f32], expected: &[f32]| {
+                // The difference as a share of the largest value, if that value is above 1.
+                let share = |actual: &[f32], expected: &[f32]| {
                     let largest = expected.iter().fold(1.0_f32, |largest, value| largest.max(value.abs()));
-                    largest_difference(found, expected) / largest
+                    largest_difference(actual, expected) / largest
                 };
-                worst = [worst[0].max(share(last, &states)), worst[1].max(share(&found.logits, &logits))];
+                worst = [worst[0].max(share(last, &states)), worst[1].max(share(&actual.logits, &logits))];
             }
         }
         println!("{name}, {label}: hidden states differ by {:.1e}, logits by {:.1e}", worst[0], worst[1]);
@@ -112,7 +112,7 @@ fn check_against_pytorch(name: &str, tolerance: f32) {
 }
 
 #[test]
-fn prediction_heads_and_interventions_are_those_of_pytorch() {
+fn prediction_heads_and_interventions_match_pytorch() {
     for name in [
         "tiny-bert-pickle",
         "tiny-roberta",
@@ -151,7 +151,7 @@ fn prediction_heads_and_interventions_are_those_of_pytorch() {
 }
 
 #[test]
-fn decoders_predict_and_are_gated_as_in_pytorch() {
+fn decoder_predictions_and_gates_match_pytorch() {
     for name in [
         "tiny-gpt2",
         "tiny-gpt-neo",
@@ -170,9 +170,9 @@ fn decoders_predict_and_are_gated_as_in_pytorch() {
     }
 }
 
-/// Models of families that transformers has no class of, at every token.
+/// Families for which transformers has no class, compared at every token.
 #[test]
-fn heads_of_their_own_code_predict_as_in_pytorch() {
+fn prediction_heads_of_remote_code_match_pytorch() {
     for name in ["tiny-neobert", "tiny-jina-v2", "tiny-mosaic-bert"] {
         let golden = fixture("goldens").join(format!("{name}.safetensors"));
         let golden = candle_core::safetensors::load(&golden, &Device::Cpu).unwrap();
@@ -187,8 +187,8 @@ fn heads_of_their_own_code_predict_as_in_pytorch() {
             let input = BatchInput { ids: &ids, segments: &segments, ..BatchInput::default() };
             let batch = Batch { inputs: vec![input] }.with_predicted(&predicted);
             for encoder in [&slow as &dyn Encoder, &fast] {
-                let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END);
-                let difference = largest_difference(&found[0].logits, &expected);
+                let actual = record(encoder, Start::Embeddings, &batch, &Gates::default(), AT_THE_END);
+                let difference = largest_difference(&actual[0].logits, &expected);
                 println!("{name}: logits differ by {difference:.1e}");
                 assert!(difference <= golden::TOLERANCE, "{name} {difference:e}");
             }
@@ -197,22 +197,22 @@ fn heads_of_their_own_code_predict_as_in_pytorch() {
 }
 
 #[test]
-fn the_trained_model_predicts_as_in_pytorch() {
-    // Logits reach 39 here, 4 in the random models, and are as much less exact.
+fn trained_model_predictions_match_pytorch() {
+    // Logits reach 39 here and 4 in the random models, so their error is larger in proportion.
     check_against_pytorch("small", 10.0 * golden::TOLERANCE);
 }
 
-/// The parts of the residual stream of the second of two sequences along the vectors of its compared tokens, and their logits, all at
-/// one position.
+/// Direct effects in the second of two sequences, at one position: the parts of the residual stream along the vectors
+/// of the compared tokens. Also the logits of these tokens.
 #[derive(Default)]
 struct DirectEffects {
     compared: Vec<u32>,
     position: usize,
     /// The contexts of each head, layer by layer.
     contexts: Vec<Vec<f32>>,
-    /// Before the scale of the final norm.
+    /// The effects of each part, before the scale of the final norm.
     parts: Vec<(ResidualPart, Vec<f64>)>,
-    /// The sum of all parts, over that scale, and of the constants.
+    /// For each compared token: the sum of all parts over that scale, plus a constant.
     sums: Vec<f64>,
     logits: Vec<f32>,
 }
@@ -262,19 +262,19 @@ impl DirectEffects {
             predicted_positions: &[3],
             ..BatchInput::default()
         };
-        let mut found = Self { compared: compared.clone(), position: 3, ..Self::default() };
-        // The first sequence has other tokens to compare, which do not count for the second.
+        let mut actual = Self { compared: compared.clone(), position: 3, ..Self::default() };
+        // The first sequence compares other tokens, which do not count for the second sequence.
         let batch = Batch {
             inputs: vec![
                 BatchInput { compared_tokens: &compared[1..], ids: &ids[..4], segments: &segments[..4], ..input },
                 input,
             ],
         };
-        encoder.forward(&batch, &mut Scratch::default(), &mut found).unwrap();
-        found
+        encoder.forward(&batch, &mut Scratch::default(), &mut actual).unwrap();
+        actual
     }
 
-    /// All parts add up to the logits.
+    /// Asserts that all parts add up to the logits.
     fn check_sum(&self, parameters: &Parameters, name: &str, tolerance: f64) {
         let (_, head) = parameters.direct_head().unwrap();
         for (sum, logit) in self.sums.iter().zip(&self.logits) {
@@ -285,7 +285,8 @@ impl DirectEffects {
     }
 }
 
-/// Seven families of decoders and an encoder: both norms, blocks side by side, norms of what blocks write, a bound of logits.
+/// Eight families, seven of decoders, and the boxed decoder. They cover both norms, parallel blocks, norms of block
+/// outputs and a bound of the logits.
 const DIRECT: [&str; 9] = [
     "tiny-gpt2",
     "tiny-gpt-neox",
@@ -299,14 +300,14 @@ const DIRECT: [&str; 9] = [
 ];
 
 #[test]
-fn parts_of_the_residual_stream_add_up_to_the_logits() {
+fn residual_stream_parts_add_up_to_the_logits() {
     for name in DIRECT {
         let parameters = with_head(name);
         assert!(PackedEncoder::new(parameters.clone()).has_direct_effects(), "{name}");
         // Logits of the trained model reach 20.
         DirectEffects::of(&parameters).check_sum(&parameters, name, 2e-5);
     }
-    // A layer stands before the vectors of tokens, or no norm behind all layers.
+    // These models have a layer before the token vectors, or no norm after all layers.
     for name in ["small", "tiny-modernbert-decoder", "tiny-megatron-bert"] {
         assert!(!PackedEncoder::new(with_head(name)).has_direct_effects(), "{name}");
     }
@@ -317,7 +318,7 @@ fn parts_of_the_residual_stream_add_up_to_the_logits() {
 fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
     for name in ["tiny-gpt2", "tiny-gpt-neox", "tiny-opt", "tiny-llama", "tiny-qwen3", "causal"] {
         let parameters = with_head(name);
-        let found = DirectEffects::of(&parameters);
+        let actual = DirectEffects::of(&parameters);
         let (config, (norm, head)) = (&parameters.config, parameters.direct_head().unwrap());
         let (hidden, heads, dim) = (config.hidden_size, config.num_attention_heads, config.head_dim());
         let words = head.decoder.as_ref().unwrap_or(&parameters.embeddings.words);
@@ -327,23 +328,23 @@ fn direct_effects_are_outputs_along_the_vectors_of_tokens() {
             let mean = if config.norm == NormKind::Layer { row.iter().sum::<f64>() / hidden as f64 } else { 0.0 };
             row.into_iter().map(|value| value - mean).collect()
         };
-        for (part, effects) in &found.parts {
+        for (part, effects) in &actual.parts {
             let ResidualPart::Head { layer, head } = *part else { continue };
-            let z = &found.contexts[layer * heads + head];
+            let z = &actual.contexts[layer * heads + head];
             let rows = parameters.layers[layer].attention_output.weight.chunks_exact(heads * dim);
             let written: Vec<f64> =
                 rows.map(|row| row[head * dim..][..dim].iter().zip(z).map(|(w, z)| f64::from(w * z)).sum()).collect();
-            for (token, effect) in found.compared.iter().zip(effects) {
+            for (token, effect) in actual.compared.iter().zip(effects) {
                 let expected: f64 = vector(*token).iter().zip(&written).map(|(v, o)| v * o).sum();
                 assert!((effect - expected).abs() < 1e-5, "{name} {layer} {head}: {effect} {expected}");
             }
         }
-        assert_eq!(found.contexts.len(), parameters.order.len() * heads);
+        assert_eq!(actual.contexts.len(), parameters.order.len() * heads);
     }
 }
 
 #[test]
-fn a_model_without_a_masked_lm_head() {
+fn model_without_a_masked_lm_head_has_no_logits() {
     let folder = fixture("models/tiny-electra");
     let architecture = architecture(&folder);
     let checkpoint = Checkpoint::open(opened(&weight_files(&folder)), architecture.family).unwrap();
@@ -365,35 +366,35 @@ fn a_model_without_a_masked_lm_head() {
     }
 }
 
-/// The first values of each of `parts` equal parts.
-fn first_of(values: &[f32], part: usize, parts: usize) -> &[f32] {
+/// The values from part `part` on, of `parts` equal parts.
+fn from_part(values: &[f32], part: usize, parts: usize) -> &[f32] {
     &values[part * values.len() / parts..]
 }
 
-/// The hidden states of a number, of all sentences one after the other.
+/// The hidden states with index `number`, of all sentences in order.
 fn states_of(pass: &[Forward], number: usize, layers: usize) -> Vec<f32> {
-    let of = |sentence: &Forward| {
+    let states = |sentence: &Forward| {
         let size = sentence.hidden_states.len() / (layers + 1);
         sentence.hidden_states[number * size..][..size].to_vec()
     };
-    pass.iter().flat_map(of).collect()
+    pass.iter().flat_map(states).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever a model is made of, its parts add up.
+    /// The parts add up to the logits for every random model.
     #[test]
-    fn parts_of_any_model_add_up_to_the_logits(random in RandomEncoder::any()) {
+    fn parts_add_up_to_the_logits_in_every_model(random in RandomEncoder::any()) {
         let parameters = random.parameters();
         if parameters.direct_head().is_some() {
             DirectEffects::of(&parameters).check_sum(&parameters, "random", 1e-3);
         }
     }
 
-    /// From each layer on, and with interventions from there on, the rest of a pass is the same to the bit.
+    /// A pass that starts at any layer, with or without interventions, equals the rest of a whole pass bit by bit.
     #[test]
-    fn a_pass_goes_on_from_what_was_kept(
+    fn resumed_pass_equals_the_rest_of_a_whole_pass(
         random in RandomEncoder::any(),
         lengths in prop::collection::vec(1..70_usize, 1..6),
         intervene: bool,
@@ -409,22 +410,22 @@ proptest! {
             let states = states_of(&whole, layer, layers);
             let rest = record(&encoder, Start::Layer { layer, states: &states }, &batch, &gates, EVERYTHING);
             for (whole, rest) in whole.iter().zip(&rest) {
-                prop_assert_eq!(first_of(&whole.attentions, layer, layers), &rest.attentions);
-                prop_assert_eq!(first_of(&whole.values, layer, layers), &rest.values);
-                prop_assert_eq!(first_of(&whole.value_norms, layer, layers), &rest.value_norms);
-                prop_assert_eq!(first_of(&whole.contexts, layer, layers), &rest.contexts);
-                prop_assert_eq!(first_of(&whole.outputs, layer, layers), &rest.outputs);
-                prop_assert_eq!(first_of(&whole.input_norms, layer, layers), &rest.input_norms);
-                prop_assert_eq!(first_of(&whole.mixing, layer, layers), &rest.mixing);
-                prop_assert_eq!(first_of(&whole.hidden_states, layer, layers + 1), &rest.hidden_states);
+                prop_assert_eq!(from_part(&whole.attentions, layer, layers), &rest.attentions);
+                prop_assert_eq!(from_part(&whole.values, layer, layers), &rest.values);
+                prop_assert_eq!(from_part(&whole.value_norms, layer, layers), &rest.value_norms);
+                prop_assert_eq!(from_part(&whole.contexts, layer, layers), &rest.contexts);
+                prop_assert_eq!(from_part(&whole.outputs, layer, layers), &rest.outputs);
+                prop_assert_eq!(from_part(&whole.input_norms, layer, layers), &rest.input_norms);
+                prop_assert_eq!(from_part(&whole.mixing, layer, layers), &rest.mixing);
+                prop_assert_eq!(from_part(&whole.hidden_states, layer, layers + 1), &rest.hidden_states);
                 prop_assert_eq!(&whole.logits, &rest.logits);
             }
         }
     }
 
-    /// Nothing is lent that is not asked for, and its absence changes nothing else.
+    /// An encoder shows only what a visitor needs, and omissions change nothing else.
     #[test]
-    fn what_is_needed_is_lent_and_nothing_else(random in RandomEncoder::any(), choice in any::<[bool; 9]>()) {
+    fn encoders_show_only_what_is_needed(random in RandomEncoder::any(), choice in any::<[bool; 9]>()) {
         let [attention, values, value_norms, contexts, outputs, hidden_states, attention_inputs, mixing, logits] = choice;
         let needs = Needs {
             attention,
@@ -450,23 +451,23 @@ proptest! {
             let all = record(encoder, Start::Embeddings, &batch, &gates, EVERYTHING);
             let some = record(encoder, Start::Embeddings, &batch, &gates, needs);
             for (all, some) in all.into_iter().zip(some) {
-                let of = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
+                let if_needed = |needed: bool, all: Vec<f32>| if needed { all } else { Vec::new() };
                 let heads = if attention || values || value_norms || contexts || outputs { all.calls.0 } else { 0 };
                 let expected = Forward {
-                    attentions: of(attention, all.attentions),
-                    values: of(values, all.values),
-                    value_norms: of(value_norms, all.value_norms),
-                    value_products: of(value_norms, all.value_products),
-                    bias_products: of(value_norms, all.bias_products),
-                    output_grams: of(value_norms, all.output_grams),
-                    contexts: of(contexts, all.contexts),
-                    outputs: of(outputs, all.outputs),
-                    output_products: of(outputs, all.output_products),
-                    input_norms: of(outputs, all.input_norms),
-                    hidden_states: of(hidden_states, all.hidden_states),
-                    attention_inputs: of(attention_inputs, all.attention_inputs),
-                    mixing: of(mixing, all.mixing),
-                    logits: of(logits, all.logits),
+                    attentions: if_needed(attention, all.attentions),
+                    values: if_needed(values, all.values),
+                    value_norms: if_needed(value_norms, all.value_norms),
+                    value_products: if_needed(value_norms, all.value_products),
+                    bias_products: if_needed(value_norms, all.bias_products),
+                    output_grams: if_needed(value_norms, all.output_grams),
+                    contexts: if_needed(contexts, all.contexts),
+                    outputs: if_needed(outputs, all.outputs),
+                    output_products: if_needed(outputs, all.output_products),
+                    input_norms: if_needed(outputs, all.input_norms),
+                    hidden_states: if_needed(hidden_states, all.hidden_states),
+                    attention_inputs: if_needed(attention_inputs, all.attention_inputs),
+                    mixing: if_needed(mixing, all.mixing),
+                    logits: if_needed(logits, all.logits),
                     predicted: if logits { all.predicted } else { Vec::new() },
                     calls: (heads, 1),
                     ..all
@@ -476,9 +477,9 @@ proptest! {
         }
     }
 
-    /// Both encoders exchange contexts alike, and a text that exchanges them with itself changes no bit.
+    /// Both encoders exchange contexts alike. A text that exchanges contexts with its copy changes no bit.
     #[test]
-    fn contexts_are_exchanged(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
+    fn encoders_exchange_contexts_alike(random in RandomEncoder::any(), tokens in 1..30_usize, at in prop::option::of(0..30_usize)) {
         let exchange = at.map_or(Exchange::Everywhere, |at| Exchange::At(at.min(tokens - 1)));
         let pack = Pack { sequences: sentences(&[3, tokens, tokens]) };
         let predicted = predicted(&pack.sequences);
@@ -504,7 +505,7 @@ proptest! {
         let itself = run(&fast, &batch, &gates);
         prop_assert_eq!(&plain[1].hidden_states, &itself[1].hidden_states);
         prop_assert_eq!(&plain[1].hidden_states, &itself[2].hidden_states);
-        // Nothing is exchanged with a sequence of another length, or with none.
+        // No exchange is possible with a sequence of another length, or without another sequence.
         for wrong in [0, 2] {
             let mut batch = pack.batch();
             batch.inputs[wrong].exchange = Some(exchange);
@@ -515,7 +516,7 @@ proptest! {
     }
 
     #[test]
-    fn a_head_kept_whole_is_a_head_without_a_gate(random in RandomEncoder::any()) {
+    fn gate_with_share_one_changes_no_bit(random in RandomEncoder::any()) {
         let pack = Pack { sequences: sentences(&[13, 1, 30]) };
         let (classes, predicted) = (classes(&pack.sequences), predicted(&pack.sequences));
         let batch = pack.batch().with_classes(&classes).with_predicted(&predicted);
@@ -533,7 +534,7 @@ proptest! {
     }
 }
 
-/// The view shows the pass as it is: the rows that were patched, the context that was replaced.
+/// The view shows the pass with its interventions: patched rows and replaced contexts.
 #[test]
 fn views_show_patched_rows_and_gates() {
     let random = RandomEncoder::plain(3);
@@ -555,7 +556,7 @@ fn views_show_patched_rows_and_gates() {
         assert!(to_one == 0.0 && (even_entropy - 4.0_f64.ln()).abs() < 1e-6, "{to_one} {even_entropy}");
         let plain = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
         let patched = record(encoder, Start::Embeddings, &batch, &gates, needs);
-        // The first sentence has nothing patched; head 1 follows 0 in layer 0.
+        // The first sentence has no patched rows. Head 1 follows head 0 in layer 0.
         assert_eq!(patched[0].attentions[..50], plain[0].attentions[..50]);
         let (before, after) = (&plain[1].attentions[16..32], &patched[1].attentions[16..32]);
         assert_eq!(after[..8], before[..8]);
@@ -591,10 +592,10 @@ fn interventions_that_do_not_fit_are_refused() {
     let fast = PackedEncoder::new(parameters);
     let pack = Pack { sequences: sentences(&[3]) };
     let error = |start: Start<'_>, batch: &Batch<'_>, gates: &Gates| {
-        let of =
+        let error_from =
             |encoder: &dyn Encoder| format!("{:#}", try_record(encoder, start, batch, gates, AT_THE_END).unwrap_err());
-        assert_eq!(of(&slow), of(&fast));
-        of(&fast)
+        assert_eq!(error_from(&slow), error_from(&fast));
+        error_from(&fast)
     };
     let gated = |intervene: fn(&mut Gates)| {
         let mut gates = Gates::default();

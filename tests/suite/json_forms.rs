@@ -1,4 +1,5 @@
-//! JSON on one line and packed by gzip: every command that writes a report writes it, and every command that reads one reads it.
+//! Compact and gzipped JSON: every command that writes a report can write these forms, and every command that reads a
+//! report reads them.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +11,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 
 #[test]
-fn reports_are_written_compact_and_packed_and_read_again() {
+fn compact_and_gzipped_reports_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (plain, packed, compact) = (at("a.json"), at("a.json.gz"), at("b.json"));
@@ -22,7 +23,7 @@ fn reports_are_written_compact_and_packed_and_read_again() {
     assert!(unpacked == text, "the same report");
     assert!(fs::metadata(&packed).unwrap().len() * 4 < text.len() as u64);
 
-    // On one line, and the same.
+    // One line, with equal values.
     run(&["export", path(&packed), "--compact", "-o", path(&compact)]).unwrap();
     let one_line = fs::read_to_string(&compact).unwrap();
     assert!(one_line.lines().count() == 1 && one_line.ends_with('\n') && one_line.len() < text.len());
@@ -31,7 +32,7 @@ fn reports_are_written_compact_and_packed_and_read_again() {
     let printed = run(&[&analyze[..5], &["--compact", "-o", "-"]].concat()).unwrap();
     assert!(printed == one_line);
 
-    // Every command that reads a report reads it packed, also from standard input.
+    // Every command that reads a report reads it gzipped, also from standard input.
     let (shown, packed_path) = (run(&["show", path(&plain)]).unwrap(), path(&packed));
     assert_eq!(run(&["show", packed_path]).unwrap(), shown);
     let piped = headscope(&["show", "-"]).write_stdin(fs::read(&packed).unwrap()).output().unwrap();
@@ -45,8 +46,9 @@ fn reports_are_written_compact_and_packed_and_read_again() {
 }
 
 #[test]
-fn numbers_have_six_digits_unless_all_are_asked_for() {
-    /// A head below its relation's best offset, and the standard errors of a head, have less in the one than in the other.
+fn numbers_have_six_digits_by_default() {
+    /// The rounded report may leave out two kinds of values: those of heads below a relation's best offset, and
+    /// standard errors of heads.
     fn check(rounded: &Value, all: &Value, may_lack: bool) {
         match (rounded, all) {
             (Value::Number(rounded), Value::Number(all)) if all.is_f64() => {
@@ -82,14 +84,14 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
     let analyze = |digits: &str, to: &Path| {
         run(&["analyze", "box:planted", "--limit", "60", "--no-run-info", digits, "-o", path(to)]).unwrap()
     };
-    let (printed, printed_of_all) = (analyze("--digits=6", &short), analyze("--digits=17", &whole));
+    let (printed, printed_with_all_digits) = (analyze("--digits=6", &short), analyze("--digits=17", &whole));
     let read = |file: &Path| fs::read_to_string(file).unwrap();
     let [rounded, all] = [&short, &whole].map(|file| serde_json::from_str(&read(file)).unwrap());
     check(&rounded, &all, false);
     assert!(read(&short).len() * 10 < read(&whole).len() * 6);
 
     // A standard error that is left out follows from the interval.
-    let [of_short, of_whole] = [&short, &whole].map(|file| {
+    let [short_errors, whole_errors] = [&short, &whole].map(|file| {
         let table = at("metrics.csv");
         run(&["export", path(file), "--table", "metrics", "-o", path(&table)]).unwrap();
         let table = read(&table);
@@ -97,20 +99,20 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
         let error = |line: &str| line.split(',').nth(column).unwrap().parse::<f64>().ok();
         table.lines().skip(1).map(error).collect::<Vec<_>>()
     });
-    assert_eq!(of_short.len(), of_whole.len());
-    for (short, whole) in of_short.into_iter().zip(of_whole) {
+    assert_eq!(short_errors.len(), whole_errors.len());
+    for (short, whole) in short_errors.into_iter().zip(whole_errors) {
         assert_eq!(short.is_some(), whole.is_some());
         let (short, whole) = (short.unwrap_or_default(), whole.unwrap_or_default());
-        // Once as much as is left out, and once as much as four digits round.
+        // The tolerance covers a standard error that was left out and one that was rounded to four digits.
         assert!((short - whole).abs() <= 1e-3 * whole, "{short} {whole}");
     }
     let errors = |report: &Value| report["heads"][0]["standard_errors"].as_object().unwrap().len();
     assert!(errors(&rounded) < errors(&all));
 
-    // The summary is of the numbers that are saved.
+    // The summary shows the numbers that are saved.
     assert_eq!(run(&["show", path(&short)]).unwrap(), printed);
-    assert_eq!(run(&["show", path(&whole)]).unwrap(), printed_of_all);
-    // The program by itself.
+    assert_eq!(run(&["show", path(&whole)]).unwrap(), printed_with_all_digits);
+    // Runs the program without the arguments that tests add.
     let by_itself = at("default.json");
     let analysis = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q", "-o", path(&by_itself)];
     assert!(std::process::Command::new(env!("CARGO_BIN_EXE_headscope")).args(analysis).status().unwrap().success());
@@ -122,7 +124,7 @@ fn numbers_have_six_digits_unless_all_are_asked_for() {
 }
 
 #[test]
-fn what_is_no_report_and_no_form_is_refused() {
+fn damaged_reports_and_unknown_formats_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str, bytes: &[u8]| {
         let file = folder.path().join(name);
@@ -148,7 +150,7 @@ fn what_is_no_report_and_no_form_is_refused() {
 }
 
 #[test]
-fn the_rules_of_the_tag_baseline_are_a_table_of_their_own() {
+fn tag_baseline_rules_have_their_own_table() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let report = at("a.json");

@@ -1,4 +1,5 @@
-//! Activations kept for a later pass: the later pass sees equal values, and reports have equal bytes, whatever there was room for.
+//! Activations kept for a later pass. The later pass sees equal values, and reports have equal bytes, whatever memory
+//! is available.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -30,10 +31,10 @@ use headscope::system::progress::run::RunProgress;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// An event as an observer saw it: sequence, kind, layer, and the bits of its values.
+/// An event as an observer saw it: sequence, kind, layer or head, and the bits of its values.
 type Shown = (u64, &'static str, usize, Vec<u32>);
 
-/// All that is shown of what can be kept, in order within a sequence.
+/// A log of the activations that can be kept, in order within a sequence.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct ActivationLog {
     needs_logits: bool,
@@ -51,7 +52,7 @@ fn bits<'a>(rows: impl Iterator<Item = &'a [f32]>) -> Vec<u32> {
     rows.flatten().map(|value| value.to_bits()).collect()
 }
 
-/// The activations kept in these tests.
+/// The activations that these tests keep.
 const KEPT: Needs = Needs { contexts: true, layer_inputs: true, attention_inputs: true, ..Needs::ATTENTION };
 
 impl Sums for ActivationLog {
@@ -117,9 +118,9 @@ impl Encoder for CountedPasses<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// 24 sentences of 60 tokens are three packs of eight. The first pass is watched by nobody who needs what is kept.
+    /// 24 sentences of 60 tokens make three packs of eight. No observer of the first pass needs the kept activations.
     #[test]
-    fn a_later_pass_is_shown_what_was_kept(random in RandomEncoder::any()) {
+    fn later_pass_sees_the_kept_activations(random in RandomEncoder::any()) {
         let parameters = random.parameters();
         let config = parameters.config.clone();
         let packed = PackedEncoder::new(parameters);
@@ -133,7 +134,7 @@ proptest! {
             let seen = sum_activations(observers, ("random", &counted), &variants, given, NonZeroUsize::new(2).unwrap(), &progress, kept);
             let seen = seen.unwrap().into_observers();
             let mut shown = expect_sums::<ActivationLog>(&*seen[0]).shown.clone();
-            // Workers have their packs in any order.
+            // Workers take packs in any order.
             shown.sort_by_key(|(index, ..)| *index);
             (shown, counted.1.into_inner())
         };
@@ -143,20 +144,20 @@ proptest! {
             Ok(pass(&kept, true))
         };
         let (layers, heads) = (config.num_hidden_layers, config.num_attention_heads);
-        let of_token = layers * (heads * (61 + config.head_dim()) + 2 * config.hidden_size);
+        let values_per_token = layers * (heads * (61 + config.head_dim()) + 2 * config.hidden_size);
         // Room for one pack with its events, not for two.
-        let one = (8 * 60 * of_token * 4) as u64 * 3 / 2;
-        let (again, passes) = with_bound(0)?;
-        prop_assert!(passes == 3 && again.len() == 24 * layers * (3 * heads + 2));
+        let one = (8 * 60 * values_per_token * 4) as u64 * 3 / 2;
+        let (recomputed, passes) = with_bound(0)?;
+        prop_assert!(passes == 3 && recomputed.len() == 24 * layers * (3 * heads + 2));
         for (bound, expected) in [(one, 2), (u64::MAX, 0)] {
             let (shown, passes) = with_bound(bound)?;
             prop_assert_eq!(passes, expected);
-            prop_assert!(shown == again, "other activations");
+            prop_assert!(shown == recomputed, "other activations");
         }
     }
 }
 
-/// The studies that keep, over some sentences, with a control that keeps as well.
+/// An analysis with studies that keep activations, and with a control that keeps them as well.
 const KEEPING: [&str; 16] = [
     "analyze",
     "box:small",
@@ -177,7 +178,7 @@ const KEEPING: [&str; 16] = [
 ];
 
 #[test]
-fn reports_have_the_same_bytes_whatever_is_kept() {
+fn kept_activations_change_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let report = |name: &str, more: &[&str]| {
@@ -196,8 +197,8 @@ fn reports_have_the_same_bytes_whatever_is_kept() {
     ] {
         assert!(report(name, more) == nothing, "{name} has other bytes");
     }
-    // Shards keep nothing: a process runs one in one stage.
-    let of_stage = |stage: &str, more: &[&str]| {
+    // Shards keep nothing, because a process runs one shard in one stage.
+    let run_stage = |stage: &str, more: &[&str]| {
         ["1/2", "2/2"].map(|shard| {
             let part = at(&format!("{stage}-{}.headscope", &shard[..1]));
             run(&[&KEEPING[..], &["-o", &part, "--shard", shard], more].concat()).unwrap();
@@ -209,14 +210,14 @@ fn reports_have_the_same_bytes_whatever_is_kept() {
         run(&[&["merge", "--no-run-info", "-q", "-o", output], &parts[..]].concat()).unwrap();
     };
     let first = at("first.headscope");
-    merge(&of_stage("first", &[]).each_ref(), &first);
-    let [one, two] = of_stage("after", &["--after", &first]);
+    merge(&run_stage("first", &[]).each_ref(), &first);
+    let [one, two] = run_stage("after", &["--after", &first]);
     merge(&[&first, &one, &two], &at("merged.json"));
     assert!(fs::read(at("merged.json")).unwrap() == nothing);
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused() {
+fn invalid_keep_options_are_refused() {
     let refused = |more: &[&str]| run(&[&["analyze", "--limit", "5"], more].concat()).unwrap_err();
     let folder = tempfile::tempdir().unwrap();
     let mut answers = Answers::within(folder.path());

@@ -1,4 +1,4 @@
-//! What a report says of the kind of text that a corpus is: copies, families, unknown tokens, words cut up, lists.
+//! Remarks of a report on the kind of text in a corpus: copies, families, unknown tokens, split words, lists.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use crate::support::answers::Answers;
 use crate::support::{analyze, fixture, path, run, tiny_bert};
 use serde_json::Value;
 
-/// The report on a corpus of this text, and its summary.
-fn both(name: &str, text: &str, more: &[&str]) -> (Value, String) {
+/// The report on a corpus with this text, and its full summary.
+fn report_and_summary(name: &str, text: &str, more: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join(name);
     fs::write(&corpus, text).unwrap();
@@ -16,8 +16,8 @@ fn both(name: &str, text: &str, more: &[&str]) -> (Value, String) {
     (analyze(&corpus, more), summary)
 }
 
-/// Holds the remarks on the corpus in full summaries.
-fn hold_remarks<const N: usize>(name: &str, summaries: [(&str, &str); N]) {
+/// Compares the remarks on the corpus in full summaries with a snapshot.
+fn check_remarks<const N: usize>(name: &str, summaries: [(&str, &str); N]) {
     let mut answers = Answers::new();
     for (title, summary) in summaries {
         let (_, remarks) = summary.split_once("\nThe corpus:\n").unwrap();
@@ -30,7 +30,7 @@ fn caveats(report: &Value) -> Vec<&str> {
     report["caveats"].as_array().unwrap().iter().map(|caveat| caveat["id"].as_str().unwrap()).collect()
 }
 
-/// What it is remarked on of these.
+/// The caveats about the kind of text.
 const REMARKED: [&str; 6] =
     ["unknown-tokens", "cut-up-words", "hardly-running-text", "generated", "equal-sentences", "few-sentences"];
 
@@ -38,7 +38,7 @@ fn remarked(report: &Value) -> Vec<&str> {
     caveats(report).into_iter().filter(|id| REMARKED.contains(id)).collect()
 }
 
-/// Sentences of so many words, all different from each other.
+/// `count` different sentences of `words` words each.
 fn sentences(count: usize, words: usize) -> String {
     let known = ["the", "dog", "and", "cat", "a", "in", "of", "to"];
     let word =
@@ -48,8 +48,8 @@ fn sentences(count: usize, words: usize) -> String {
 }
 
 #[test]
-fn plain_text_is_not_remarked_on() {
-    let (report, summary) = both("a.txt", &sentences(100, 5), &[]);
+fn plain_text_gets_no_remark() {
+    let (report, summary) = report_and_summary("a.txt", &sentences(100, 5), &[]);
     assert_eq!(remarked(&report), [""; 0], "{}", report["corpus"]);
     let text = &report["corpus"]["text"];
     assert_eq!(
@@ -67,31 +67,31 @@ fn plain_text_is_not_remarked_on() {
 }
 
 #[test]
-fn nine_sentences_are_nine_however_often_they_occur() {
+fn repeated_sentences_count_once_as_evidence() {
     let nine = sentences(9, 5);
     let lines: Vec<&str> = nine.lines().collect();
     let text: String = (0..403).map(|line| lines[line * 7 % 9].to_owned() + "\n").collect();
-    let (report, summary) = both("a.txt", &text, &[]);
+    let (report, summary) = report_and_summary("a.txt", &text, &[]);
     assert_eq!(remarked(&report), ["equal-sentences", "few-sentences"]);
-    let of = &report["corpus"]["text"];
+    let text_section = &report["corpus"]["text"];
     assert_eq!(
-        (&of["different_sentences"], &of["repeated_share"], &of["families"]),
+        (&text_section["different_sentences"], &text_section["repeated_share"], &text_section["families"]),
         (&9.into(), &1.0.into(), &9.into())
     );
-    hold_remarks("kind-of-text-nine-sentences", [("nine sentences", &summary)]);
-    // Every sentence counts in the metrics, and each family once as evidence; so no label has enough of it.
-    let rests = &report["denominators"]["window_mass"];
-    assert_eq!((&rests["count"], &rests["sentences"]), (&(403 * 5).into(), &9.into()));
+    check_remarks("kind-of-text-nine-sentences", [("nine sentences", &summary)]);
+    // Every sentence counts in the metrics, but each family counts once as evidence, so no label has enough evidence.
+    let evidence = &report["denominators"]["window_mass"];
+    assert_eq!((&evidence["count"], &evidence["sentences"]), (&(403 * 5).into(), &9.into()));
     assert!(report["heads"].as_array().unwrap().iter().all(|head| head["labels"] == serde_json::json!([])));
 }
 
 #[test]
-fn a_copied_corpus_is_as_sure_as_one_copy() {
+fn copied_corpus_has_the_intervals_of_one_copy() {
     let gold = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
-    let (once, _) = both("a.conllu", &gold, &["--limit", "300"]);
+    let (once, _) = report_and_summary("a.conllu", &gold, &["--limit", "300"]);
     let first: String = gold.split_inclusive("\n\n").take(300).collect();
-    let (twice, summary) = both("a.conllu", &(first.clone() + &first), &[]);
-    hold_remarks("kind-of-text-copied", [("300 sentences twice", &summary)]);
+    let (twice, summary) = report_and_summary("a.conllu", &(first.clone() + &first), &[]);
+    check_remarks("kind-of-text-copied", [("300 sentences twice", &summary)]);
     assert_eq!(twice["corpus"]["sentences"], 2 * once["corpus"]["sentences"].as_u64().unwrap());
     let (relations, again) = (once["relations"].as_array().unwrap(), twice["relations"].as_array().unwrap());
     assert_eq!(relations.len(), again.len());
@@ -108,7 +108,7 @@ fn a_copied_corpus_is_as_sure_as_one_copy() {
 }
 
 #[test]
-fn a_language_that_the_vocabulary_lacks_is_remarked_on() {
+fn unknown_language_gets_a_remark() {
     let line = |number: u32| {
         format!(
             "{}は{}を見た 。 the cat sat\n",
@@ -116,26 +116,26 @@ fn a_language_that_the_vocabulary_lacks_is_remarked_on() {
             char::from_u32(0x5e00 + number).unwrap()
         )
     };
-    let (report, summary) = both("a.txt", &(0..80).map(line).collect::<String>(), &[]);
+    let (report, summary) = report_and_summary("a.txt", &(0..80).map(line).collect::<String>(), &[]);
     assert!(remarked(&report).contains(&"unknown-tokens"), "{}", report["corpus"]["text"]);
-    hold_remarks("kind-of-text-unknown-language", [("Japanese", &summary)]);
+    check_remarks("kind-of-text-unknown-language", [("Japanese", &summary)]);
 }
 
 #[test]
-fn a_list_of_words_is_hardly_running_text() {
-    let (report, summary) = both("a.txt", &sentences(64, 2), &[]);
+fn word_list_is_hardly_running_text() {
+    let (report, summary) = report_and_summary("a.txt", &sentences(64, 2), &[]);
     assert_eq!(remarked(&report), ["hardly-running-text"]);
     let long = sentences(64, 2)
         .replace("dog", "hippopotamusdog")
         .replace("cat", "hippopotamuscat")
         .replace("the", "antidisestablish");
-    let (report, cut_up) = both("a.txt", &long, &[]);
+    let (report, cut_up) = report_and_summary("a.txt", &long, &[]);
     assert!(remarked(&report).contains(&"cut-up-words"), "{}", report["corpus"]["text"]);
-    hold_remarks("kind-of-text-list", [("short lines", &summary), ("words that are cut up", &cut_up)]);
+    check_remarks("kind-of-text-list", [("short lines", &summary), ("words that are cut up", &cut_up)]);
 }
 
 #[test]
-fn the_corpus_of_the_box_says_that_it_is_generated() {
+fn boxed_corpus_is_reported_as_generated() {
     let report = analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]);
     assert!(remarked(&report).contains(&"generated"));
     let generated = report["corpus"]["files"][0]["generated"].as_str().unwrap();
@@ -143,12 +143,12 @@ fn the_corpus_of_the_box_says_that_it_is_generated() {
     let summary = run(&["analyze", "--summary", "full", "--limit", "200"]).unwrap();
     let families = &report["corpus"]["text"]["families"];
     assert!(summary.contains(generated) && summary.contains(&format!(" {families} ")), "{summary}");
-    hold_remarks("kind-of-text-generated", [("the corpus of the box", &summary)]);
+    check_remarks("kind-of-text-generated", [("the corpus of the box", &summary)]);
 }
 
-/// Controls and pairs of sentences see the same families.
+/// Controls and pairs of sentences keep the families of the corpus.
 #[test]
-fn families_go_through_controls_and_presets() {
+fn controls_and_presets_keep_families() {
     let more = ["--limit", "200", "--control", "shuffled-words", "--control-seeds", "1", "--preset", "clark2019"];
     let report = analyze(&fixture("corpus/gold.conllu"), &more);
     let plain = analyze(&fixture("corpus/gold.conllu"), &["--limit", "200"]);

@@ -1,4 +1,5 @@
-//! Links read out of all heads by the study `parser`, held against `fixtures/reference_link_parser.py`, and as a user runs it.
+//! Links that the study `parser` reads from all heads, compared with `fixtures/reference_link_parser.py` and run as a
+//! user runs them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,8 +15,8 @@ use tempfile::tempdir;
 /// Studies that the tests do not need.
 const OTHERS: &str = "attention,norms,trees,words,frequency,explained-variance,repeats,coreference,choice";
 
-/// The sentences of the gold corpus in their families, with links of the types that `links` makes of the rows of a sentence; links of
-/// `undirected` types are at least two words long.
+/// Writes the sentences of the gold corpus with their families and links. `links` makes the links of each type from the
+/// rows of a sentence. Links of the type `undirected` are at least two words long.
 fn corpus(file: &Path, undirected: &str, links: impl Fn(&[Vec<&str>]) -> Map<String, Value>) {
     let gold = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let mut lines = String::new();
@@ -35,8 +36,8 @@ fn corpus(file: &Path, undirected: &str, links: impl Fn(&[Vec<&str>]) -> Map<Str
     fs::write(file, lines).unwrap();
 }
 
-/// From each word to its head, from each word to its dependents, and between dependents of one head.
-fn of_trees(rows: &[Vec<&str>]) -> Map<String, Value> {
+/// Links from each word to its head, from each head to its dependents, and between dependents of one head.
+fn tree_links(rows: &[Vec<&str>]) -> Map<String, Value> {
     let mut dependents: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (place, row) in rows.iter().enumerate().filter(|(_, row)| row[6] != "0") {
         dependents.entry(row[6].parse().unwrap()).or_default().push(place + 1);
@@ -65,7 +66,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-fn of_type<'a>(links: &'a Value, name: &str) -> &'a Value {
+fn links_of_type<'a>(links: &'a Value, name: &str) -> &'a Value {
     links.as_array().unwrap().iter().find(|links| links["type"] == name).unwrap_or_else(|| panic!("{name}: {links}"))
 }
 
@@ -75,19 +76,20 @@ fn accuracy(links: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn links_are_read_as_the_reference_reads_them() {
+fn read_links_match_the_reference() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
-    corpus(&file, "siblings", of_trees);
+    corpus(&file, "siblings", tree_links);
     let golden = fs::read_to_string(fixture("goldens/small-link-parser.json")).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let found = report("box:small", &file, &["--words", "spaced", "--sample", "200"]);
-    let links = &found["parser"]["links"];
+    let actual = report("box:small", &file, &["--words", "spaced", "--sample", "200"]);
+    let links = &actual["parser"]["links"];
     assert_eq!(links.as_array().unwrap().len(), 3, "{links}");
     for (name, expected) in expected.as_object().unwrap() {
-        let (found, count) = (of_type(links, name), number(&expected["count"]));
-        assert_eq!(found["count"], expected["count"], "{name}");
-        // What is fitted there is not rounded to half precision: a tenth of a point is a word or two of those that nearly tie.
+        let (actual, count) = (links_of_type(links, name), number(&expected["count"]));
+        assert_eq!(actual["count"], expected["count"], "{name}");
+        // The reference does not round its fits to half precision. A tenth of a point is one or two words that nearly
+        // tie.
         for (model, most) in [
             ("attention", 0.001 * count + 1.0),
             ("attention and distances", 0.001 * count + 1.0),
@@ -97,56 +99,57 @@ fn links_are_read_as_the_reference_reads_them() {
             ("chance", 1e-6),
         ] {
             let Some(right) = expected[model].as_f64() else { continue };
-            let off = (accuracy(found, model) * count - right).abs();
-            assert!(off <= most + 1e-6, "{name}, {model}: {} of {count}, not {right}", accuracy(found, model) * count);
+            let off = (accuracy(actual, model) * count - right).abs();
+            assert!(off <= most + 1e-6, "{name}, {model}: {} of {count}, not {right}", accuracy(actual, model) * count);
         }
         for (fold, loss) in ["even", "odd"].into_iter().zip(expected["losses"].as_array().unwrap()) {
-            let fits = found["fits"].as_array().unwrap();
+            let fits = actual["fits"].as_array().unwrap();
             let fit = fits.iter().find(|fit| fit["parser"] == "attention" && fit["fold"] == fold).unwrap();
             assert!((number(&fit["loss"]) - number(loss)).abs() < 1e-4, "{name}: {fit} and {loss}");
         }
-        // The same weights, as far as they matter.
+        // The weights are equal as far as they matter.
         for (head, weight) in
-            found["heads"].as_array().unwrap().iter().zip(expected["weights"].as_array().into_iter().flatten())
+            actual["heads"].as_array().unwrap().iter().zip(expected["weights"].as_array().into_iter().flatten())
         {
-            let (found, expected) = (number(&head["from"]), number(weight));
-            assert!((found - expected).abs() < 0.02 * (1.0 + expected.abs()), "{name}: {head} and {expected}");
+            let (actual, expected) = (number(&head["from"]), number(weight));
+            assert!((actual - expected).abs() < 0.02 * (1.0 + expected.abs()), "{name}: {head} and {expected}");
         }
     }
 }
 
-/// Over the same sentences, what is chosen on one half and scored on the other is the same in both studies.
+/// Over the same sentences, both studies agree on every choice that is made on one half and scored on the other half.
 #[test]
-fn rules_beside_the_model_are_those_of_links() {
+fn parser_baselines_match_the_links_study() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
-    corpus(&file, "siblings", of_trees);
-    let found = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "120"]);
+    corpus(&file, "siblings", tree_links);
+    let report = report("box:small", &file, &["--words", "spaced", "--sample", "100000", "--limit", "120"]);
     for name in ["head", "children"] {
-        let [parser, links] = [&found["parser"]["links"], &found["links"]].map(|links| of_type(links, name));
+        let [parser, links] = [&report["parser"]["links"], &report["links"]].map(|links| links_of_type(links, name));
         assert_eq!(parser["count"], links["count"]);
-        for (model, of_links) in [
+        for (model, links_value) in [
             ("best head", &links["heldout_accuracy"]),
             ("place", &links["by_place"]["heldout_accuracy"]),
             ("same class", &links["by_class"]["heldout_accuracy"]),
             ("class rules", &links["by_class_rules"]["heldout_accuracy"]),
             ("chance", &links["chance"]),
         ] {
-            assert!((accuracy(parser, model) - number(of_links)).abs() < 1e-12, "{name}, {model}: {of_links}");
+            assert!((accuracy(parser, model) - number(links_value)).abs() < 1e-12, "{name}, {model}: {links_value}");
         }
     }
-    let [parser, links] = [&found["parser"]["links"], &found["links"]].map(|links| of_type(links, "siblings"));
+    let [parser, links] = [&report["parser"]["links"], &report["links"]].map(|links| links_of_type(links, "siblings"));
     assert_eq!(parser["count"], links["pairs"]["taken"]);
-    for (model, of_links) in [("separations", "by_separation"), ("chance", "chance")] {
-        assert!((accuracy(parser, model) - number(&links["pairs"][of_links])).abs() < 1e-9, "{model}");
+    for (model, links_value) in [("separations", "by_separation"), ("chance", "chance")] {
+        assert!((accuracy(parser, model) - number(&links["pairs"][links_value])).abs() < 1e-9, "{model}");
     }
     let best = links["by_head"].as_array().unwrap().iter().map(|head| number(&head["precision_at_length"]));
     assert!(accuracy(parser, "best head") <= best.fold(0.0, f64::max) + 1e-12);
 }
 
-/// The arcs of a tree as links: scored words and single heads are the same, and what is fitted differs by the root and by punctuation alone.
+/// The arcs of a tree, given as links. Scored words and single heads agree. Only the root and punctuation make the fits
+/// differ.
 #[test]
-fn a_tree_as_links_is_read_nearly_as_well() {
+fn tree_arcs_as_links_are_read_nearly_as_well() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("arcs.jsonl");
     corpus(&file, "", |rows| {
@@ -159,12 +162,12 @@ fn a_tree_as_links_is_read_nearly_as_well() {
     let trees = report("box:small", &fixture("corpus/gold.conllu"), &common);
     let links = report("box:small", &file, &common);
     assert_eq!(trees["parser"].get("links"), None);
-    let (trees, links) = (&trees["parser"], of_type(&links["parser"]["links"], "arc"));
+    let (trees, links) = (&trees["parser"], links_of_type(&links["parser"]["links"], "arc"));
     // A word whose only other word is its head has no choice as a link.
     let (words, sources) = (number(&trees["words"]), number(&links["count"]));
     assert!(words - sources >= 0.0 && words - sources <= 0.01 * words, "{words} {sources}");
-    let of_trees = |name: &str| accuracy(trees, name) * words - (words - sources);
-    assert!((of_trees("best head") - accuracy(links, "best head") * sources).abs() < 1e-6);
+    let tree_hits = |name: &str| accuracy(trees, name) * words - (words - sources);
+    assert!((tree_hits("best head") - accuracy(links, "best head") * sources).abs() < 1e-6);
     for name in ["attention", "distances", "attention and distances", "distances and embeddings"] {
         let [tree, link] = [accuracy(trees, name), accuracy(links, name)];
         assert!((tree - link).abs() < 0.03, "{name}: {tree} as trees, {link} as links");
@@ -172,17 +175,17 @@ fn a_tree_as_links_is_read_nearly_as_well() {
 }
 
 #[test]
-fn shards_come_to_one_run() {
+fn shards_merge_to_the_report_of_one_run() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
-    corpus(&file, "siblings", of_trees);
+    corpus(&file, "siblings", tree_links);
     let common = ["analyze", "box:small", "-c", path(&file), "--with", "parser", "--without", OTHERS];
     let common = [&common[..], &["--sample", "60", "--no-run-info"]].concat();
     parts_add_up(&common, &scratch.path().join("whole.json"));
 }
 
 #[test]
-fn too_few_links_are_answered() {
+fn too_few_links_get_a_remark() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("few.jsonl");
     let line = |links: &str| format!(r#"{{"words": ["a", "b", "c"], "links": {links}}}"#) + "\n";
@@ -194,23 +197,22 @@ fn too_few_links_are_answered() {
     let mut answers = Answers::new();
     let text = summary(&line(r#"{"maps": [[1, 2]]}"#).repeat(3));
     answers.said("three links", text.lines().find(|line| line.contains("from all heads")).unwrap());
-    // A type that is named and has no link, beside none at all.
+    // A type that is named but has no link, compared with no type at all.
     let text = summary(&line(r#"{"maps": []}"#).repeat(3));
     answers.said("a type without links", text.lines().find(|line| line.contains("from all attention heads")).unwrap());
     answers.held("link-parser-too-few");
     assert!(!text.contains("Links from all"), "{text}");
 }
 
-/// Summary and table of several types.
 #[test]
-fn the_summary_and_the_table_have_the_types() {
+fn summary_and_table_have_every_type() {
     let scratch = tempdir().unwrap();
     let [file, saved, table] = ["links.jsonl", "report.json", "links.csv"].map(|name| scratch.path().join(name));
-    corpus(&file, "siblings", of_trees);
+    corpus(&file, "siblings", tree_links);
     let common =
         ["analyze", "box:small", "-c", path(&file), "--with", "parser", "--without", OTHERS, "--summary", "full"];
     let text = run(&[&common[..], &["--sample", "100", "-o", path(&saved)]].concat()).unwrap();
-    // Above each table, and its columns.
+    // The line above each table, and the names of the table's columns.
     let lines: Vec<&str> =
         text.lines().filter(|line| line.contains("from all attention heads") || line.contains("untrained")).collect();
     let mut answers = Answers::new();
@@ -227,7 +229,7 @@ fn the_summary_and_the_table_have_the_types() {
 }
 
 #[test]
-fn contacts_of_proteins_are_read_from_a_model_of_residues() {
+fn protein_contacts_are_read_from_a_residue_model() {
     let scratch = tempdir().unwrap();
     let model = esm_with_vocabulary();
     let [fasta, table] = ["p.fasta", "contacts.tsv"].map(|name| scratch.path().join(name));
@@ -246,18 +248,21 @@ fn contacts_of_proteins_are_read_from_a_model_of_residues() {
     let arguments =
         ["analyze", path(model.path()), "-c", path(&fasta), "--with", "parser", "--no-run-info", "-q", "-o", "-"];
     let report: Value = serde_json::from_str(&run(&[&arguments[..], &options].concat()).unwrap()).unwrap();
-    let found = of_type(&report["parser"]["links"], "contact");
-    assert_eq!((&found["undirected"], &found["none"], &found["count"]), (&json!(true), &Value::Null, &json!(24 * 24)));
-    assert!(accuracy(found, "chance") > 0.0 && accuracy(found, "attention") >= 0.0, "{found}");
+    let actual = links_of_type(&report["parser"]["links"], "contact");
+    assert_eq!(
+        (&actual["undirected"], &actual["none"], &actual["count"]),
+        (&json!(true), &Value::Null, &json!(24 * 24))
+    );
+    assert!(accuracy(actual, "chance") > 0.0 && accuracy(actual, "attention") >= 0.0, "{actual}");
 }
 
 #[test]
-fn a_decoder_reads_links_on_either_side() {
+fn decoder_reads_links_on_both_sides() {
     let scratch = tempdir().unwrap();
     let file = scratch.path().join("links.jsonl");
-    corpus(&file, "siblings", of_trees);
-    let found = report("box:causal", &file, &["--sample", "60"]);
-    let sides: Vec<(&str, &str)> = found["parser"]["links"]
+    corpus(&file, "siblings", tree_links);
+    let report = report("box:causal", &file, &["--sample", "60"]);
+    let sides: Vec<(&str, &str)> = report["parser"]["links"]
         .as_array()
         .unwrap()
         .iter()
@@ -266,13 +271,13 @@ fn a_decoder_reads_links_on_either_side() {
     let expected =
         [("children", "left"), ("children", "right"), ("head", "left"), ("head", "right"), ("siblings", "left")];
     assert_eq!(sides, expected);
-    let fits = found["parser"]["links"].as_array().unwrap().iter().flat_map(|links| links["fits"].as_array().unwrap());
-    assert!(fits.clone().count() > 20 && fits.clone().all(|fit| number(&fit["gradient"]) <= 1e-6), "{found}");
+    let fits = report["parser"]["links"].as_array().unwrap().iter().flat_map(|links| links["fits"].as_array().unwrap());
+    assert!(fits.clone().count() > 20 && fits.clone().all(|fit| number(&fit["gradient"]) <= 1e-6), "{report}");
 }
 
 /// A model without trees and links runs as before.
 #[test]
-fn without_links_nothing_is_said_of_them() {
+fn report_without_links_does_not_mention_links() {
     let (model, gold) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let arguments = ["analyze", path(&model), "-c", path(&gold), "--with", "parser", "--sample", "20", "--limit", "40"];
     let text = run(&[&arguments[..], &["--summary", "full"]].concat()).unwrap();

@@ -1,4 +1,4 @@
-//! Links of JSON lines: read, refused, scored as trees are, and the same in shards.
+//! Links of JSON lines: how they are read, refused, scored as trees are, and merged from shards.
 
 use std::fmt::Write;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::support::{fixture, headscope, parts_add_up, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-/// The sentences of the gold corpus, with the arcs of each relation as links; `links` says how a line goes on.
+/// The sentences of the gold corpus as JSON lines; `links` makes the links of a sentence from its rows.
 fn gold(links: impl Fn(&[Vec<&str>]) -> Value) -> String {
     let corpus = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let mut lines = String::new();
@@ -23,23 +23,23 @@ fn gold(links: impl Fn(&[Vec<&str>]) -> Value) -> String {
     lines
 }
 
-/// The arcs of all relations, by their base names.
-fn of_relations(rows: &[Vec<&str>]) -> Value {
+/// The arcs of all relations as links, by base name of the relation.
+fn relation_links(rows: &[Vec<&str>]) -> Value {
     let mut links = json!({});
     for row in rows.iter().filter(|row| row[6] != "0") {
         let [from, to] = [0, 6].map(|column| row[column].parse::<u64>().unwrap());
         let name = row[7].split(':').next().unwrap();
-        let of_relation = links.as_object_mut().unwrap().entry(name).or_insert(json!([]));
-        of_relation.as_array_mut().unwrap().push(json!([from, to]));
+        let links_of_relation = links.as_object_mut().unwrap().entry(name).or_insert(json!([]));
+        links_of_relation.as_array_mut().unwrap().push(json!([from, to]));
     }
     links
 }
 
 #[test]
-fn links_made_of_trees_are_scored_as_trees_are() {
+fn links_from_trees_are_scored_as_trees() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("links.jsonl");
-    fs::write(&corpus, gold(of_relations)).unwrap();
+    fs::write(&corpus, gold(relation_links)).unwrap();
     let report = |corpus: &str| -> Value {
         let others = "attention,norms,trees,words,frequency,explained-variance,repeats,coreference,choice";
         let arguments = ["analyze", "box:small", "-c", corpus, "--words", "spaced", "--without", others];
@@ -50,17 +50,17 @@ fn links_made_of_trees_are_scored_as_trees_are() {
     assert_eq!((&trees["links"], &links["relations"]), (&json!([]), &json!([])));
     let (mut equal, mut compared) = (0, 0);
     for relation in trees["relations"].as_array().unwrap() {
-        let of_it = |links: &&Value| links["type"] == relation["relation"] && links["no_choice"] == 0;
-        let Some(links) = links["links"].as_array().unwrap().iter().find(of_it) else { continue };
+        let is_same_relation = |links: &&Value| links["type"] == relation["relation"] && links["no_choice"] == 0;
+        let Some(links) = links["links"].as_array().unwrap().iter().find(is_same_relation) else { continue };
         assert_eq!(links["count"], relation["count"]);
         for (tree, link) in relation["by_head"].as_array().unwrap().iter().zip(links["by_head"].as_array().unwrap()) {
-            for [of_tree, of_link] in [["dep->head", "from"], ["head->dep", "to"]] {
+            for [tree_key, link_key] in [["dep->head", "from"], ["head->dep", "to"]] {
                 compared += 1;
-                equal += usize::from(tree[of_tree] == link["accuracy"][of_link]);
-                assert_eq!(tree["to_special"][of_tree], link["to_special"][of_link]);
+                equal += usize::from(tree[tree_key] == link["accuracy"][link_key]);
+                assert_eq!(tree["to_special"][tree_key], link["to_special"][link_key]);
             }
         }
-        // Links share the rules of word classes with trees, except that rare classes have one rule together.
+        // Links share the rules of word classes with trees, except that rare classes share one rule.
         let [tags, rules] =
             [&relation["tag_baseline"], &links["by_class_rules"]].map(|rules| rules["accuracy"].as_f64().unwrap());
         assert!(rules <= tags + 1e-12, "{rules} {tags}");
@@ -69,10 +69,10 @@ fn links_made_of_trees_are_scored_as_trees_are() {
 }
 
 #[test]
-fn shards_come_to_the_same_links() {
+fn shards_merge_to_the_same_links() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("links.jsonl");
-    fs::write(&corpus, gold(of_relations)).unwrap();
+    fs::write(&corpus, gold(relation_links)).unwrap();
     let model = tiny_bert();
     let common = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "-q"];
     let whole = scratch.path().join("whole.json");
@@ -86,14 +86,14 @@ fn shards_come_to_the_same_links() {
 }
 
 #[test]
-fn without_links_nothing_is_said_of_them() {
+fn report_without_links_does_not_mention_links() {
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let printed = run(&["analyze", path(&model), "-c", path(&corpus), "--summary", "full", "--limit", "100"]).unwrap();
     assert!(!printed.to_lowercase().contains("links"), "{printed}");
 }
 
 #[test]
-fn links_that_cannot_be_meant_are_refused_with_their_line() {
+fn meaningless_links_are_refused_with_their_line() {
     let scratch = tempdir().unwrap();
     let [corpus, pairs] = ["bad.jsonl", "bad.pairs"].map(|name| scratch.path().join(name));
     let mut answers = Answers::within(scratch.path());
@@ -145,14 +145,14 @@ fn treebanks_have_links_in_two_columns() {
         let report = run(&["analyze", path(&model), "-c", path(&corpus), "--links-from", from, "-q", "-o", "-"])?;
         let report: Value = serde_json::from_str(&report).unwrap();
         assert_eq!(report["settings"]["links_from"], from);
-        let found =
+        let actual =
             report["links"].as_array().unwrap().iter().map(|links| {
                 format!("{} {} {}", links["type"].as_str().unwrap(), links["count"], links["out_of_sight"])
             });
-        Ok::<Vec<String>, (i32, String)>(found.collect())
+        Ok::<Vec<String>, (i32, String)>(actual.collect())
     };
     let good = sentence("2:conj:and", "Ref=1");
-    // The dependent of an empty node has no link that could be scored.
+    // The dependent of an empty node has no link that can be scored.
     assert_eq!(links(&good, "deps").unwrap(), ["conj 1 0", "nsubj 1 0", "punct 1 0"]);
     assert_eq!(links(&good, "misc:Ref").unwrap(), ["Ref 2 0"]);
     let mut answers = Answers::within(scratch.path());
@@ -178,13 +178,13 @@ fn report(corpus: &Path, options: &[&str]) -> Result<Value, (i32, String)> {
 }
 
 #[test]
-fn a_table_beside_a_treebank_gives_the_links_of_json_lines() {
+fn link_table_equals_links_in_json_lines() {
     let scratch = tempdir().unwrap();
     let [json, table, corpus] = ["links.jsonl", "links.tsv", "gold.conllu"].map(|name| scratch.path().join(name));
-    fs::write(&json, gold(of_relations)).unwrap();
+    fs::write(&json, gold(relation_links)).unwrap();
     fs::copy(fixture("corpus/gold.conllu"), &corpus).unwrap();
     let mut rows = "type\tsentence\tfrom\tto\n".to_owned();
-    for (number, line) in gold(of_relations).lines().enumerate() {
+    for (number, line) in gold(relation_links).lines().enumerate() {
         let links: Value = serde_json::from_str(line).unwrap();
         for (name, pairs) in links["links"].as_object().unwrap() {
             for pair in pairs.as_array().unwrap() {
@@ -203,11 +203,11 @@ fn a_table_beside_a_treebank_gives_the_links_of_json_lines() {
     let source = &beside["settings"]["links"]["file"];
     assert_eq!(source["name"], "links.tsv");
     assert_eq!(source["sha256"].as_str().map(str::len), Some(64));
-    // Shards give each sentence its own links, and a limit those that it has in the whole corpus.
+    // Shards give each sentence its own links. A limited corpus keeps the links of its sentences.
     let model = tiny_bert();
     let common = ["analyze", path(&model), "-c", path(&corpus), "--links", path(&table), "--no-run-info", "-q"];
     parts_add_up(&common, &scratch.path().join("whole.json"));
-    // Links of another file make another run.
+    // Links from another file make another run.
     let part = |shard: &str| {
         let out = scratch.path().join(format!("{}.headscope", &shard[..1]));
         run(&[&common[..], &["--shard", shard, "-o", path(&out)]].concat()).unwrap();
@@ -223,7 +223,7 @@ fn a_table_beside_a_treebank_gives_the_links_of_json_lines() {
 }
 
 #[test]
-fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
+fn wrong_link_table_is_refused_before_the_model_loads() {
     let scratch = tempdir().unwrap();
     let table = scratch.path().join("links.tsv");
     let corpus = fixture("corpus/gold.conllu");
@@ -246,15 +246,15 @@ fn a_table_that_does_not_fit_is_refused_before_the_model_is_loaded() {
     answers.held("links-of-a-table");
 }
 
-/// An option that leaves nothing to score says so.
+/// An option that leaves nothing to score gets a note.
 #[test]
-fn what_finds_no_link_is_said() {
+fn option_without_links_gets_a_note() {
     let scratch = tempdir().unwrap();
     let (model, corpus, table) = (tiny_bert(), fixture("corpus/gold.conllu"), scratch.path().join("links.tsv"));
     fs::write(&table, "sentence\tfrom\tto\ttype\n#0\t1\t2\tx\n#0\t1\t2\ty\n#0\t1\t3\ty\n").unwrap();
     let common = ["analyze", path(&model), "-c", path(&corpus), "--limit", "20"];
-    let said = run(&[&common[..], &["--links-from", "misc:Nothing"]].concat()).unwrap();
-    let line = said.lines().find(|line| line.contains("misc:Nothing")).unwrap();
+    let summary = run(&[&common[..], &["--links-from", "misc:Nothing"]].concat()).unwrap();
+    let line = summary.lines().find(|line| line.contains("misc:Nothing")).unwrap();
     let far = ["--links", path(&table), "--min-distance", "x=2", "--min-distance", "y=2"];
     let output = headscope(&[&common[..], &far].concat()).output().unwrap();
     let notes = String::from_utf8(output.stderr).unwrap();
@@ -266,9 +266,9 @@ fn what_finds_no_link_is_said() {
     answers.held("links-not-found");
 }
 
-/// By an index a shard reads its own part alone: the first one holds the table against the whole corpus.
+/// With an index, a shard reads only its own part. The first shard checks the table against the whole corpus.
 #[test]
-fn a_table_is_held_against_an_indexed_corpus_once() {
+fn indexed_corpus_is_checked_once_against_a_link_table() {
     let scratch = tempdir().unwrap();
     let [index, table] = ["gold.index", "links.tsv"].map(|name| scratch.path().join(name));
     let corpus = fixture("corpus/gold.conllu");
@@ -295,15 +295,15 @@ fn rules_find_the_nearest_comma() {
     let made = report(&corpus, &["--link-rules", path(&rules)]).unwrap();
     let links = made["links"].as_array().unwrap();
     assert_eq!((links.len(), &links[0]["type"]), (1, &json!("punct")));
-    // The first candidate of a class to the right is what the rule says.
+    // The rule's link is the first candidate of a class to the right.
     let best = links[0]["by_class_rules"]["accuracy"].as_f64().unwrap();
     assert!(best > 0.99, "{best}");
     assert_eq!(made["settings"]["links"]["rules"]["name"], "rules.toml");
 }
 
-/// Two proteins whose contacts are six residues apart and more.
+/// Two proteins; contacts must be at least six residues apart.
 #[test]
-fn contacts_beside_fasta_are_those_of_json_lines() {
+fn link_table_gives_contacts_of_fasta_records() {
     let scratch = tempdir().unwrap();
     let model = esm_with_vocabulary();
     let [fasta, table] = ["p.fasta", "contacts.tsv"].map(|name| scratch.path().join(name));
@@ -314,25 +314,25 @@ fn contacts_beside_fasta_are_those_of_json_lines() {
     let report: Value = serde_json::from_str(&run(&[&arguments[..], &options].concat()).unwrap()).unwrap();
     let contact = &report["links"][0];
     assert_eq!(contact["type"], "contact");
-    // Both ends of two contacts; the third is closer than six residues.
+    // Both ends of two contacts count. The third contact is closer than six residues.
     assert_eq!((&contact["count"], &contact["out_of_sight"]), (&json!(4), &json!(2)));
     assert!(contact["pairs"]["taken"].as_u64().unwrap() > 0, "{contact}");
     assert_eq!(report["settings"]["links"]["min_distance"]["contact"], 6);
-    // A model that has no token for a residue cannot be asked.
+    // A model without tokens for residues cannot read the proteins.
     let model = tiny_bert();
     let words = ["analyze", path(&model), "-c", path(&fasta), "-q"];
     let mut answers = Answers::within(scratch.path());
     answers.refused("a model of words", &run(&[&words[..], &options].concat()).unwrap_err());
     answers.held("links-of-residues");
-    // Of a protein that is cut, the links between its first ten residues are left.
+    // A truncated protein keeps the links between its first ten residues.
     let cut = run(&[&arguments[..], &options, &["--max-tokens", "12", "--truncate"]].concat()).unwrap();
     let cut: Value = serde_json::from_str(&cut).unwrap();
     assert_eq!((&cut["links"][0]["count"], &cut["links"][0]["out_of_sight"]), (&json!(2), &json!(4)));
 }
 
-/// Each second text is the first one backwards, and aligned with it so.
+/// Each second text is the first text reversed, and is aligned with it accordingly.
 #[test]
-fn alignments_cross_the_texts_of_a_pair() {
+fn alignments_link_the_texts_of_a_pair() {
     let scratch = tempdir().unwrap();
     let corpus = scratch.path().join("made-up.pairs");
     let words = ["the", "dog", "and", "the", "cat"];
@@ -342,22 +342,22 @@ fn alignments_cross_the_texts_of_a_pair() {
         format!("{} ||| {} ||| 0-3 1-2 2-1 3-0\n", first.join(" "), second.join(" "))
     };
     fs::write(&corpus, (0..40).map(line).collect::<String>()).unwrap();
-    let found = report(&corpus, &[]).unwrap();
-    let align = &found["links"][0];
+    let report = report(&corpus, &[]).unwrap();
+    let align = &report["links"][0];
     assert_eq!((&align["type"], &align["count"], &align["out_of_sight"]), (&json!("align"), &json!(160), &json!(0)));
-    // Each of four words of the first text has four candidates, which are the words of the second.
-    assert_eq!((&align["chance"], found["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
+    // Each of four words of the first text has four candidates, the words of the second text.
+    assert_eq!((&align["chance"], report["corpus"]["words"].as_u64()), (&json!(0.25), Some(320)));
     assert_eq!(align["by_place"]["accuracy"], 0.25);
 }
 
-/// Links of three kinds: reactions with their maps, the arcs of trees, and contacts of words that are drawn at random.
+/// Links of three kinds: reactions with their atom maps, arcs of trees, and random contacts of words.
 #[test]
 fn untrained_heads_follow_links_by_chance_alone() {
     const SEEDS: usize = 10;
     let scratch = tempdir().unwrap();
     let [arcs, contacts] = ["arcs.jsonl", "contacts.jsonl"].map(|name| scratch.path().join(name));
-    fs::write(&arcs, gold(of_relations)).unwrap();
-    // Of each word to one that an odd number of its letters leads to.
+    fs::write(&arcs, gold(relation_links)).unwrap();
+    // Links each word to a word that a hash of its letters selects.
     let random = |rows: &[Vec<&str>]| {
         let count = rows.len() as u64;
         let other = |row: &Vec<&str>| {
@@ -366,8 +366,8 @@ fn untrained_heads_follow_links_by_chance_alone() {
         let links = rows.iter().zip(1..).map(|(row, word)| (word, other(row))).filter(|(word, other)| word != other);
         json!({"contact": links.map(|(word, other)| json!([word, other])).collect::<Vec<_>>()})
     };
-    let of_contacts = gold(random).replace("\"upos\"", "\"undirected\":[\"contact\"],\"upos\"");
-    fs::write(&contacts, of_contacts).unwrap();
+    let contact_lines = gold(random).replace("\"upos\"", "\"undirected\":[\"contact\"],\"upos\"");
+    fs::write(&contacts, contact_lines).unwrap();
     let model = tiny_bert();
     let summary = ["--summary", "full", "--without", "attention,words,frequency,explained-variance"];
     let printed = run(&[&["analyze", path(&model), "-c", path(&contacts)], &summary[..]].concat()).unwrap();
@@ -382,21 +382,21 @@ fn untrained_heads_follow_links_by_chance_alone() {
         let arguments = ["analyze", path(&model), "-c", path(&corpus), "-q", "--no-run-info", "-o", "-"];
         let report: Value = serde_json::from_str(&run(&[&arguments[..], &control].concat()).unwrap()).unwrap();
         let labels = |control: &Value| control["label_counts"]["link:<type>"].as_u64().unwrap();
-        let found: u64 = report["controls"].as_array().unwrap().iter().map(labels).sum();
+        let actual: u64 = report["controls"].as_array().unwrap().iter().map(labels).sum();
         let types =
             report["links"].as_array().unwrap().iter().filter(|links| links["count"].as_u64() >= Some(100)).count();
         assert!((1..=most).contains(&types), "{types}");
         let tests = 12 * types * SEEDS;
-        assert!(found as f64 <= 0.05 * tests as f64, "{}: {found} of {tests}", corpus.display());
+        assert!(actual as f64 <= 0.05 * tests as f64, "{}: {actual} of {tests}", corpus.display());
     }
 }
 
 #[test]
-fn a_paper_has_eight_columns_of_links() {
+fn paper_table_has_eight_columns_of_links() {
     let scratch = tempdir().unwrap();
     let at = |name: &str| scratch.path().join(name);
     let (corpus, saved, csv, tex) = (at("links.jsonl"), at("report.json"), at("links.csv"), at("links.tex"));
-    fs::write(&corpus, gold(of_relations)).unwrap();
+    fs::write(&corpus, gold(relation_links)).unwrap();
     run(&["analyze", "box:small", "-c", path(&corpus), "-q", "-o", path(&saved)]).unwrap();
     for file in [&csv, &tex] {
         run(&["export", path(&saved), "--table", "paper_links", "-o", path(file)]).unwrap();

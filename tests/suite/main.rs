@@ -1,4 +1,5 @@
-//! The tests of the program and of its crates in one binary, which is linked once: `cargo test --release --test suite metrics`.
+//! The tests of the program and its crates in one binary, so that they link once.
+//! To run some of them: `cargo test --release --test suite metrics`.
 
 #[path = "../support/clark.rs"]
 mod clark;

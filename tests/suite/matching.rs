@@ -9,13 +9,13 @@ use crate::support::{changed_small, fixture, path, run};
 use candle_core::{Device, Tensor};
 use serde_json::{Value, json};
 
-/// The order of heads in every layer of the permuted model: head `i` of it is this head of the small one.
+/// The order of heads in every layer of the permuted model: head `i` is head `ORDER[i]` of the small model.
 const ORDER: [u32; 4] = [2, 0, 3, 1];
 
 /// The width of a head.
 const WIDTH: u32 = 32;
 
-/// The small model with its heads in another order within layers: the same function.
+/// The small model with the heads of each layer in another order. It computes the same function.
 fn permuted(folder: &Path) -> PathBuf {
     let to = folder.join("permuted");
     let rows: Vec<u32> = ORDER.iter().flat_map(|head| head * WIDTH..(head + 1) * WIDTH).collect();
@@ -32,7 +32,7 @@ fn permuted(folder: &Path) -> PathBuf {
     to
 }
 
-/// Every other sentence of the gold corpus, from this one on.
+/// Every second sentence of the gold corpus, from sentence `first` on.
 fn half(folder: &Path, first: usize) -> PathBuf {
     let text = fs::read_to_string(fixture("corpus/gold.conllu")).unwrap();
     let file = folder.join(format!("half-{first}.conllu"));
@@ -47,11 +47,11 @@ fn analyzed(folder: &Path, model: &str, name: &str, corpus: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_model_with_permuted_heads_keeps_all_labels_after_matching() {
+fn permuted_model_keeps_all_labels_after_matching() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let other = permuted(folder);
-    // Partners are found over one half of the corpus, and labels compared over the other.
+    // One half of the corpus matches the heads, and the other half compares their labels.
     let [matched_on, labelled_on] = [0, 1].map(|first| half(folder, first));
     let a = analyzed(folder, "box:small", "a.json", &labelled_on);
     let b = analyzed(folder, path(&other), "b.json", &labelled_on);
@@ -70,21 +70,21 @@ fn a_model_with_permuted_heads_keeps_all_labels_after_matching() {
             "{head}"
         );
     }
-    // By place labels are lost and gained, and it is said why.
+    // Compared by place, labels are lost and gained, and the report gives the reason.
     let (status, by_place) = compared(&a, &b, &[]);
     assert!(status == 1 && by_place["labels_by_outcome"]["lost"].as_u64().unwrap() > 2, "{by_place:#}");
     answers.said("the lineage, by place", by_place["lineage"].as_str().unwrap());
     assert_eq!(compared(&a, &b, &["--matched"]).1["lineage"], Value::Null);
-    // After matching what became of labels is what a report comes to beside itself.
-    let (status, found) = compared(&a, &b, &["--match", path(&file)]);
+    // After matching, labels have the outcome of a comparison of a report with itself.
+    let (status, comparison) = compared(&a, &b, &["--match", path(&file)]);
     let (_, itself) = compared(&a, &a, &[]);
-    assert_eq!((status, &found["labels_by_outcome"]), (0, &itself["labels_by_outcome"]));
-    assert_eq!((&found["lineage"], &found["matched"]["moved"]), (&Value::Null, &json!(16)));
-    assert_eq!(found["agreement"]["firm_labels"]["share"], 1.0);
-    let chance = &found["matched"]["firm_labels"];
+    assert_eq!((status, &comparison["labels_by_outcome"]), (0, &itself["labels_by_outcome"]));
+    assert_eq!((&comparison["lineage"], &comparison["matched"]["moved"]), (&Value::Null, &json!(16)));
+    assert_eq!(comparison["agreement"]["firm_labels"]["share"], 1.0);
+    let chance = &comparison["matched"]["firm_labels"];
     assert!(chance["mean"].as_f64().unwrap() < 0.8 && chance["range95"][1].as_f64().unwrap() < 1.0, "{chance}");
-    assert_eq!(found["heads"][0]["partner"]["name"], "L0H1");
-    // Sides in the other order are other models, and a report matches nothing.
+    assert_eq!(comparison["heads"][0]["partner"]["name"], "L0H1");
+    // Swapped sides are other models. A report is no file of matched heads.
     let compare =
         |a: &Path, b: &Path, file: &Path| run(&["compare", path(a), path(b), "--match", path(file)]).unwrap_err();
     answers.refused("sides in the other order", &compare(&b, &a, &file));
@@ -94,9 +94,9 @@ fn a_model_with_permuted_heads_keeps_all_labels_after_matching() {
     answers.held("matching-permuted");
 }
 
-/// Partners are found over one part of a corpus of 700 sentences, and labels compared over another.
+/// One shard of a corpus of 700 sentences matches the heads, and another shard compares their labels.
 #[test]
-fn heads_are_matched_over_a_shard() {
+fn shard_matches_heads() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (other, corpus, file) = (permuted(folder), fixture("corpus/gold.conllu"), folder.join("match.json"));
@@ -104,7 +104,7 @@ fn heads_are_matched_over_a_shard() {
         ["match", "box:small", path(&other), "-c", path(&corpus), "--limit", "300", "-q", "-o", path(&file)];
     run(&[&arguments[..], &["--shard", "3/3"]].concat()).unwrap();
     let matching: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-    // Two shards have 256 sentences, and the last one what is left.
+    // Two shards have 256 sentences each; the last shard has the rest.
     assert_eq!((&matching["sentences"], &matching["halves_agree"]), (&json!(700 - 2 * 256), &json!(16)));
     let sides = [("a", "box:small"), ("b", path(&other))].map(|(name, model)| {
         let part = folder.join(format!("{name}.headscope"));
@@ -112,11 +112,11 @@ fn heads_are_matched_over_a_shard() {
         run(&[&shard[..], &[path(&part)]].concat()).unwrap();
         part
     });
-    let (status, found) = compared(&sides[0], &sides[1], &["--match", path(&file)]);
-    assert_eq!((status, &found["agreement"]["firm_labels"]["share"]), (0, &json!(1.0)));
+    let (status, comparison) = compared(&sides[0], &sides[1], &["--match", path(&file)]);
+    assert_eq!((status, &comparison["agreement"]["firm_labels"]["share"]), (0, &json!(1.0)));
 }
 
-/// One command: partners from one half of the families and labels from the other, in both directions.
+/// One command matches heads on one half of the families and labels them on the other half, in both directions.
 #[test]
 fn labels_of_matched_heads_agree_both_ways() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,13 +128,13 @@ fn labels_of_matched_heads_agree_both_ways() {
     let schema: Value = serde_json::from_str(&run(&["schema", "match"]).unwrap()).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&matching));
     let ways = matching["labels"].as_array().unwrap();
-    let of = |key: &str| ways.iter().map(|way| &way[key]).collect::<Vec<_>>();
-    assert_eq!((of("matched_over"), of("moved")), (vec![&json!("even"), &json!("odd")], vec![&json!(16); 2]));
+    let column = |key: &str| ways.iter().map(|way| &way[key]).collect::<Vec<_>>();
+    assert_eq!((column("matched_over"), column("moved")), (vec![&json!("even"), &json!("odd")], vec![&json!(16); 2]));
     let count = |key: &str| ways.iter().map(|way| way[key].as_u64().unwrap()).sum::<u64>();
-    // All sentences are labelled once; heads are matched over the first 200.
+    // All sentences are labelled once; the first 200 sentences match the heads.
     assert_eq!((count("labelled_sentences"), count("matched_sentences")), (700, 200));
     for way in ways {
-        // The permuted model is the same function.
+        // The permuted model computes the same function.
         assert_eq!((&way["labels"]["lost"], &way["labels"]["gained"]), (&json!(0), &json!(0)), "{way}");
         assert!(way["labels"]["kept"].as_u64().unwrap() > 5 && way["too_few_units"].is_null(), "{way}");
         assert!(way["labels_in_place"]["lost"].as_u64().unwrap() > 1, "{way}");
@@ -150,7 +150,7 @@ fn labels_of_matched_heads_agree_both_ways() {
     let mut answers = Answers::new();
     answers.said("both ways", &sentences.join("\n"));
     answers.held("matching-labels-both-ways");
-    // A half is labelled as a corpus of these sentences alone.
+    // The labels of a half are the labels of a corpus that consists of this half alone.
     let text = fs::read_to_string(&corpus).unwrap();
     let mut families: Vec<String> = Vec::new();
     let mut is_odd = |block: &&str| {
@@ -168,14 +168,14 @@ fn labels_of_matched_heads_agree_both_ways() {
         [("a.json", "box:small"), ("b.json", path(&other))].map(|(name, model)| analyzed(folder, model, name, &half));
     let (_, by_place) = compared(&reports[0], &reports[1], &["--matched"]);
     assert_eq!(by_place["labels_by_outcome"], ways[0]["labels_in_place"]);
-    // The file is one of matched heads, as without --labels.
-    let (_, found) = compared(&reports[0], &reports[1], &["--match", path(&file)]);
-    assert_eq!(found["matched"]["moved"], 16);
+    // The file also contains the matched heads, as it does without --labels.
+    let (_, comparison) = compared(&reports[0], &reports[1], &["--match", path(&file)]);
+    assert_eq!(comparison["matched"]["moved"], 16);
 }
 
-/// Labels both ways need a corpus with two halves, and models the same heads.
+/// `--labels` needs a corpus with two halves. Matching needs two models with equal numbers of layers and heads.
 #[test]
-fn what_cannot_be_matched_is_refused() {
+fn impossible_matchings_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let [single, few] = ["single.txt", "few.txt"].map(|name| folder.path().join(name));
     fs::write(&single, "It rains.\n").unwrap();
@@ -192,7 +192,7 @@ fn what_cannot_be_matched_is_refused() {
         let refused = run(&[&["match", "box:small"], arguments].concat()).unwrap_err();
         answers.refused(&arguments.join(" "), &refused);
     }
-    // Nine documents a half decide nothing.
+    // Nine documents per half are too few for a label.
     let document = |number| format!("The {number} dogs ran home.\nIt rains on {number}.");
     let documents = (0..18).map(document).collect::<Vec<_>>().join("\n\n") + "\n";
     fs::write(&few, documents).unwrap();

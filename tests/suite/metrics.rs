@@ -1,21 +1,21 @@
-//! The whole report against a reference that shares no code with the program, and against a count by hand.
+//! The whole report, compared with a reference that shares no code with the program, and baselines counted by hand.
 
 use crate::reference::{check_labels, check_metrics, check_relations, reference};
 use crate::support::{analyze, fixture, path, run};
 use serde_json::Value;
 
 #[test]
-fn every_number_is_that_of_the_reference() {
+fn every_number_matches_the_reference() {
     let (report, reference) = (analyze(&fixture("corpus/gold.conllu"), &["--words", "spaced"]), reference("tiny-bert"));
     check_metrics(&report, &reference);
     check_relations(&report, &reference);
-    // A random model has no labels under the default policy, which is worth knowing by itself.
+    // A random model has no labels under the default policy.
     assert_eq!(check_labels(&report, &reference), 0);
 }
 
-/// The baselines need no model: a person can count them off the corpus.
+/// The baselines need no model: a person can count them in the corpus.
 #[test]
-fn baselines_of_a_corpus_by_hand() {
+fn baselines_match_a_count_by_hand() {
     let line = |id: u32, form: &str, head: u32, relation: &str| {
         format!("{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_\n")
     };
@@ -48,14 +48,14 @@ fn baselines_of_a_corpus_by_hand() {
         let relation = relations.iter().find(|relation| relation["relation"] == name).unwrap();
         (relation["count"].as_u64().unwrap(), relation["baseline"].clone())
     };
-    // det: three times the next word; one fold's choice holds for the other.
+    // det: three times the next word. The choice on one fold holds on the other fold.
     assert_eq!(baseline("det"), (3, serde_json::json!({"offset": 1, "accuracy": 1.0, "heldout_accuracy": 1.0})));
     // all: det +1 x3, nsubj +1 x2, obj -2, dislocated +3: 5 of 7.
     let (count, all) = baseline("all");
     assert_eq!((count, &all["offset"], all["accuracy"].as_f64().unwrap()), (7, &Value::from(1), 5.0 / 7.0));
     // punct: -3, -1, -1.
     assert_eq!(baseline("punct").1["offset"], -1);
-    // Only the first sentence has an obj, so nothing can be held out.
+    // Only the first sentence has an obj, so no accuracy is held out.
     assert_eq!(baseline("obj"), (1, serde_json::json!({"offset": -2, "accuracy": 1.0, "heldout_accuracy": null})));
     // No word has a UPOS.
     let relations = report["relations"].as_array().unwrap();
@@ -64,9 +64,9 @@ fn baselines_of_a_corpus_by_hand() {
     assert_eq!(report["chance"]["uuas"].as_f64().unwrap(), 5.0 / 7.0);
 }
 
-/// Nor does the tag baseline need a model.
+/// The tag baseline needs no model either.
 #[test]
-fn tag_baselines_of_a_corpus_by_hand() {
+fn tag_baselines_match_a_count_by_hand() {
     // The dog saw a cat / Cats she saw / A dog who slept saw me
     let sentences: [&[(&str, &str, u32, &str)]; 3] = [
         &[
@@ -99,7 +99,7 @@ fn tag_baselines_of_a_corpus_by_hand() {
         relations.iter().find(|relation| relation["relation"] == name).unwrap().clone()
     };
     let rule = |tag: &str, side: &str| serde_json::json!({ "tag": tag, "side": side });
-    // det: three times the nearest noun on the right. The second sentence, the odd one, has none.
+    // det: three times the nearest noun on the right. The odd fold is the second sentence, which has no det.
     let det = relation("det");
     let expected = serde_json::json!({
         "accuracy": 1.0,
@@ -108,31 +108,33 @@ fn tag_baselines_of_a_corpus_by_hand() {
         "single": { "tag": "NOUN", "side": "right", "accuracy": 1.0 },
     });
     assert_eq!((&det["sentences"], &det["blocks"], &det["tag_baseline"]), (&2.into(), &2.into(), &expected));
-    // nsubj: the verb on the right, but of the second dog, whose nearest one is of another clause.
+    // nsubj: the nearest verb on the right. The rule fails for the second dog, whose nearest verb is in another clause.
     let nsubj = relation("nsubj");
     assert_eq!(
         nsubj["tag_baseline"]["rules"],
         serde_json::json!({ "NOUN": rule("VERB", "right"), "PRON": rule("VERB", "right") })
     );
     assert_eq!(nsubj["tag_baseline"]["accuracy"], 0.75);
-    // Chosen on the one pronoun of the second sentence, nouns have no rule: of the first and third the pronoun alone.
+    // The second sentence gives a rule for its one pronoun but none for nouns. In sentences one and three, this rule
+    // finds the pronoun alone.
     assert_eq!(nsubj["tag_baseline"]["heldout_accuracy"], 0.5);
-    // obj: a noun on either side of its verb, of which left comes first; a pronoun on the right of one.
+    // obj: a noun on either side of its verb, where the tie goes to the left; a pronoun on the right of its verb.
     let obj = &relation("obj")["tag_baseline"];
     assert_eq!(obj["rules"], serde_json::json!({ "NOUN": rule("VERB", "left"), "PRON": rule("VERB", "left") }));
     assert_eq!((&obj["accuracy"], &obj["single"]["accuracy"]), (&(2.0 / 3.0).into(), &(2.0 / 3.0).into()));
-    // me is one word from its head, the cats two: one on either side.
+    // "me" is one word from its head. The two cats are two words away, one on either side.
     let distances = relation("obj")["by_distance"].clone();
     let counts: Vec<u64> = distances.as_array().unwrap().iter().map(|at| at["count"].as_u64().unwrap()).collect();
     assert_eq!(counts, [1, 0, 1, 1, 0, 0, 0, 0, 0, 0]);
 }
 
-/// The planted heads are as sure as heads can be; a corpus of short lines cannot show those that look far.
+/// The planted heads have the highest possible scores. A corpus of short lines has too little evidence for heads that
+/// look far.
 #[test]
-fn a_firm_score_on_little_evidence_is_no_label() {
+fn high_score_on_little_evidence_gives_no_label() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("short.txt");
-    // No two lines are equal: those would count as one.
+    // All lines differ, because equal lines would count as one.
     let short = (0..100).map(|line| format!("the w{line}\n"));
     let long = (0..20).map(|line| format!("the w{line} {}\n", "the dog ".repeat(5).trim()));
     std::fs::write(&corpus, short.chain(long).collect::<String>()).unwrap();
@@ -144,12 +146,12 @@ fn a_firm_score_on_little_evidence_is_no_label() {
         (primary, report["denominators"].clone())
     };
     let (primary, denominators) = labels(&[]);
-    // Twenty lines of twelve words have 20 x 7 queries with a word five places before them; the others have none.
+    // Twenty lines of twelve words have 20 x 7 queries with a word five places before them. The other lines have none.
     assert_eq!(
         denominators["offset_mass"]["-5"],
         serde_json::json!({ "count": 140, "sentences": 20, "blocks": 20, "effective_blocks": 20.0 })
     );
-    // 36 blocks have two short lines, 20 a short and a long one, 8 a short one.
+    // 36 blocks have two short lines, 20 blocks a short and a long line, and 8 blocks a short line.
     let effective = 320.0 * 320.0 / f64::from(36 * 2 * 2 + 20 * 12 * 12 + 8);
     assert_eq!(
         denominators["offset_mass"]["-1"],

@@ -1,9 +1,10 @@
-//! The study `norms`: planted sinks, a reference that shares no code with the program, and what must have no label.
+//! The study `norms`: planted sinks, a reference that shares no code with the program, and heads that must have no sink
+//! type.
 
 use crate::support::{any_input, fixture, path, run, tiny_bert};
 use serde_json::Value;
 
-/// Both start from the same weights, in float32 here and in float64 there.
+/// Program and reference start from the same weights, in float32 and in float64.
 const TOLERANCE: f64 = 1e-4;
 
 fn analyze(model: &str, more: &[&str]) -> Value {
@@ -20,7 +21,7 @@ fn labels(head: &Value) -> Vec<&str> {
     head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap()).collect()
 }
 
-/// What `fixtures/models/make_sinks.py` plants.
+/// The labels that `fixtures/models/make_sinks.py` plants, head by head.
 const PLANTED: [&[&str]; 9] = [
     &["first-special", "sink:no-op"],
     &["first-special", "sink:parked"],
@@ -34,9 +35,9 @@ const PLANTED: [&[&str]; 9] = [
 ];
 
 #[test]
-fn every_planted_sink_has_its_type_and_no_other() {
+fn planted_sinks_have_exactly_their_type() {
     let model = fixture("models/sinks");
-    // All words of this model are one token, and all punctuation is alike: there is nothing to ask of words.
+    // All words of this model are one token, and all punctuation is alike, so studies of words have nothing to measure.
     let report = analyze(path(&model), &["--without", "words"]);
     for (head, planted) in heads(&report).iter().zip(PLANTED) {
         assert_eq!(labels(head), planted, "{}", head["name"]);
@@ -44,13 +45,13 @@ fn every_planted_sink_has_its_type_and_no_other() {
     }
     let caveats = report["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "sink-types"));
-    // Without the study that finds sinks there is nothing to type.
+    // Without the study that finds sinks, no head gets a sink type.
     let alone = analyze(path(&model), &["--without", "words", "--without", "attention"]);
     assert!(heads(&alone).iter().all(|head| head["labels"].as_array().unwrap().is_empty()));
     assert_eq!(alone["heads"][0]["metrics"]["sink_part"], report["heads"][0]["metrics"]["sink_part"]);
 }
 
-/// The largest difference between numbers under the same keys; null must be null.
+/// The largest difference between numbers under equal keys; null must be null.
 fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
     match expected {
         Value::Object(fields) => fields
@@ -75,7 +76,7 @@ fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
 }
 
 #[test]
-fn every_number_is_that_of_the_reference() {
+fn every_number_matches_the_reference() {
     for (model, name) in [(tiny_bert(), "tiny-bert"), (fixture("models/sinks"), "sinks")] {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-norms.json")));
         let golden: Value =
@@ -91,18 +92,19 @@ fn every_number_is_that_of_the_reference() {
             for key in ["metrics", "ci95", "standard_errors", "chance"] {
                 worst = worst.max(largest_difference(&format!("{at} {key}"), &head[key], &expected[key]));
             }
-            let given = head["labels"].as_array().unwrap().iter();
-            let mut firm =
-                given.filter(|label| label["borderline"] == false).filter_map(|label| label["label"].as_str());
-            let found = firm.find(|label| label.starts_with("sink:"));
-            assert_eq!(found, expected["sink"].as_str(), "{at}");
+            let labels_in_report = head["labels"].as_array().unwrap().iter();
+            let mut firm = labels_in_report
+                .filter(|label| label["borderline"] == false)
+                .filter_map(|label| label["label"].as_str());
+            let actual = firm.find(|label| label.starts_with("sink:"));
+            assert_eq!(actual, expected["sink"].as_str(), "{at}");
         }
         println!("{name}: largest difference {worst:e}");
     }
 }
 
 #[test]
-fn untrained_heads_and_empty_ones_have_no_type() {
+fn untrained_and_empty_heads_have_no_sink_type() {
     let arguments = ["--limit", "100", "--control", "random-init", "--control-seeds", "2"];
     let report = analyze("box:small", &arguments);
     for control in report["controls"].as_array().unwrap() {
@@ -111,7 +113,7 @@ fn untrained_heads_and_empty_ones_have_no_type() {
         assert_eq!(types.len(), 6);
         assert!(types.iter().all(|(_, count)| **count == 0), "{types:?}");
     }
-    // All values of box:planted are 0: nothing is written, and nothing is said of it.
+    // All values of box:planted are 0, so heads write nothing and have no norms to report.
     let planted = analyze("box:planted", &["--limit", "100"]);
     for head in heads(&planted) {
         assert!(labels(head).iter().all(|label| !label.starts_with("sink:")), "{}", head["name"]);
@@ -122,9 +124,9 @@ fn untrained_heads_and_empty_ones_have_no_type() {
     }
 }
 
-/// The mixing ratio of every layer, of a model that normalises the sum with the residual stream and of one that does not.
+/// The mixing ratio of every layer, for a post-norm model and a pre-norm model.
 #[test]
-fn mixing_ratios_are_those_of_the_reference() {
+fn mixing_ratios_match_the_reference() {
     for (model, name) in [("box:small", "small"), ("box:causal", "causal")] {
         let golden = std::fs::read_to_string(fixture(&format!("goldens/{name}-mixing.json")));
         let golden: Value =
@@ -139,17 +141,16 @@ fn mixing_ratios_are_those_of_the_reference() {
     }
 }
 
-/// A removed head is looked at as if it were there: its values and its attention are.
+/// A removed head keeps its values and its attention, so its norms are unchanged.
 #[test]
-fn norms_of_a_removed_head_are_those_of_its_values() {
+fn removed_head_keeps_its_norms() {
     let model = fixture("models/sinks");
     let [whole, without] = [&[][..], &["--remove", "L0H2"]].map(|more| analyze(path(&model), more));
     assert_eq!(whole["heads"][2]["metrics"], without["heads"][2]["metrics"]);
 }
 
-/// Sums in shards come to those of one run.
 #[test]
-fn shards_add_up() {
+fn shards_merge_to_the_report_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus) = (fixture("models/sinks"), fixture("corpus/gold.conllu"));
     let parts = ["1/2", "2/2"].map(|shard| {

@@ -1,4 +1,4 @@
-//! Output files: none overwrites an input, and none is left behind.
+//! Output files: no output overwrites an input, and no temporary file is left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ impl TestFolder {
         outcome(&headscope(arguments).current_dir(self.0.path()).output().unwrap())
     }
 
-    /// All files with their bytes, those of the model too.
+    /// All files with their bytes, including the files of the model.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let list = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
         let mut files = [list(self.0.path()), list(&self.path("m"))].concat();
@@ -46,7 +46,7 @@ impl TestFolder {
 }
 
 #[test]
-fn an_output_is_no_input() {
+fn no_output_overwrites_an_input() {
     let context = TestFolder::new();
     for (name, file) in [("partial.json", "a.headscope"), ("report.csv", "r.json"), ("corpus.json", "c.conllu")] {
         fs::hard_link(context.path(file), context.path(name)).unwrap();
@@ -86,7 +86,7 @@ fn an_output_is_no_input() {
         answers.refused(&format!("analyze m {} >> c.conllu", report.join(" ")), &outcome(&output).unwrap_err());
         assert!(context.files() == before);
     }
-    // So is standard input.
+    // Standard input may be an input, too.
     let stdin = fs::File::open(context.path("corpus.json")).unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_headscope"))
         .args(["analyze", "m", "-c", "-", "--format", "conllu", "-o", "corpus.json"])
@@ -99,7 +99,7 @@ fn an_output_is_no_input() {
     assert!(context.files() == before);
 }
 
-/// A child that waits for a corpus that never comes, its output in a folder of its own.
+/// A child that waits for a corpus that never comes. Its output lies in its own folder.
 #[cfg(unix)]
 mod waiting {
     use std::process::{Child, ChildStdin, Command, Stdio};
@@ -110,12 +110,13 @@ mod waiting {
     struct Waiting {
         folder: TempDir,
         child: Child,
-        /// Closed, it would end the corpus and with it the run.
+        /// Held open, because closing it would end the corpus and with it the run.
         _stdin: Option<ChildStdin>,
     }
 
     impl Waiting {
-        /// Starts `script` with the program as `$0`, its arguments, and waits until the output is on its way.
+        /// Starts `script` with the program as `$0` and the program's arguments. Waits until the run has created its
+        /// temporary output.
         fn start(script: &str, command: &str, model: &str) -> Self {
             let_signals_end_programs();
             let folder = tempfile::tempdir().unwrap();
@@ -149,7 +150,7 @@ mod waiting {
     }
 
     #[test]
-    fn an_interrupted_run_leaves_nothing() {
+    fn interrupted_run_leaves_no_file() {
         let model = tiny_bert();
         let run = r#"exec "$0" "$@""#;
         for (command, model) in [("analyze", path(&model)), ("maps", path(&model)), ("analyze", "box:planted")] {
@@ -162,10 +163,10 @@ mod waiting {
         }
     }
 
-    /// As a script's `headscope ... &` and `nohup headscope ...` are started: what they ignore stays ignored, and the
-    /// other signals still clean up.
+    /// A script starts `headscope ... &` and `nohup headscope ...` with ignored signals. Ignored signals stay ignored,
+    /// and the other signals still clean up.
     #[test]
-    fn what_is_ignored_stays_ignored() {
+    fn ignored_signals_stay_ignored() {
         for (ignored, sent, status) in [("INT", "-TERM", 143), ("HUP", "-INT", 130), ("HUP INT QUIT", "-TERM", 143)] {
             let mut waiting =
                 Waiting::start(&format!(r#"trap '' {ignored}; exec "$0" "$@""#), "analyze", "box:planted");
@@ -177,7 +178,7 @@ mod waiting {
     }
 
     #[test]
-    fn what_a_killed_run_left_goes_with_the_next() {
+    fn next_run_removes_files_of_a_killed_run() {
         let mut killed = Waiting::start(r#"exec "$0" "$@""#, "analyze", "box:planted");
         killed.send("-KILL");
         killed.child.wait().unwrap();
@@ -191,11 +192,11 @@ mod waiting {
 
 #[test]
 #[cfg(unix)]
-fn a_limit_of_the_size_of_files_is_an_error_and_leaves_the_old_file() {
+fn file_size_limit_is_an_error_and_keeps_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     fs::write(&report, "old").unwrap();
-    // In blocks of 512 bytes.
+    // `ulimit -f` counts blocks of 512 bytes.
     let output = std::process::Command::new("sh")
         .args(["-c", r#"ulimit -f 8; exec "$0" "$@""#, env!("CARGO_BIN_EXE_headscope")])
         .args(["analyze", "box:planted", "--limit", "20", "-q", "-o", path(&report)])
@@ -208,13 +209,13 @@ fn a_limit_of_the_size_of_files_is_an_error_and_leaves_the_old_file() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// Where there is nobody to tell, nothing stops.
+/// A message that cannot be written stops no run.
 #[test]
 #[cfg(target_os = "linux")]
-fn standard_error_may_be_closed_or_full() {
+fn closed_or_full_standard_error_stops_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("c.txt");
-    // The second sentence is too long, which is said on standard error.
+    // The second sentence is too long, so standard error gets a note.
     fs::write(&corpus, format!("the dog\n{}\n", "the ".repeat(200))).unwrap();
     let (model, maps) = (tiny_bert(), folder.path().join("maps.safetensors"));
     for redirection in ["2>&-", "2>/dev/full"] {
@@ -230,10 +231,11 @@ fn standard_error_may_be_closed_or_full() {
     }
 }
 
-/// A closed standard output takes what is printed, as /dev/null does, and no file; a full one is an error.
+/// A closed standard output discards the printed text, as /dev/null does, and never writes into a file. A full standard
+/// output is an error.
 #[test]
 #[cfg(target_os = "linux")]
-fn standard_output_may_be_closed_and_not_full() {
+fn closed_standard_output_is_fine_but_full_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let redirected = |arguments: &[&str], redirection: &str| {

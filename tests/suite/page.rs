@@ -1,4 +1,4 @@
-//! The page, its figures and the flat tables, through the real binary: made of a saved report alone.
+//! The page, its figures and the flat tables, made by the real binary from a saved report alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::support::{path, run, tiny_bert};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A report of the planted model over some of the box, and its folder.
+/// A report of the planted model over 60 sentences of the box, and its folder.
 fn report(more: &[&str]) -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
@@ -26,14 +26,14 @@ fn export(report: &Path, more: &[&str], output: &Path) -> String {
     fs::read_to_string(output).unwrap()
 }
 
-/// What a browser would take for tags, by name, without those that it would not close.
+/// The names of all tags that a browser would see in `html`.
 fn tags(html: &str) -> Vec<String> {
     let name = |rest: &str| rest.chars().take_while(char::is_ascii_alphanumeric).collect::<String>();
     html.split('<').skip(1).map(name).filter(|name| !name.is_empty()).collect()
 }
 
 #[test]
-fn a_page_is_one_file_made_of_a_saved_report_alone() {
+fn page_is_one_file_made_from_a_saved_report_alone() {
     let folder = TempDir::new().unwrap();
     let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
     let arguments = ["analyze", "box:planted", "--limit", "60", "--no-run-info", "-q"];
@@ -46,7 +46,7 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
         assert!(html.contains(&format!("<article class=card id=\"{name}\">")), "{name}");
         assert!(html.contains(&format!("href=\"#{name}\"")), "{name}");
     }
-    // The card that stands first is that of the firm role with the largest margin; every planted head has one.
+    // The page shows the card of the firm label with the largest margin first. Every planted head has a card.
     let margin = |head: &Value| head["labels"][0]["margin"].as_f64();
     let firm = json["heads"].as_array().unwrap().iter();
     let firm = firm.filter(|head| head["labels"][0]["borderline"] == false && head["primary"] != "broad");
@@ -66,7 +66,7 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
             |keys| keys.keys().map(|key| (format!("{metric}.{key}"), format!("/metrics/{metric}/{key}"))).collect(),
         );
         for (name, pointer) in cells {
-            // What no head has a value of has no table.
+            // A metric without any value has no table.
             let is_measured = heads.iter().any(|head| head.pointer(&pointer).is_some_and(Value::is_number));
             let table = format!("data-n=\"{}\"", name.replace('>', "&gt;"));
             assert_eq!(html.contains(&table), is_measured, "{name}");
@@ -74,7 +74,7 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
     }
     let named = |study: &str| html.contains(&format!("\">{study}</code>"));
     assert!(html.contains("<code>--with NAME</code>") && named("examples"), "what was not run is named");
-    // The planted model predicts nothing: what needs a loss is not suggested.
+    // The planted model predicts nothing, so the page suggests no study that needs a loss.
     assert_eq!(json["model"]["objective"], Value::Null);
     assert!(!named("effect"), "what would fail is not suggested");
     let beyond: Vec<&str> = html.lines().filter(|line| line.starts_with("<p><b>")).collect();
@@ -82,13 +82,13 @@ fn a_page_is_one_file_made_of_a_saved_report_alone() {
     answers.said("what would fail is named with the reason", &beyond.join("\n"));
     answers.held("page-studies-beyond-a-model");
     assert!(html.contains("default-src 'none'"));
-    for asked in ["http://", "https://", "src=", "url(", "@import"] {
-        assert!(!html.contains(asked), "{asked}");
+    for pattern in ["http://", "https://", "src=", "url(", "@import"] {
+        assert!(!html.contains(pattern), "{pattern}");
     }
     assert!(html.len() < 1_000_000);
 }
 
-/// Tags, quotes, bidirectional controls and a word of 10,000 letters.
+/// The names contain tags, quotes, bidirectional controls and a word of 10,000 letters.
 #[test]
 fn hostile_names_stay_text() {
     const EVIL: &str = "<script>alert(1)</SCRIPT><img onerror=x>\"'&{{7*7}}\u{202e}\u{1b}]]>";
@@ -131,7 +131,7 @@ fn hostile_names_stay_text() {
 }
 
 #[test]
-fn figures_alone_have_their_colours_and_the_same_bytes() {
+fn separate_figures_have_colours_and_stable_bytes() {
     let (folder, report) = report(&["--min-count", "20", "--with", "output-shift"]);
     for name in ["grid", "layers", "heatmap:entropy", "heatmap:offset_mass.-1", "relations", "output-shift"] {
         let svg = export(&report, &["--figure", name], &folder.path().join("a.svg"));
@@ -146,13 +146,13 @@ fn figures_alone_have_their_colours_and_the_same_bytes() {
     }
 }
 
-/// What runs on request is on the page, in figures and on the cards of heads.
+/// Studies that run on request appear on the page, in figures and on the cards of heads.
 #[test]
-fn studies_on_request_are_drawn_and_are_on_the_cards() {
+fn requested_studies_appear_in_figures_and_on_cards() {
     let folder = TempDir::new().unwrap();
     let (report, page) = (folder.path().join("report.json"), folder.path().join("page.html"));
-    let asked = "effect,knockout,pruning,output-shift,edges,similarity,probes";
-    let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-q", "--with", asked];
+    let studies = "effect,knockout,pruning,output-shift,edges,similarity,probes";
+    let arguments = ["analyze", "box:small", "--limit", "40", "--no-run-info", "-q", "--with", studies];
     run(&[&arguments[..], &["-o", path(&report), "-o", path(&page)]].concat()).unwrap();
     let (json, html) = (json(&report), fs::read_to_string(&page).unwrap());
     for name in ["effects", "pruning", "output-shift", "edges", "similarity-map", "similarity-tree"] {
@@ -160,7 +160,7 @@ fn studies_on_request_are_drawn_and_are_on_the_cards() {
         let title = svg.split("<title").nth(1).and_then(|rest| rest.split(['>', '<']).nth(1)).unwrap();
         assert!(!title.is_empty() && html.contains(title), "{name}: `{title}` is not on the page");
     }
-    // Heads are joined until one is left: lines of two that become one.
+    // Clustering joins heads until one cluster is left. Each join is one polyline.
     let tree = export(&report, &["--figure", "similarity-tree"], &folder.path().join("tree.svg"));
     let heads = json["heads"].as_array().unwrap();
     let joins = tree.matches("<polyline").count() - 1;
@@ -177,11 +177,11 @@ fn studies_on_request_are_drawn_and_are_on_the_cards() {
         for picture in pictures {
             assert_eq!(card.matches(&format!("<figcaption>{picture}</figcaption>")).count(), 1, "{name}: {picture}");
         }
-        // Other heads are links to their cards, and no prose.
+        // Other heads appear as links to their cards, without prose.
         assert!(after(card, "<span class=near>").len() > 1 && card.contains("<a href=\"#L"), "{name}");
         assert!(!card.contains("<b>edges</b>") && !card.contains("<b>similarity</b>"), "{name}");
     }
-    // The relations that a head follows are drawn beside both baselines, as a figure alone has them.
+    // Followed relations are drawn beside both baselines, on the card as in the separate figure.
     let followed = heads.iter().find(|head| head["primary"].as_str().unwrap().starts_with("syntactic:")).unwrap();
     let name = followed["name"].as_str().unwrap();
     let svg = export(&report, &["--figure", &format!("relations:{name}")], &folder.path().join("figure.svg"));
@@ -196,7 +196,7 @@ fn studies_on_request_are_drawn_and_are_on_the_cards() {
 }
 
 #[test]
-fn tables_have_the_names_of_the_report() {
+fn tables_use_the_names_of_the_report() {
     let (folder, report) = report(&["--with", "edges"]);
     let json = json(&report);
     let heads = json["heads"].as_array().unwrap();
@@ -238,7 +238,7 @@ fn tables_have_the_names_of_the_report() {
 }
 
 #[test]
-fn what_a_report_does_not_have_is_refused_with_what_it_has() {
+fn absent_parts_are_refused_with_the_existing_ones() {
     let (folder, report) = report(&[]);
     let refused = |arguments: &[&str]| run(&[&["export", path(&report)], arguments].concat()).unwrap_err();
     let (svg, csv, parquet) =
@@ -266,7 +266,7 @@ fn what_a_report_does_not_have_is_refused_with_what_it_has() {
 }
 
 #[test]
-fn reports_side_by_side_say_which_heads_keep_their_label() {
+fn page_of_two_reports_names_heads_that_keep_their_label() {
     let (folder, a) = report(&[]);
     let b = folder.path().join("removed.json");
     let arguments = ["analyze", "box:planted", "--limit", "60", "--remove", "L0H0", "--no-run-info", "-q"];
@@ -288,7 +288,7 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
     assert!(html.contains("<th scope=col>report<") && html.contains("<th scope=col>removed<"));
     let refused = run(&["export", path(&a), path(&b), "-o", path(&folder.path().join("x.csv"))]).unwrap_err();
     assert_eq!(refused.0, 2);
-    // Labels that the last report lacks, or has anew, stand in a column, and the counts of their heads have a change.
+    // A column lists the labels that the last report lost or gained. The label counts show the change.
     let c = folder.path().join("other-policy.json");
     run(&["export", path(&a), "--preset", "voita2019", "-o", path(&c)]).unwrap();
     run(&["export", path(&a), path(&c), "-o", path(&page)]).unwrap();
@@ -305,7 +305,7 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
         .collect();
     assert!(!gone.is_empty() && gone.iter().all(|label| changed.contains(&format!("−{label}"))), "{gone:?}");
     assert!(changed.contains("<th scope=col>changed in the last") && changed.contains("class=less style=\"width:"));
-    // What compares is said where a decoder stands beside an encoder, and there alone.
+    // The page explains what is comparable only if a decoder stands beside an encoder.
     let decoder = folder.path().join("decoder.json");
     run(&["analyze", "box:causal", "--limit", "60", "--no-run-info", "-q", "-o", path(&decoder)]).unwrap();
     let beside = |one: &Path| {
@@ -313,9 +313,9 @@ fn reports_side_by_side_say_which_heads_keep_their_label() {
         fs::read_to_string(&page).unwrap()
     };
     let (mixed, alike) = (beside(&a), beside(&decoder));
-    // `induction` was looked for in the decoder alone.
+    // Only the decoder was searched for `induction`.
     assert!(mixed.contains("induction<td class=n>–<td class=n>3"));
-    // Heads of the same place are no pair in models of other shapes.
+    // In models of other shapes, heads at equal positions form no pair.
     for (title, html) in [("an encoder and a decoder", mixed), ("two encoders", html), ("two decoders", alike)] {
         let caveats: Vec<&str> = html.lines().filter(|line| line.starts_with("<p class=caveat>")).collect();
         answers.said(title, &caveats.join("\n"));

@@ -1,4 +1,4 @@
-//! Tables for a paper: relations of one report or of several, and heads that can be pruned.
+//! Tables for a paper: relations of one or several reports, and prunable heads.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::answers::Answers;
 use crate::support::{fixture, path, run};
 
-/// The cells of a CSV table, row by row, by column.
+/// The rows of a CSV table; each row maps columns to cells.
 fn table(reports: &[&str], name: &str, file: &Path) -> Vec<HashMap<String, String>> {
     run(&[&["export"], reports, &["--table", name, "-o", path(file)]].concat()).unwrap();
     let mut rows = csv::Reader::from_path(file).unwrap();
@@ -17,14 +17,14 @@ fn table(reports: &[&str], name: &str, file: &Path) -> Vec<HashMap<String, Strin
 }
 
 #[test]
-fn relations_have_eight_columns_and_are_firm_where_their_label_is() {
+fn relation_rows_have_eight_columns_and_the_firmness_of_their_label() {
     let folder = tempfile::tempdir().unwrap();
     let (saved, gold) = (folder.path().join("small.json"), fixture("corpus/gold.conllu"));
     run(&["analyze", "box:small", "-c", path(&gold), "-q", "-o", path(&saved)]).unwrap();
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     let rows = table(&[path(&saved)], "paper", &folder.path().join("paper.csv"));
     let firm_labels = |head: &str| -> Vec<String> {
-        let head = report["heads"].as_array().unwrap().iter().find(|found| found["name"] == head).unwrap();
+        let head = report["heads"].as_array().unwrap().iter().find(|other| other["name"] == head).unwrap();
         let labels = head["labels"].as_array().unwrap().iter().filter(|label| label["borderline"] == false);
         labels
             .filter(|label| label["direction"].is_string())
@@ -48,13 +48,13 @@ fn relations_have_eight_columns_and_are_firm_where_their_label_is() {
     let mut answers = Answers::within(folder.path());
     answers.said(&format!("the caption, of {} sentences", report["corpus"]["sentences"]), caption);
 
-    // A second report stands beside the first; a report without relations has no such table.
+    // A second report stands beside the first report. A report without relations has no such table.
     let half = folder.path().join("half.json");
     run(&["analyze", "box:small", "-c", path(&gold), "--limit", "350", "-q", "-o", path(&half)]).unwrap();
     let beside = table(&[path(&saved), path(&half)], "paper", &folder.path().join("both.csv"));
     let first = beside.iter().find(|row| row["relation"] == rows[0]["relation"]).unwrap();
     assert_eq!((&first["small.accuracy"], &first["small.head"]), (&rows[0]["accuracy"], &rows[0]["head"]));
-    // Over other sentences the baselines differ.
+    // The baselines of other sentences differ, so each report has its own.
     assert!(["offset", "word_classes"].iter().all(|name| first[&format!("half.{name}")].parse::<f64>().unwrap() > 0.0));
     assert!(!first.contains_key("offset"), "{first:?}");
     let stacked = table(&[path(&saved), path(&half)], "labels", &folder.path().join("labels.csv"));
@@ -82,7 +82,7 @@ fn relations_have_eight_columns_and_are_firm_where_their_label_is() {
 }
 
 #[test]
-fn heads_of_a_budget_are_the_first_of_the_order() {
+fn budget_removes_the_first_heads_of_the_order() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("pruned.json");
     let others = "attention,trees,dependency,words,frequency,explained-variance";
@@ -93,13 +93,13 @@ fn heads_of_a_budget_are_the_first_of_the_order() {
     let rows = table(&[path(&saved)], "prune", &folder.path().join("prune.csv"));
     for curve in report["pruning"]["orders"].as_array().unwrap() {
         for budget in curve["can_go"].as_array().unwrap() {
-            let is_of_it = |row: &&HashMap<String, String>| {
+            let is_row_of_budget = |row: &&HashMap<String, String>| {
                 row["by"] == curve["by"].as_str().unwrap()
                     && row["of"] == budget["of"].as_str().unwrap()
                     && row["rise"].parse::<f64>().unwrap() == budget["rise"].as_f64().unwrap()
             };
             let mut listed: Vec<String> = Vec::new();
-            for row in rows.iter().filter(is_of_it) {
+            for row in rows.iter().filter(is_row_of_budget) {
                 assert_eq!(row["removal"], "zero");
                 listed.extend(row["heads"].split(' ').map(|head| format!("L{}H{head}", row["layer"])));
                 assert_eq!(row["removed"].parse::<f64>().unwrap(), 16.0 * budget["share"].as_f64().unwrap());

@@ -1,4 +1,4 @@
-//! Policies from files, and saved reports under another policy.
+//! Policies from files, and saved reports that are relabelled under another policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use crate::support::{fixture, headscope, outcome, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The exit status of a run, and what it printed or complained of.
-fn answered(arguments: &[&str]) -> (i32, String) {
+/// The exit status of a run, and its output or its error message.
+fn status_and_text(arguments: &[&str]) -> (i32, String) {
     let output = headscope(arguments).output().unwrap();
-    // What is said of an old name of a command is tested with the commands.
+    // The tests of the commands cover the note about an old command name.
     let is_note = output.status.success() && output.stderr.ends_with(b"goes with the next version\n");
     let text = if output.stderr.is_empty() || is_note { &output.stdout } else { &output.stderr };
     (output.status.code().unwrap(), String::from_utf8(text.clone()).unwrap())
 }
 
 fn relabel(report: &Path, policy: &Path, more: &[&str]) -> (i32, String) {
-    answered(&[&["relabel", path(report), "--policy", path(policy)], more].concat())
+    status_and_text(&[&["relabel", path(report), "--policy", path(policy)], more].concat())
 }
 
 /// A folder with a report of the tiny model.
@@ -51,7 +51,7 @@ impl TestFolder {
         serde_json::from_slice(&fs::read(self.path(name)).unwrap()).unwrap()
     }
 
-    /// The report after `change`, under another name.
+    /// The report after `change`, saved under another name.
     fn changed(&self, name: &str, change: impl FnOnce(&mut Value)) -> PathBuf {
         let mut report = self.json("report.json");
         change(&mut report);
@@ -63,15 +63,15 @@ impl TestFolder {
     }
 
     fn diff(&self, b: &Path, more: &[&str]) -> (i32, String) {
-        answered(&[&["compare", "--numbers", path(&self.path("report.json")), path(b)], more].concat())
+        status_and_text(&[&["compare", "--numbers", path(&self.path("report.json")), path(b)], more].concat())
     }
 }
 
-/// Low enough for a random model to have labels of several kinds.
+/// Thresholds that are low enough for a random model to get labels of several kinds.
 const LOOSE: &str = "entropy_ratio = 0.5\nsyntactic_margin = 0\nsyntactic_min_count = 3 # few\nlabel_q = 1\n";
 
 #[test]
-fn relabelling_is_analysing_with_that_policy() {
+fn relabelling_equals_an_analysis_with_that_policy() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     let policy = context.file("loose.toml", LOOSE);
@@ -82,13 +82,13 @@ fn relabelling_is_analysing_with_that_policy() {
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("entropy_ratio: 0.8 -> 0.5\nsyntactic_margin: 0.1 -> 0\n"), "{text}");
     answers.said("before the heads that change", text.split("\n  L").next().unwrap());
-    // What changes begins at one column, whether the first label is another or not.
+    // Every change begins at one column, whether or not the first label changes.
     let changes: Vec<&str> = text.lines().filter(|line| line.starts_with("  L")).collect();
     let begins = |line: &&str| line.as_bytes()[9] == b' ' && line.as_bytes()[10] != b' ';
     assert!(!changes.is_empty() && changes.iter().all(begins), "{text}");
     assert_eq!(fs::read(&json).unwrap(), fs::read(context.path("analysed.json")).unwrap());
     assert!(fs::read_to_string(&csv).unwrap().contains("syntactic:"));
-    // And back: the default policy gives what was there at first, byte for byte.
+    // Back to the default policy: relabelling restores the first report byte by byte.
     let default = context.file("default.toml", "");
     let (_, text) = relabel(&json, &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), fs::read(&report).unwrap());
@@ -98,9 +98,10 @@ fn relabelling_is_analysing_with_that_policy() {
     answers.held("policy-relabelled");
 }
 
-/// A report of six digits lacks what no policy asks for, so the loosest policy gives it the labels of an analysis.
+/// A report of six digits lacks only values that no policy needs. Even the loosest policy gives it the labels of an
+/// analysis.
 #[test]
-fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
+fn relabelled_rounded_report_has_the_labels_of_an_analysis() {
     let context = TestFolder::new();
     let policy = context.file("loose.toml", LOOSE);
     context.analyze("rounded.json", &["--digits", "6"]);
@@ -114,13 +115,13 @@ fn relabelling_a_rounded_report_gives_the_labels_of_an_analysis() {
         let all = heads.iter().flat_map(|head| head["labels"].as_array().unwrap().clone());
         all.map(|label| (label["label"].clone(), label["borderline"].clone(), label["beyond"].clone())).collect()
     };
-    let found = labels("relabelled.json");
-    assert!(found.iter().any(|(label, ..)| label.as_str().unwrap().starts_with("syntactic:")));
-    assert_eq!(found, labels("analysed.json"));
+    let relabelled_labels = labels("relabelled.json");
+    assert!(relabelled_labels.iter().any(|(label, ..)| label.as_str().unwrap().starts_with("syntactic:")));
+    assert_eq!(relabelled_labels, labels("analysed.json"));
 }
 
 #[test]
-fn the_command_line_has_the_last_word_on_the_fewest_words() {
+fn min_count_overrides_the_policy_file() {
     let context = TestFolder::new();
     let policy = context.file("policy.toml", "syntactic_min_count = 3\nself_mass = 0.25\n");
     context.analyze("both.json", &["--policy", path(&policy), "--min-count", "200"]);
@@ -129,7 +130,7 @@ fn the_command_line_has_the_last_word_on_the_fewest_words() {
 }
 
 #[test]
-fn policies_and_reports_that_cannot_be_used() {
+fn unusable_policies_and_reports_are_refused() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     let (report, policy) =
@@ -137,7 +138,7 @@ fn policies_and_reports_that_cannot_be_used() {
     answers.refused("relabel by a misspelt threshold", &relabel(&report, &policy, &[]));
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let analyze = ["analyze", path(&model), "-c", path(&corpus), "--policy", path(&policy)];
-    answers.refused("analyze by it", &answered(&analyze));
+    answers.refused("analyze by it", &status_and_text(&analyze));
     let (_, missing) = relabel(&report, &context.path("missing.toml"), &[]);
     answers.said("no policy", missing.rsplit_once(": ").unwrap().0);
 
@@ -154,7 +155,7 @@ fn policies_and_reports_that_cannot_be_used() {
     for report in [text, newer, older, short, broken] {
         let (status, message) = relabel(&report, &good, &["-o", path(&output)]);
         assert!(!output.exists());
-        // The column is as far as numbers are long.
+        // The column depends on the length of the numbers before it.
         let (before, after) = message.split_once(" at column ").unwrap_or((&message, ""));
         let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
         answers.refused(path(&report), &(status, format!("{before}{after}")));
@@ -178,15 +179,15 @@ fn reports_without_their_evidence_are_refused() {
     ];
     for (name, change) in broken {
         let report = context.changed(name, change);
-        // Without its evidence it would not differ from any other.
+        // Without its evidence, such a report would show no difference from any other report.
         answers.refused(&format!("compare with {name}"), &context.diff(&report, &[]));
-        let relabelled = answered(&["relabel", path(&report), "--preset", "voita2019"]);
+        let relabelled = status_and_text(&["relabel", path(&report), "--preset", "voita2019"]);
         answers.refused(&format!("relabel {name}"), &relabelled);
     }
     answers.held("policy-without-evidence");
 }
 
-/// The planted heads whose role is a place; see `tests/suite/in_the_box.rs`.
+/// The planted heads with a positional role; see `tests/suite/in_the_box.rs`.
 const PLANTED_POSITIONAL: [(&str, &str); 5] = [
     ("L0H0", "previous-token"),
     ("L0H1", "next-token"),
@@ -195,7 +196,7 @@ const PLANTED_POSITIONAL: [(&str, &str); 5] = [
     ("L2H1", "offset:-5"),
 ];
 
-/// The mean confidence of the heads with a label, and of those without, as the summary prints them.
+/// The mean confidence of the heads with a label and of the heads without, as the summary prints it.
 fn confidences(report: &Value) -> [String; 2] {
     [false, true].map(|unlabelled| {
         let heads = report["heads"].as_array().unwrap().iter();
@@ -205,13 +206,13 @@ fn confidences(report: &Value) -> [String; 2] {
     })
 }
 
-/// The line of the preset in a summary or after relabelling.
+/// The line about the preset in a summary or after relabelling.
 fn preset_line(text: &str) -> &str {
     text.lines().find(|line| line.starts_with("Preset voita2019: ")).unwrap_or_else(|| panic!("{text}"))
 }
 
 #[test]
-fn voita2019_finds_the_planted_places_and_nothing_else() {
+fn voita2019_finds_exactly_the_planted_positional_heads() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("report.json");
     let summary =
@@ -231,7 +232,7 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
     }
     assert!(report["tests"]["significant"].is_number() && report["tests"]["count"].as_u64().unwrap() > 0);
     assert!(report["settings"]["policy"]["entropy_ratio"].is_null());
-    // A planted place puts all its weight on one token, but for the words at the edge that have no such place.
+    // A planted positional head puts all its weight on one token, except at edge words without such a neighbour.
     let [positional, others] = confidences(&report);
     assert!(others < positional, "{positional} {others}");
     let line = preset_line(&summary);
@@ -246,22 +247,28 @@ fn voita2019_finds_the_planted_places_and_nothing_else() {
 }
 
 #[test]
-fn relabelling_by_a_preset_is_analysing_with_it() {
+fn relabelling_by_a_preset_equals_an_analysis_with_it() {
     let context = TestFolder::new();
     let report = context.path("report.json");
     let read = |name: &str| fs::read(context.path(name)).unwrap();
     context.analyze("preset.json", &["--preset", "voita2019"]);
-    let (status, text) =
-        answered(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&context.path("relabelled.json"))]);
+    let (status, text) = status_and_text(&[
+        "relabel",
+        path(&report),
+        "--preset",
+        "voita2019",
+        "-o",
+        path(&context.path("relabelled.json")),
+    ]);
     assert_eq!(status, 0, "{text}");
     assert!(text.starts_with("offset_mass: 0.5 -> off\nself_mass: 0.5 -> off\n"), "{text}");
     preset_line(&text);
     assert!(read("relabelled.json") == read("preset.json"));
-    // What a file sets, it sets on top of the preset.
+    // The settings of a policy file override the preset.
     let loose = context
         .file("loose.toml", "entropy_ratio = 0.5\nsyntactic_min_count = 3\nsyntactic_margin = 0\nlabel_q = 'off'\n");
     let presets = ["--preset", "voita2019", "--policy", path(&loose), "--preset", "clark2019"];
-    // The preset would read words apart, which no relabelling can.
+    // The preset would read words apart, which no relabelling can do.
     context.analyze("both.json", &[&presets[..], &["--words", "written"]].concat());
     let (_, text) = relabel(&report, &loose, &["--preset", "voita2019", "-o", "-"]);
     let (both, relabelled) = (context.json("both.json"), serde_json::from_str::<Value>(&text).unwrap());
@@ -272,13 +279,13 @@ fn relabelling_by_a_preset_is_analysing_with_it() {
     let caveats = relabelled["caveats"].as_array().unwrap();
     assert!(caveats.iter().any(|caveat| caveat["id"] == "significance-not-asked"), "{caveats:?}");
     assert!(both["settings"]["studies"].as_array().unwrap().contains(&json!("clark2019")));
-    // And back.
+    // Back to the default policy.
     let default = context.file("default.toml", "");
     let (_, text) = relabel(&context.path("preset.json"), &default, &["-o", "-"]);
     assert_eq!(text.into_bytes(), read("report.json"));
 }
 
-/// Thresholds that are numbers, and no rules that could be switched off.
+/// Thresholds of numbers, which belong to no rule that could be switched off.
 const NEVER_OFF: [&str; 8] = [
     "syntactic_margin",
     "syntactic_min_count",
@@ -291,12 +298,12 @@ const NEVER_OFF: [&str; 8] = [
 ];
 
 #[test]
-fn a_head_without_any_rule_is_near_to_nothing() {
+fn policy_without_rules_gives_no_labels_and_no_nearest_rules() {
     let context = TestFolder::new();
     let names =
         context.json("report.json")["settings"]["policy"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    let of_labels = names.iter().filter(|name| !name.starts_with("health_"));
-    let (rules, numbers): (Vec<_>, Vec<_>) = of_labels.partition(|name| !NEVER_OFF.contains(&name.as_str()));
+    let label_thresholds = names.iter().filter(|name| !name.starts_with("health_"));
+    let (rules, numbers): (Vec<_>, Vec<_>) = label_thresholds.partition(|name| !NEVER_OFF.contains(&name.as_str()));
     assert_eq!(numbers.len(), NEVER_OFF.len());
     let off: Vec<String> = rules.iter().map(|name| format!("{name} = \"off\"\n")).collect();
     let policy = context.file("none.toml", off.concat() + "syntactic_min_count = 1000000\n");
@@ -308,7 +315,7 @@ fn a_head_without_any_rule_is_near_to_nothing() {
             (&json!("unlabelled"), &json!([]), &json!([]))
         );
     }
-    // Such a report is read by all that reads reports, and its summary is printed.
+    // Every command that reads reports reads this one, and its summary is printed.
     assert_eq!(context.diff(&json, &[]).0, 0);
     assert_eq!(relabel(&json, &context.file("default.toml", ""), &[]).0, 0);
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
@@ -321,34 +328,34 @@ fn a_head_without_any_rule_is_near_to_nothing() {
 }
 
 #[test]
-fn presets_are_given_where_they_can_be_followed() {
+fn presets_are_refused_where_they_cannot_be_followed() {
     let context = TestFolder::new();
     let mut answers = context.answers();
     let report = context.path("report.json");
-    answers.refused("relabel without a policy", &answered(&["relabel", path(&report)]));
-    answers.refused("relabel by clark2019", &answered(&["relabel", path(&report), "--preset", "clark2019"]));
-    answers.refused("merge by clark2019", &answered(&["merge", "part.headscope", "--preset", "clark2019"]));
-    // Two that leave no other labels cannot both be followed, whichever comes first.
+    answers.refused("relabel without a policy", &status_and_text(&["relabel", path(&report)]));
+    answers.refused("relabel by clark2019", &status_and_text(&["relabel", path(&report), "--preset", "clark2019"]));
+    answers.refused("merge by clark2019", &status_and_text(&["merge", "part.headscope", "--preset", "clark2019"]));
+    // Both presets allow only their own labels, so they exclude each other in either order.
     for [one, other] in [["voita2019", "kovaleva2019"], ["kovaleva2019", "voita2019"]] {
         for command in [&["analyze"][..], &["relabel", path(&report)], &["merge", "part.headscope"]] {
-            let both = answered(&[command, &["--preset", one, "--preset", other]].concat());
+            let both = status_and_text(&[command, &["--preset", one, "--preset", other]].concat());
             answers.refused(&format!("{} by {one} and {other}", command[0]), &both);
         }
     }
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let part = context.path("part.headscope");
     let shard = ["analyze", path(&model), "-c", path(&corpus), "--no-run-info", "--shard", "1/1", "-o", path(&part)];
-    answers.refused("a shard by voita2019", &answered(&[&shard[..], &["--preset", "voita2019"]].concat()));
-    // Merging takes the policy.
+    answers.refused("a shard by voita2019", &status_and_text(&[&shard[..], &["--preset", "voita2019"]].concat()));
+    // The preset is given to `merge`.
     run(&shard).unwrap();
     let merged = run(&["merge", path(&part), "--preset", "voita2019", "--no-run-info", "-o", "-"]).unwrap();
     context.analyze("preset.json", &["--preset", "voita2019"]);
     assert!(merged.into_bytes() == fs::read(context.path("preset.json")).unwrap());
-    // Standard input can be read once, which is enough for a policy.
+    // Standard input can be read once, which suffices for a preset that only sets a policy.
     let piped = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--limit", "9", "--preset"];
     let text = fs::read(&corpus).unwrap();
     let voita = headscope(&[&piped[..], &["voita2019"]].concat()).write_stdin(text).output().unwrap();
     preset_line(&outcome(&voita).unwrap());
-    answers.refused("clark2019 over standard input", &answered(&[&piped[..], &["clark2019"]].concat()));
+    answers.refused("clark2019 over standard input", &status_and_text(&[&piped[..], &["clark2019"]].concat()));
     answers.held("policy-presets");
 }

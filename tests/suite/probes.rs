@@ -1,4 +1,4 @@
-//! The study `probes`, held against `fixtures/reference_probes.py`, and as a user runs it.
+//! The study `probes`, compared with `fixtures/reference_probes.py` and run as a user runs it.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 
-/// The other studies have tests of their own.
+/// Studies with their own tests.
 const OTHERS: &str = "attention,trees,dependency,words,frequency,explained-variance,coreference";
 
 fn analyze(more: &[&str]) -> String {
@@ -25,59 +25,62 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Holds an accuracy against the number of words that are right, and that of words where two classes are as good.
-fn right(at: &str, accuracy: &Value, words: f64, expected: &Value) {
+/// Compares an accuracy with the reference's number of right words. Words with tied classes widen the tolerance.
+fn check_accuracy(at: &str, accuracy: &Value, words: f64, expected: &Value) {
     let Some([hits, ties]) = expected.as_array().map(|both| [number(&both[0]), number(&both[1])]) else {
         return assert_eq!(*accuracy, Value::Null, "{at}");
     };
-    let found = number(accuracy) * words;
-    assert!((found - hits).abs() < ties + 1e-6, "{at}: {found} words are right, {hits} of the reference, {ties} ties");
+    let actual = number(accuracy) * words;
+    assert!(
+        (actual - hits).abs() < ties + 1e-6,
+        "{at}: {actual} words are right, {hits} of the reference, {ties} ties"
+    );
 }
 
 #[test]
-fn probes_are_those_of_the_reference() {
+fn probes_match_the_reference() {
     let golden = fs::read_to_string(fixture("goldens/small-probes.json")).unwrap();
     let expected: Vec<Value> = serde_json::from_str(&golden).unwrap();
-    let found = report(&["--words", "spaced", "--probe", "misc.SpaceAfter"]);
-    assert_eq!(found["settings"]["probes"], json!(["misc.SpaceAfter"]));
-    let found = found["probes"].as_array().unwrap();
-    assert_eq!(found.len(), expected.len());
-    for (task, expected) in found.iter().zip(&expected) {
+    let actual = report(&["--words", "spaced", "--probe", "misc.SpaceAfter"]);
+    assert_eq!(actual["settings"]["probes"], json!(["misc.SpaceAfter"]));
+    let actual = actual["probes"].as_array().unwrap();
+    assert_eq!(actual.len(), expected.len());
+    for (task, expected) in actual.iter().zip(&expected) {
         for key in ["task", "words", "classes"] {
             assert_eq!(task[key], expected[key]);
         }
         let words = number(&expected["words"]);
         for key in ["majority", "form"] {
-            right(key, &task[key]["accuracy"], words, &json!([expected[key], 0]));
+            check_accuracy(key, &task[key]["accuracy"], words, &json!([expected[key], 0]));
         }
         for key in ["embedding", "neighbours"] {
-            right(key, &task[key]["accuracy"], words, &expected[key]);
+            check_accuracy(key, &task[key]["accuracy"], words, &expected[key]);
         }
-        // What both neighbours add, and each head beside that.
+        // The gain of both neighbours, and the gain of each head over both neighbours.
         let accuracy = |key: &str| task[key]["accuracy"].as_f64();
-        let differs = |found: &Value, from: Option<f64>, less: Option<f64>| match from.zip(less) {
-            Some((from, less)) => assert!((number(found) - (from - less)).abs() < 1e-9, "{found}"),
-            None => assert_eq!(*found, Value::Null),
+        let differs = |actual: &Value, from: Option<f64>, less: Option<f64>| match from.zip(less) {
+            Some((from, less)) => assert!((number(actual) - (from - less)).abs() < 1e-9, "{actual}"),
+            None => assert_eq!(*actual, Value::Null),
         };
         differs(&task["neighbours_gain"], accuracy("neighbours"), accuracy("embedding"));
         for head in task["heads"].as_array().unwrap() {
             differs(&head["over_neighbours"], head["together"].as_f64(), accuracy("neighbours"));
         }
         for (layer, expected) in task["layers"].as_array().unwrap().iter().zip(expected["inputs"].as_array().unwrap()) {
-            right("input", &layer["input"]["accuracy"], words, expected);
+            check_accuracy("input", &layer["input"]["accuracy"], words, expected);
         }
         let heads = expected["heads"].as_array().unwrap();
         assert_eq!(task["heads"].as_array().unwrap().len(), heads.len());
         for (head, expected) in task["heads"].as_array().unwrap().iter().zip(heads) {
             let at = format!("{} {}", task["task"], head["name"]);
             for key in ["accuracy", "together", "control"] {
-                right(&format!("{at} {key}"), &head[key], words, &expected[key]);
+                check_accuracy(&format!("{at} {key}"), &head[key], words, &expected[key]);
             }
             let near = |key: &str, tolerance: f64| match expected.get(key).and_then(Value::as_f64) {
                 Some(value) => assert!((number(&head[key]) - value).abs() < tolerance, "{at} {key} is not {value}"),
                 None => assert_eq!(head[key], Value::Null),
             };
-            // A tie that falls the other way moves these a little.
+            // A tie that falls to the other side changes these values slightly.
             near("standard_error", 1e-4);
             near("q", 0.05);
         }
@@ -85,11 +88,11 @@ fn probes_are_those_of_the_reference() {
 }
 
 #[test]
-fn shards_of_both_stages_come_to_one_run() {
+fn shards_of_both_stages_merge_to_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (corpus, sample) = (fixture("corpus/gold.conllu"), ["--sample", "12", "--no-run-info", "-q"]);
-    // All that look at the corpus twice; `use` needs the labels of `dependency`.
+    // All studies that read the corpus twice. `knockout` needs the labels of `dependency`.
     let with = [
         "--with",
         "probes,knockout,pruning",
@@ -125,14 +128,14 @@ fn shards_of_both_stages_come_to_one_run() {
     assert!(merge(&[&first, c, a, b], &report).unwrap() == whole);
     assert!(merge(&[a, &one, b, &two, c], &report).unwrap() == whole);
 
-    // Labels by another policy than that of the second stage, of its parts and of a partial of both.
+    // Merging by another policy than the second stage used is refused, for its parts and for a partial of both stages.
     let both = file("both.headscope");
     merge(&[&first, a, b, c], &both).unwrap();
     assert!(merge(&[&both], &report).unwrap() == whole);
     for (title, parts) in [
         ("parts by another policy", &["--min-count", "100000", &first, a, b, c][..]),
         ("a partial by another policy", &["--min-count", "100000", &both]),
-        // What makes no whole is refused.
+        // Incomplete sets of parts are refused.
         ("one shard is missing", &[&first, a, b]),
         ("the first stage is missing", &[a, b, c]),
     ] {
@@ -148,26 +151,26 @@ fn shards_of_both_stages_come_to_one_run() {
 }
 
 #[test]
-fn an_untrained_model_stands_beside() {
-    let found = report(&["--control", "random-init", "--control-seeds", "1"]);
+fn trained_heads_beat_untrained_ones() {
+    let report = report(&["--control", "random-init", "--control-seeds", "1"]);
     let head = |task: usize, name: &str| {
-        let heads = found["probes"][task]["heads"].as_array().unwrap();
+        let heads = report["probes"][task]["heads"].as_array().unwrap();
         heads.iter().find(|head| head["name"] == name).unwrap().clone()
     };
-    // The part of speech is in the words, so that no head adds to it; the relation is not.
+    // The part of speech is in the words themselves, so no head adds to it. The relation is not in the words.
     let (upos, relation) = (head(0, "L1H3"), head(1, "L3H2"));
     assert!(number(&upos["accuracy"]) > number(&upos["untrained"]["accuracy"]) + 0.3, "{upos}");
     assert!(number(&relation["gain"]) > number(&relation["untrained"]["gain"]) + 0.03, "{relation}");
     assert!(number(&relation["accuracy"]) > number(&relation["untrained"]["accuracy"]) + 0.1, "{relation}");
-    // Both neighbours' embeddings say more of the relation than any head does.
-    let task = &found["probes"][1];
+    // The embeddings of both neighbours tell more about the relation than any head does.
+    let task = &report["probes"][1];
     let best = task["heads"].as_array().unwrap().iter().map(|head| number(&head["gain"])).fold(0.0, f64::max);
     assert!(number(&task["neighbours_gain"]) > best, "{} {best}", task["neighbours_gain"]);
     assert!(number(&relation["over_neighbours_ci95"][1]) < 0.0, "{relation}");
 }
 
 #[test]
-fn what_is_asked_for_is_said() {
+fn requested_probes_are_reported_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("corpus.jsonl");
     let line = |number: usize| {

@@ -1,8 +1,9 @@
-//! Whatever people read, held whole by reviewed snapshots: help, summaries, cards, comparisons, messages, texts of figures.
+//! All printed text, compared whole with reviewed snapshots: help, summaries, cards, comparisons, messages, texts of
+//! figures.
 //!
-//! A rewording is one review: `INSTA_UPDATE=always cargo test --release --test suite prose`, then the difference of
-//! `tests/suite/snapshots`. Decimals, percentages and ends of intervals are written `#`, since their last digits differ between processors;
-//! the values are held by the goldens.
+//! To review a rewording, run `INSTA_UPDATE=always cargo test --release --test suite prose` and read the difference in
+//! `tests/suite/snapshots`. Decimals, percentages and ends of intervals are written `#`, since their last digits differ
+//! between processors. Goldens hold the values.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,7 +17,7 @@ fn printed(arguments: &[&str]) -> String {
     run(arguments).unwrap_or_else(|(status, message)| panic!("{arguments:?} ends with {status}: {message}"))
 }
 
-/// The commands that a help names, hidden ones among them.
+/// All commands, including hidden ones.
 fn commands() -> Vec<String> {
     let completions = printed(&["completions", "bash"]);
     let mut names: Vec<String> = completions
@@ -40,7 +41,7 @@ fn help() {
     }
 }
 
-/// Two reports of a model over the halves of the box's corpus, and what is seen of them.
+/// Two reports over the first 300 sentences of the box's corpus, and the commands that show them.
 #[test]
 fn reports() {
     let folder = TempDir::new().unwrap();
@@ -73,28 +74,28 @@ fn reports() {
     for command in [&["compare"][..], &["compare", "--numbers"], &["gate"], &["confirm"]] {
         let output = headscope(&[command, &[&first, &changed]].concat()).output().unwrap();
         let name = command.join("");
-        let said = outcome(&output).unwrap_or_else(|(status, message)| {
+        let answer = outcome(&output).unwrap_or_else(|(status, message)| {
             format!("{}(status {status}) {message}", String::from_utf8_lossy(&output.stdout))
         });
-        // Which of hundreds of metrics changed may differ between processors: of these the sentences are held.
-        held(&name, &if command.len() > 1 { sentences(&said.replace(path(folder.path()), "DIR")) } else { said });
+        // The changed metrics differ between processors, so a snapshot holds only the sentences.
+        held(&name, &if command.len() > 1 { sentences(&answer.replace(path(folder.path()), "DIR")) } else { answer });
     }
 }
 
-/// A text without its rows, whose numbers are written `#`.
+/// The lines of a text that are not indented, with `#` for each digit.
 fn sentences(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with(' '));
     lines.collect::<Vec<_>>().join("\n").replace(|c: char| c.is_ascii_digit(), "#")
 }
 
-/// The texts of a picture, one a line.
+/// The texts of a figure, one per line.
 fn texts(svg: &str) -> String {
     let elements = svg.split('<').filter(|element| !element.starts_with('/') && !element.starts_with("style"));
     let texts = elements.filter_map(|element| Some(element.split_once('>')?.1.trim())).filter(|text| !text.is_empty());
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What wrong usage is answered, by command line; no file is needed.
+/// The messages about wrong usage, by command line. No command needs a file.
 #[test]
 fn messages() {
     let wrong: [&[&str]; 33] = [

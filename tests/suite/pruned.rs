@@ -1,4 +1,5 @@
-//! `headscope prune`: the folder it writes is the model without the heads, on every layout of weights, and costs what the report says.
+//! `headscope prune`: the written folder is the model without the heads, for every layout of weights. Its loss is the
+//! loss in the report.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +22,7 @@ use headscope::model::weights::pruned::{PrunedWeights, RemovedHeads};
 use headscope::system::errors::Class;
 use serde_json::{Value, json};
 
-/// The files of a model, with some tokenizer: those of tests have none.
+/// The files of a fixture model, with the tokenizer of the tiny BERT where the model has none.
 fn files(folder: &Path) -> ModelFiles {
     ModelFiles {
         id: "model".to_owned(),
@@ -48,13 +49,14 @@ fn last_states(files: &ModelFiles, weights: Vec<ModelFile>, gates: &Gates, golde
     let classes: Vec<TokenClass> = texts.iter().flat_map(|text| &text.ids).map(|_| TokenClass::Text).collect();
     let batch = Batch { inputs: inputs.collect() }.with_classes(&classes);
     let needs = Needs { hidden_states: true, ..Needs::ATTENTION };
-    let found = record(&encoder, Start::Embeddings, &batch, gates, needs);
+    let actual = record(&encoder, Start::Embeddings, &batch, gates, needs);
     let hidden = files.architecture.config.hidden_size;
     let last = |ids: &Vec<u32>, states: &[f32]| states[states.len() - ids.len() * hidden..].to_vec();
-    found.iter().zip(&golden.expected).map(|(found, one)| last(&one.ids, &found.hidden_states)).collect()
+    actual.iter().zip(&golden.expected).map(|(actual, one)| last(&one.ids, &actual.hidden_states)).collect()
 }
 
-/// Holds the files of a model without heads against the model in which gates replace them; whether heads have a constant.
+/// Compares a pruned model with the model in which gates replace the heads. Returns whether removed heads leave a
+/// constant.
 fn check(name: &str) -> bool {
     let folder = fixture("models").join(name);
     let files = files(&folder);
@@ -65,14 +67,15 @@ fn check(name: &str) -> bool {
     let (dim, last) = (files.architecture.config.head_dim(), grid.layers - 1);
     let mut gates = Gates::default();
     let mut removed = RemovedHeads::new();
-    // One head of the first layer and one of the last that are there, and whatever shares their weights.
+    // Removes one head of the first layer and one of the last layer, chosen among the present heads, and all heads that
+    // share their weights.
     let present = |layer: usize| files.architecture.config.present_heads(layer);
     let (first_head, last_head) = (present(0)[0], *present(last).last().unwrap());
-    let gone = |place: &HeadPlace| {
+    let is_removed = |place: &HeadPlace| {
         let shares = |layer: usize| names.layers[layer] == names.layers[place.layer];
         (shares(0) && place.head == first_head) || (shares(last) && place.head == last_head)
     };
-    for place in grid.places().filter(gone) {
+    for place in grid.places().filter(is_removed) {
         // Layers that share their weights share the constants, too.
         let first = names.layers.iter().position(|stem| *stem == names.layers[place.layer]).unwrap();
         let seed = first * grid.heads + place.head;
@@ -90,7 +93,7 @@ fn check(name: &str) -> bool {
         pruned.write(number, &mut file).unwrap();
         file.flush().unwrap();
     }
-    // The weights say which heads write a constant, and no others.
+    // The weights tell exactly which heads write a constant.
     let constant_heads = |weights: Vec<ModelFile>| {
         let checkpoint =
             Checkpoint::open(weights, files.architecture.family).unwrap().without_unknown_prefix(&files.architecture);
@@ -99,28 +102,28 @@ fn check(name: &str) -> bool {
     assert_eq!(constant_heads(files.weights.clone()), [], "{name}");
     assert_eq!(constant_heads(opened(&written)), removed.keys().copied().collect::<Vec<_>>(), "{name}");
     let expected = last_states(&files, files.weights.clone(), &gates, &golden);
-    let found = last_states(&files, opened(&written), &Gates::default(), &golden);
+    let actual = last_states(&files, opened(&written), &Gates::default(), &golden);
     let whole = last_states(&files, files.weights.clone(), &Gates::default(), &golden);
-    for ((found, expected), whole) in found.iter().zip(&expected).zip(&whole) {
-        let (wrong, change) = (largest_difference(found, expected), largest_difference(whole, expected));
+    for ((actual, expected), whole) in actual.iter().zip(&expected).zip(&whole) {
+        let (wrong, change) = (largest_difference(actual, expected), largest_difference(whole, expected));
         assert!(wrong < 1e-5 && change > 100.0 * wrong, "{name}: {wrong} of {change}");
     }
     constant
 }
 
 #[test]
-fn every_layout_of_weights_is_pruned() {
+fn every_layout_of_weights_can_be_pruned() {
     let mut checked = BTreeMap::new();
     for entry in fs::read_dir(fixture("models")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_encoder = fixture("models").join(&name).join("config.json").exists();
-        // The heads of planted models write nothing, so nothing is lost without them.
+        // The heads of planted models write nothing, so their removal changes nothing.
         if is_encoder && !name.starts_with("planted") && fixture("goldens").join(format!("{name}.safetensors")).exists()
         {
             checked.insert(name.clone(), check(&name));
         }
     }
-    // Shards, pickles, shards of pickles, projections that lie the other way, convolutions, shared layers, shared keys, no biases.
+    // Shards, pickles, shards of pickles, transposed projections, convolutions, shared layers, shared keys, no biases.
     for (name, constant) in [
         ("tiny-bert", true),
         ("tiny-electra", true),
@@ -138,7 +141,7 @@ fn every_layout_of_weights_is_pruned() {
 }
 
 #[test]
-fn a_model_that_lacks_heads_already_is_pruned_again() {
+fn pruned_model_can_be_pruned_again() {
     for (name, constant) in [
         ("tiny-bert-pickle", true),
         ("tiny-distilbert", true),
@@ -157,7 +160,7 @@ fn a_model_that_lacks_heads_already_is_pruned_again() {
     answers.held("pruned-again");
 }
 
-/// An empty tensor in the place of the one that changes stays as it is; and an output that is full is an error of the output.
+/// An empty tensor at the offset of the changed tensor stays as it is. A full output is an error of the output.
 #[test]
 fn tensors_change_by_their_names() {
     let bench = tempfile::tempdir().unwrap();
@@ -182,7 +185,7 @@ fn tensors_change_by_their_names() {
     assert_eq!(Class::of(&error), Class::Output, "{error:#}");
 }
 
-/// A model of tests with a tokenizer, in a folder of this one.
+/// A fixture model with a tokenizer, copied into a folder in `bench`.
 fn readable(bench: &Path, name: &str) -> PathBuf {
     let folder = bench.join(name);
     fs::create_dir(&folder).unwrap();
@@ -197,7 +200,7 @@ fn readable(bench: &Path, name: &str) -> PathBuf {
     folder
 }
 
-/// The arguments of a run with the study `pruning` and no more than it needs.
+/// The arguments of a run with the study `pruning` and only those studies that it needs.
 fn pruning(model: &str, more: &[&str]) -> Vec<String> {
     let corpus = fixture("corpus/gold.conllu");
     let others = "attention,trees,dependency,links,words,classes,frequency,explained-variance";
@@ -206,56 +209,58 @@ fn pruning(model: &str, more: &[&str]) -> Vec<String> {
     common.iter().chain(&["--sample", "24"]).chain(more).map(|&word| word.to_owned()).collect()
 }
 
-fn of_run(arguments: &[String]) -> Value {
+fn run_to_json(arguments: &[String]) -> Value {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).chain(["-o", "-"]).collect();
     serde_json::from_str(&run(&arguments).unwrap()).unwrap()
 }
 
 #[test]
-fn a_pruned_model_loses_what_the_report_says() {
+fn pruned_model_has_the_loss_in_the_report() {
     let bench = tempfile::tempdir().unwrap();
     let at = |name: &str| bench.path().join(name);
     let mut answers = Answers::within(bench.path());
-    // Half precision; layers under another name; no biases and shared keys.
+    // In order: half precision; layers under another name; no biases and shared keys.
     let bundled = "box:small".to_owned();
     let llama = path(&readable(bench.path(), "tiny-llama")).to_owned();
     let causal = path(&fixture("models/causal")).to_owned();
     for (name, model, removal) in
         [("small", &bundled, "constant"), ("causal", &causal, "constant"), ("llama", &llama, "zero")]
     {
-        let whole = of_run(&pruning(model, &["--removal", removal]));
+        let whole = run_to_json(&pruning(model, &["--removal", removal]));
         let [report, folder, other, own] =
-            ["report.json", "pruned", "other", "own"].map(|of| at(&format!("{name}-{of}")));
+            ["report.json", "pruned", "other", "own"].map(|suffix| at(&format!("{name}-{suffix}")));
         fs::write(&report, serde_json::to_string(&whole).unwrap()).unwrap();
         let order = &whole["pruning"]["orders"][0];
         let arguments = ["prune", model, "--report", path(&report), "--budget", "20%", "-o", path(&folder)];
-        let said = run(&arguments).unwrap();
-        let (layers, words): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("  layer"));
-        let gone = layers.iter().flat_map(|line| line.split_whitespace().skip(3)).count();
-        let expected = order["loss"][gone.checked_sub(1).unwrap()].as_f64().unwrap();
-        assert!(said.contains(&format!(" {expected:.4} ")), "{said}");
+        let printed = run(&arguments).unwrap();
+        let (layers, words): (Vec<&str>, Vec<&str>) = printed.lines().partition(|line| line.starts_with("  layer"));
+        let removed_heads = layers.iter().flat_map(|line| line.split_whitespace().skip(3)).count();
+        let expected = order["loss"][removed_heads.checked_sub(1).unwrap()].as_f64().unwrap();
+        assert!(printed.contains(&format!(" {expected:.4} ")), "{printed}");
         answers.said(&format!("{name}, a fifth of the loss"), &words.join("\n"));
-        // Of what all heads are worth, which is nothing in an untrained model, in another order.
+        // A budget as a share of the contribution of all heads, in another order. Heads of an untrained model may
+        // contribute nothing.
         let budget = ["--report", path(&report), "--budget", "20%", "--of", "all-heads", "--by", "gradient"];
         match run(&[&["prune", model, "-o", path(&other)], &budget[..]].concat()) {
-            Ok(said) => {
-                let words: Vec<&str> = said.lines().filter(|line| !line.starts_with("  layer")).collect();
+            Ok(printed) => {
+                let words: Vec<&str> = printed.lines().filter(|line| !line.starts_with("  layer")).collect();
                 answers.said(&format!("{name}, a fifth of all heads by gradient"), &words.join("\n"));
             }
             Err(refused) => assert!(removal == "zero", "{refused:?}"),
         }
-        // Heads of one's own, as the report removes them.
-        let said = run(&["prune", model, "-o", path(&own), "--report", path(&report), "--heads", "L0H1,L1H0"]).unwrap();
-        answers.said(&format!("{name}, heads of one's own"), &said);
-        let found = of_run(&pruning(path(&folder), &["--removal", "zero"]))["pruning"]["loss"].as_f64().unwrap();
+        // Heads that the user chooses are removed as the report removes heads.
+        let printed =
+            run(&["prune", model, "-o", path(&own), "--report", path(&report), "--heads", "L0H1,L1H0"]).unwrap();
+        answers.said(&format!("{name}, heads of one's own"), &printed);
+        let actual = run_to_json(&pruning(path(&folder), &["--removal", "zero"]))["pruning"]["loss"].as_f64().unwrap();
         let change = (expected - whole["pruning"]["loss"].as_f64().unwrap()).abs();
-        assert!((found - expected).abs() < 1e-5 && change > 1e-4, "{model}: {found} {expected} {change}");
+        assert!((actual - expected).abs() < 1e-5 && change > 1e-4, "{model}: {actual} {expected} {change}");
     }
     answers.held("pruned-by-budget");
 }
 
 #[test]
-fn layers_that_share_their_weights_lose_a_head_together() {
+fn layers_with_shared_weights_lose_a_head_together() {
     let bench = tempfile::tempdir().unwrap();
     let (model, folder) = (readable(bench.path(), "tiny-albert"), bench.path().join("pruned"));
     let prune = |heads: &str| run(&["prune", path(&model), "--heads", heads, "-o", path(&folder)]);
@@ -263,7 +268,7 @@ fn layers_that_share_their_weights_lose_a_head_together() {
     let refused = prune("L0H1").unwrap_err();
     answers.refused("one of them", &refused);
     assert!(!folder.exists() && fs::read_dir(bench.path()).unwrap().count() == 1);
-    // The way out works as it is printed.
+    // The hint works as printed.
     let all = refused.1.split("give `--heads ").nth(1).and_then(|rest| rest.split('`').next()).expect("a hint");
     answers.said("all of them", &prune(all).unwrap());
     answers.held("pruned-shared-layers");
@@ -271,7 +276,7 @@ fn layers_that_share_their_weights_lose_a_head_together() {
 }
 
 #[test]
-fn what_is_copied_and_what_is_left() {
+fn prune_copies_all_files_except_other_weights() {
     let bench = tempfile::tempdir().unwrap();
     let (model, folder) = (bench.path().join("model"), bench.path().join("pruned"));
     fs::create_dir_all(model.join("1_Pooling")).unwrap();
@@ -294,7 +299,7 @@ fn what_is_copied_and_what_is_left() {
 }
 
 #[test]
-fn what_cannot_be_pruned_is_said() {
+fn impossible_prunings_are_refused() {
     let bench = tempfile::tempdir().unwrap();
     let (report, folder) = (bench.path().join("report.json"), bench.path().join("pruned"));
     let prune = |more: &[&str]| run(&[&["prune", "box:small", "-o", path(&folder)], more].concat()).unwrap_err();
@@ -303,7 +308,7 @@ fn what_cannot_be_pruned_is_said() {
     answers.refused("a budget without a report", &prune(&["--budget", "1%"]));
     answers.refused("a budget of nothing", &prune(&["--report", "r.json", "--budget", "0%"]));
     let write = |value: &Value| fs::write(&report, serde_json::to_string(value).unwrap()).unwrap();
-    let mut saved = of_run(&pruning("box:small", &[]));
+    let mut saved = run_to_json(&pruning("box:small", &[]));
     write(&saved);
     let budget = ["--report", path(&report), "--budget", "1%"];
     answers.refused("a report of removal by the mean", &prune(&budget));

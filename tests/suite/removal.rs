@@ -1,4 +1,4 @@
-//! Heads are removed from a model: `--remove`.
+//! `--remove` removes heads from a model.
 
 use std::fs;
 
@@ -15,13 +15,13 @@ fn report(more: &[&str]) -> Value {
 /// The metrics of all heads, layer by layer.
 fn layers(report: &Value) -> Vec<Vec<&Value>> {
     let heads = report["heads"].as_array().unwrap();
-    let of_layer =
+    let layer_metrics =
         |layer: u64| heads.iter().filter(|head| head["layer"] == layer).map(|head| &head["metrics"]).collect();
-    (0..report["model"]["layers"].as_u64().unwrap()).map(of_layer).collect()
+    (0..report["model"]["layers"].as_u64().unwrap()).map(layer_metrics).collect()
 }
 
 #[test]
-fn later_layers_lack_what_a_head_wrote() {
+fn removal_changes_later_layers_only() {
     let whole =
         run(&["analyze", "--summary", "full", "box:small", "--limit", "40", "--no-run-info", "-o", "-"]).unwrap();
     let whole: Value = serde_json::from_str(&whole).unwrap();
@@ -33,18 +33,18 @@ fn later_layers_lack_what_a_head_wrote() {
     assert_eq!(removed["settings"]["removed"], json!(["L1H0", "L1H3"]));
     assert!(whole["settings"].get("removed").is_none());
     let (before, after) = (layers(&whole), layers(&removed));
-    // A head's own attention does not depend on what it writes, nor does any in its layer or below.
+    // A head's own attention does not depend on its output. Neither does the attention in its layer or below.
     assert_eq!(before[..2], after[..2]);
     for layer in 2..4 {
         before[layer].iter().zip(&after[layer]).for_each(|(before, after)| assert_ne!(before, after));
     }
-    // Nobody reads what the last layer writes.
+    // No layer reads the output of the last layer.
     let last = without("L3H1");
     assert_eq!((layers(&last), &last["relations"]), (before, &whole["relations"]));
 }
 
 #[test]
-fn a_head_that_writes_nothing_is_not_missed() {
+fn removal_of_a_head_that_writes_nothing_changes_nothing() {
     // All values of the planted model are 0.
     let (removed, whole) = (report(&["--remove", "L0H0,L1H1,L2H3"]), report(&[]));
     assert_eq!(layers(&removed), layers(&whole));
@@ -52,15 +52,15 @@ fn a_head_that_writes_nothing_is_not_missed() {
 }
 
 #[test]
-fn a_removed_head_has_no_effect_and_no_verdict() {
+fn removed_head_has_no_effect_and_no_verdict() {
     let common = ["analyze", "box:small", "--limit", "60", "--sample", "40", "--no-run-info", "-o", "-"];
     let report =
         |more: &[&str]| -> Value { serde_json::from_str(&run(&[&common[..], more].concat()).unwrap()).unwrap() };
     let with = ["--with", "effect,gradient", "--without", "coreference,choice"];
     let (whole, removed) = (report(&with), report(&[&with[..], &["--remove", "L1H3,L0H0"]].concat()));
     let verdicts = |report: &Value| -> u64 {
-        let of = |name: &str| report["effect"]["verdicts"][name].as_u64().unwrap();
-        ["helpful", "harmful", "negligible", "undecided"].map(of).iter().sum()
+        let count = |name: &str| report["effect"]["verdicts"][name].as_u64().unwrap();
+        ["helpful", "harmful", "negligible", "undecided"].map(count).iter().sum()
     };
     assert_eq!((verdicts(&whole), verdicts(&removed)), (16, 14));
     assert!(whole["effect"]["heads"].as_array().unwrap().iter().all(|head| head.get("removed").is_none()));
@@ -72,7 +72,7 @@ fn a_removed_head_has_no_effect_and_no_verdict() {
 }
 
 #[test]
-fn a_removed_head_has_no_label_and_is_in_no_count() {
+fn removed_head_has_no_label_and_counts_nowhere() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (before, after) = (at("before.json"), at("after.json"));
@@ -84,22 +84,22 @@ fn a_removed_head_has_no_label_and_is_in_no_count() {
     answers.said("counts of heads", &counts.collect::<Vec<_>>().join("\n"));
     let report: Value = serde_json::from_str(&fs::read_to_string(&after).unwrap()).unwrap();
     let head = report["heads"].as_array().unwrap().iter().find(|head| head["name"] == "L1H3").unwrap();
-    let said = ["primary", "labels", "nearest"].map(|key| &head[key]);
-    assert_eq!(said, [&json!("removed"), &json!([]), &json!([])]);
+    let fields = ["primary", "labels", "nearest"].map(|key| &head[key]);
+    assert_eq!(fields, [&json!("removed"), &json!([]), &json!([])]);
     assert!(head["metrics"]["mean_distance"].is_number(), "{head}");
-    // A comparison says that its role is lost, and so does a gate.
+    // The gate reports that the head's role is lost.
     let compared = |command: &[&str], more: &[&str]| {
         let output = headscope(&[command, &[path(&before), path(&after)], more].concat()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
     answers.refused("gate", &compared(&["gate"], &[]));
-    // So does the comparison of numbers, which holds none of a head that is not there against one that is.
+    // So does `compare --numbers`, which compares no number of a removed head with a present head.
     let (status, labels) = compared(&["compare", "--numbers"], &["--only", "labels"]);
     let first = labels.lines().take(2).collect::<Vec<_>>().join("\n");
     answers.refused("compare --numbers --only labels", &(status, first));
     let (_, all) = compared(&["compare", "--numbers"], &["--json"]);
     let all: Value = serde_json::from_str(&all).unwrap();
-    // How it chooses is no role: the gate does not count that either.
+    // How a head chooses is no role, so it is not listed.
     let firm_labels = ["previous-token"];
     assert_eq!(
         all["idle"],
@@ -114,7 +114,7 @@ fn a_removed_head_has_no_label_and_is_in_no_count() {
 }
 
 #[test]
-fn maps_are_those_of_the_model_without_the_heads() {
+fn maps_show_the_model_without_the_removed_heads() {
     let folder = tempfile::tempdir().unwrap();
     let maps = |name: &str, more: &[&str]| -> Vec<u8> {
         let file = folder.path().join(name);
@@ -134,7 +134,7 @@ fn maps_are_those_of_the_model_without_the_heads() {
 }
 
 #[test]
-fn heads_that_are_not_there() {
+fn absent_heads_cannot_be_removed() {
     let mut answers = Answers::new();
     for heads in ["L4H0", "4,0"] {
         answers.refused(heads, &run(&["analyze", "box:small", "--remove", heads]).unwrap_err());

@@ -1,4 +1,4 @@
-//! Attention from rows in place of a layer's input: of the true rows it is the layer's own.
+//! Attention from rows in place of a layer's input. The true rows give the layer's own attention.
 
 use crate::golden::{TOLERANCE, largest_difference};
 use headscope::model::config::Config;
@@ -9,7 +9,7 @@ use headscope::model::forward::{AttentionScratch, Encoder, Positions, QueriesKey
 use headscope::sequences::pack::Pack;
 use headscope::sequences::sequence::Sequence;
 
-/// The rows that queries and keys are made of, and the attention that comes of them.
+/// The rows from which queries and keys are made, and the attention that results.
 #[derive(Default)]
 struct Recorder {
     /// `[layers][tokens, hidden]`
@@ -18,7 +18,7 @@ struct Recorder {
     attention: Vec<Vec<f32>>,
 }
 
-fn of_layer(all: &mut Vec<Vec<f32>>, layer: usize) -> &mut Vec<f32> {
+fn layer_values(all: &mut Vec<Vec<f32>>, layer: usize) -> &mut Vec<f32> {
     all.resize_with(all.len().max(layer + 1), Vec::new);
     &mut all[layer]
 }
@@ -29,11 +29,11 @@ impl Visitor for Recorder {
     }
 
     fn attention_inputs(&mut self, _: usize, layer: usize, inputs: Rows<'_>) {
-        of_layer(&mut self.inputs, layer).extend(inputs.iter().flatten());
+        layer_values(&mut self.inputs, layer).extend(inputs.iter().flatten());
     }
 
     fn head(&mut self, _: usize, view: &HeadView<'_>) {
-        of_layer(&mut self.attention, view.layer).extend(view.attention.rows().flatten());
+        layer_values(&mut self.attention, view.layer).extend(view.attention.rows().flatten());
     }
 }
 
@@ -59,7 +59,7 @@ fn attention(
     all
 }
 
-/// Rows of each sequence in the opposite order.
+/// The rows of each sequence in reverse order.
 fn reversed(rows: &[f32], width: usize, lengths: &[usize]) -> Vec<f32> {
     let (mut all, mut start) = (Vec::new(), 0);
     for &n in lengths {
@@ -69,8 +69,8 @@ fn reversed(rows: &[f32], width: usize, lengths: &[usize]) -> Vec<f32> {
     all
 }
 
-/// Holds the attention from given rows against that of both encoders, each from its own rows; where positions are unseen, the
-/// order of tokens is all the same.
+/// Compares the attention from given rows with the attention of both encoders from their own rows. With unseen
+/// positions, the order of tokens does not matter.
 pub fn check(packed: &PackedEncoder, readable: &dyn Encoder, config: &Config, sentences: Vec<Sequence>) {
     let (heads, hidden) = (config.num_attention_heads, config.hidden_size);
     let lengths: Vec<usize> = sentences.iter().map(|sentence| sentence.ids.len()).collect();
@@ -109,7 +109,7 @@ pub fn check_sides(packed: &PackedEncoder, config: &Config, sentence: Sequence) 
     let mut seen = Recorder::default();
     packed.forward(&pack.batch(), &mut Scratch::default(), &mut seen).unwrap();
     let (inputs, own) = (&seen.inputs[0], &seen.attention[0]);
-    // The last token sees all keys, and all tokens see the first one, in decoders too.
+    // The last token sees all keys, and all tokens see the first token, also in decoders.
     let negated = |token: usize| {
         let mut rows = inputs.clone();
         rows[token * hidden..][..hidden].iter_mut().for_each(|value| *value = -*value);
@@ -118,13 +118,13 @@ pub fn check_sides(packed: &PackedEncoder, config: &Config, sentence: Sequence) 
     let from_other = attention((packed, heads), (0, Positions::Used), [&negated(n - 1), inputs], &[n]);
     let to_other = attention((packed, heads), (0, Positions::Used), [inputs, &negated(0)], &[n]);
     for head in 0..heads {
-        let of_head = |all: &[f32]| all[head * n * n..][..n * n].to_vec();
-        let [own, from_other, to_other] = [&own[..], &from_other, &to_other].map(of_head);
+        let head_rows = |all: &[f32]| all[head * n * n..][..n * n].to_vec();
+        let [own, from_other, to_other] = [&own[..], &from_other, &to_other].map(head_rows);
         let last = (n - 1) * n;
         assert_eq!(own[..last], from_other[..last], "head {head}: only the last query changed");
         assert_ne!(own[last..], from_other[last..], "head {head}: the last query changed");
         assert_ne!(own, to_other, "head {head}: the first key changed");
-        // What else is attended to, is so in the same proportions.
+        // The other keys keep their proportions.
         for (own, other) in own.chunks_exact(n).zip(to_other.chunks_exact(n)) {
             let difference = (own[1] * other[2] - own[2] * other[1]).abs();
             assert!(difference <= TOLERANCE, "head {head}: proportions differ by {difference:e}");

@@ -21,17 +21,23 @@ fn schema() -> Value {
 }
 
 /// Every number of `value`, with its path.
-fn numbers<'a>(at: &str, value: &'a Value, found: &mut Vec<(String, &'a Value)>) {
+fn numbers<'a>(at: &str, value: &'a Value, listed_values: &mut Vec<(String, &'a Value)>) {
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, found)),
-        Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, value)| numbers(&format!("{at}[{index}]"), value, found));
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, value)| numbers(&format!("{at}.{key}"), value, listed_values))
         }
-        _ => found.push((at.to_owned(), value)),
+        Value::Array(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| numbers(&format!("{at}[{index}]"), value, listed_values));
+        }
+        _ => listed_values.push((at.to_owned(), value)),
     }
 }
 
-/// A name of a head outside of an object that has its layer and its number as well, or an object that lacks one of these.
+/// The place of a head that is not written with layer, head and name. Either its name stands alone, or its object lacks
+/// one of the three.
 fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
     match value {
         Value::Object(fields) => {
@@ -51,46 +57,47 @@ fn head_written_otherwise(at: &str, value: &Value) -> Option<String> {
 }
 
 /// The study that needs a model with a norm before each block, as decoders have it.
-const OF_PRE_NORM: &str = "direct";
+const PRE_NORM_STUDY: &str = "direct";
 
-/// The studies that can be asked of an encoder with a norm after each block.
-fn of_encoders() -> Vec<&'static str> {
+/// The studies that fit an encoder with a norm after each block.
+fn encoder_studies() -> Vec<&'static str> {
     let cards = STUDIES.iter().map(|study| study.card()).filter(|card| !card.decoders_only);
-    cards.map(|card| card.name).filter(|name| *name != OF_PRE_NORM).collect()
+    cards.map(|card| card.name).filter(|name| *name != PRE_NORM_STUDY).collect()
 }
 
-/// A report on a decoder, with the studies that no other model has.
+/// A report on a decoder, with the studies that fit no other model.
 static DECODER: LazyLock<String> = LazyLock::new(|| {
-    let cards = STUDIES.iter().map(|study| study.card()).filter(|card| card.decoders_only || card.name == OF_PRE_NORM);
+    let cards =
+        STUDIES.iter().map(|study| study.card()).filter(|card| card.decoders_only || card.name == PRE_NORM_STUDY);
     let studies = cards.map(|card| card.name).collect::<Vec<_>>().join(",");
     let task = fixture("tasks/copies.jsonl");
-    let asked = ["--with", &studies, "--task", path(&task), "--limit", "20", "-o", "-"];
-    run(&[&["analyze", "box:causal"], &asked[..]].concat()).unwrap()
+    let options = ["--with", &studies, "--task", path(&task), "--limit", "20", "-o", "-"];
+    run(&[&["analyze", "box:causal"], &options[..]].concat()).unwrap()
 });
 
 /// A report with every study of encoders.
 static EVERYTHING: LazyLock<String> = LazyLock::new(|| {
-    let studies = of_encoders();
-    let asked = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
+    let studies = encoder_studies();
+    let options = ["--with", &studies.join(","), "--limit", "200", "--sample", "40", "--min-count", "20"];
     let task = fixture("tasks/cloze-corrupted.jsonl");
-    let asked = [&asked[..], &["--task", path(&task), "--remove", "L0H0", "-o", "-"]].concat();
-    run(&[&["analyze", "box:small"], &asked[..]].concat()).unwrap()
+    let options = [&options[..], &["--task", path(&task), "--remove", "L0H0", "-o", "-"]].concat();
+    run(&[&["analyze", "box:small"], &options[..]].concat()).unwrap()
 });
 
 #[test]
-fn figures_and_tables_are_those_of_the_cards() {
+fn figures_and_tables_match_the_cards() {
     let folder = tempfile::tempdir().unwrap();
     let [everything, arcs, links, decoder] =
         ["everything.json", "arcs.json", "links.json", "decoder.json"].map(|name| folder.path().join(name));
     fs::write(&everything, &*EVERYTHING).unwrap();
     fs::write(&decoder, &*DECODER).unwrap();
-    // Cuts of arcs are tested, and edges are above chance, where there are enough of them.
+    // Enough sentences for tests of arc cuts and for edges above chance.
     let enough = ["--limit", "300", "--sample", "300", "--with", "knockout,edges"];
     run(&[&["analyze", "box:small", "-q", "-o", path(&arcs)], &enough[..]].concat()).unwrap();
     let reactions = fixture("corpus/reactions.jsonl");
     run(&["analyze", "box:small", "-c", path(&reactions), "-q", "-o", path(&links)]).unwrap();
-    // An unknown name is told of with all that the report has.
-    let drawn = |option: &str, output: &str| -> BTreeSet<String> {
+    // The error about an unknown name lists all names that the report has.
+    let names_in_reports = |option: &str, output: &str| -> BTreeSet<String> {
         let output = folder.path().join(output);
         let names = [&everything, &arcs, &links, &decoder].map(|report| {
             let (_, error) = run(&["export", path(report), option, "none", "-o", path(&output)]).unwrap_err();
@@ -99,25 +106,25 @@ fn figures_and_tables_are_those_of_the_cards() {
         });
         names.into_iter().flatten().collect()
     };
-    let on_cards = |always: &[&'static str], of_card: fn(&Card) -> &'static [&'static str]| -> BTreeSet<String> {
-        let studies = STUDIES.iter().flat_map(move |study| of_card(study.card()));
+    let on_cards = |always: &[&'static str], card_names: fn(&Card) -> &'static [&'static str]| -> BTreeSet<String> {
+        let studies = STUDIES.iter().flat_map(move |study| card_names(study.card()));
         always.iter().chain(studies).map(|name| (*name).to_owned()).collect()
     };
     let figures = on_cards(&["grid", "layers", "heatmap:METRIC"], |card| card.figures);
-    assert_eq!(drawn("--figure", "none.svg"), figures);
+    assert_eq!(names_in_reports("--figure", "none.svg"), figures);
     let drawing = arcs.with_extension("svg");
     let absent = ["export", path(&everything), "--figure", "examples:L9H9", "-o", path(&drawing)];
     let mut answers = Answers::within(folder.path());
     answers.refused("examples of a head that is not there", &run(&absent).unwrap_err());
     answers.held("report-no-figure");
     let tables = on_cards(&["heads", "labels", "metrics", "controls", "files"], |card| card.tables);
-    assert_eq!(drawn("--table", "none.csv"), tables);
+    assert_eq!(names_in_reports("--table", "none.csv"), tables);
 }
 
 #[test]
-fn heads_are_written_one_way() {
+fn heads_are_written_in_one_form() {
     let mut report: Value = serde_json::from_str(&EVERYTHING).unwrap();
-    assert_eq!(report["settings"]["studies"], json!(of_encoders()));
+    assert_eq!(report["settings"]["studies"], json!(encoder_studies()));
     let decoder: Value = serde_json::from_str(&DECODER).unwrap();
     let validator = jsonschema::validator_for(&schema()).unwrap();
     for report in [&report, &decoder] {
@@ -126,7 +133,7 @@ fn heads_are_written_one_way() {
         assert!(errors.is_empty(), "{errors:?}");
     }
     assert_eq!(head_written_otherwise("", &decoder), None);
-    // What was asked for, as it was given.
+    // The option `--remove`, as it was given.
     assert_eq!(report["settings"].as_object_mut().unwrap().remove("removed"), Some(json!(["L0H0"])));
     assert_eq!(head_written_otherwise("", &report), None);
     assert!(report["edges"]["strongest"][0]["source"]["name"].is_string());
@@ -142,12 +149,12 @@ fn reports_follow_the_schema() {
         let errors: Vec<String> = validator.iter_errors(&report).map(|error| error.to_string()).collect();
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(report["heads"].as_array().unwrap().len(), 12);
-        // Every key is described, those of the studies' sections, too.
+        // The schema describes every key, including those of the studies' sections.
         let described = schema()["properties"].as_object().unwrap().clone();
         assert!(report.as_object().unwrap().keys().all(|key| described.contains_key(key)));
         assert!(!described.contains_key(""));
     }
-    // The schema is strict enough to notice a report that is not one.
+    // The schema is strict enough to reject a wrong report.
     let control = ["--control", "shuffled-words", "--control-seeds", "1"];
     let arguments = [&["analyze", "box:planted", "--limit", "100", "-o", "-"], &control[..]].concat();
     let whole: Value = serde_json::from_str(&run(&arguments).unwrap()).unwrap();
@@ -192,7 +199,7 @@ fn top_level_keys_are_in_their_order() {
 }
 
 #[test]
-fn a_report_is_the_same_for_any_number_of_threads() {
+fn threads_change_no_byte_of_a_report() {
     let (model, corpus) = (tiny_bert(), gold());
     let report = |threads: &str| {
         let arguments =
@@ -205,12 +212,12 @@ fn a_report_is_the_same_for_any_number_of_threads() {
     }
 }
 
-/// The name of all relations with words in too few blocks for an interval.
+/// Stands for the name of every relation that has words in too few blocks for an interval.
 const RARE: &str = "a rare relation";
 
-/// Every value has its interval under the same keys, around it, and every tested head its counts.
+/// Every value lies in its interval, which has equal keys. Every tested head has its counts.
 #[test]
-fn values_have_their_intervals() {
+fn values_lie_in_their_intervals() {
     let report = analyze(&gold(), &[]);
     let around = |value: &Value, interval: &Value, at: &str| {
         if value.is_null() || interval.is_null() {
@@ -223,9 +230,9 @@ fn values_have_their_intervals() {
         }
     };
     let keyed_alike = |values: &Value, intervals: &Value, at: &str| {
-        let mut found = Vec::new();
-        numbers(at, values, &mut found);
-        for (name, value) in found {
+        let mut listed_values = Vec::new();
+        numbers(at, values, &mut listed_values);
+        for (name, value) in listed_values {
             let keys = name.strip_prefix(at).unwrap().split('.').skip(1);
             around(value, keys.fold(intervals, |interval, key| &interval[key]), &name);
         }
@@ -267,7 +274,7 @@ fn values_have_their_intervals() {
 }
 
 #[test]
-fn text_has_no_trees() {
+fn plain_text_has_no_tree_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.txt");
     fs::write(&text, "One.\n\nAnother one, with a comma.\n").unwrap();
@@ -283,7 +290,7 @@ fn text_has_no_trees() {
 }
 
 #[test]
-fn what_nothing_is_eligible_for_is_null() {
+fn metrics_without_eligible_queries_are_null() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.txt");
     fs::write(&text, "the dog\n").unwrap();
@@ -299,13 +306,13 @@ fn what_nothing_is_eligible_for_is_null() {
 }
 
 #[test]
-fn standard_input_reads_as_a_file_does() {
+fn standard_input_gives_the_report_of_a_file() {
     let (model, corpus) = (tiny_bert(), gold());
     let bytes = fs::read(&corpus).unwrap();
     let command = ["analyze", path(&model), "-c", "-", "--format", "conllu", "--without", "explained-variance"];
     let piped = headscope(&[&command[..], &["-o", "-", "--no-run-info"]].concat()).write_stdin(bytes).output().unwrap();
     let piped: Value = serde_json::from_str(&outcome(&piped).unwrap()).unwrap();
-    // Tokens are counted beforehand, so a corpus that is read once has no rare ones, and they explain nothing.
+    // A corpus that is read once cannot be counted beforehand. It has no rare tokens, and frequency explains nothing.
     let read = analyze(&corpus, &["--without", "explained-variance", "--without", "frequency"]);
     assert_eq!(piped["corpus"]["name"], "-");
     for key in ["heads", "relations", "chance"] {
@@ -315,11 +322,11 @@ fn standard_input_reads_as_a_file_does() {
 }
 
 #[test]
-fn a_limit_takes_the_first_sentences() {
+fn limit_takes_the_first_sentences() {
     let report = analyze(&gold(), &["--limit", "7"]);
     assert_eq!(report["corpus"]["sentences"], 7);
     assert_eq!(report["settings"]["limit"], 7);
-    // The hash is of the whole corpus all the same.
+    // The hash still covers the whole corpus.
     let sha256 = &report["corpus"]["files"][0]["sha256"];
     assert_eq!(*sha256, analyze(&gold(), &[])["corpus"]["files"][0]["sha256"]);
 }
@@ -367,7 +374,7 @@ fn csv_has_the_numbers_of_the_json_report() {
 }
 
 #[test]
-fn the_summary_shows_grid_relations_and_skips() {
+fn summary_shows_grid_relations_and_skips() {
     let (model, corpus) = (tiny_bert(), gold());
     let summary = run(&["analyze", "--summary", "full", path(&model), "-c", path(&corpus)]).unwrap();
     assert!(summary.contains("\n L2 ") && summary.contains("nsubj"), "{summary}");
@@ -380,7 +387,7 @@ fn the_summary_shows_grid_relations_and_skips() {
 }
 
 #[test]
-fn an_existing_report_is_replaced() {
+fn existing_report_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("report.json");
     fs::write(&output, "old").unwrap();
@@ -413,9 +420,9 @@ fn maps_hold_the_attention_of_each_sentence() {
 fn check_maps(path: &Path, names: &[&str]) -> std::collections::HashMap<String, String> {
     let bytes = fs::read(path).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let mut found = tensors.names();
-    found.sort_unstable();
-    assert_eq!(found, names);
+    let mut listed_values = tensors.names();
+    listed_values.sort_unstable();
+    assert_eq!(listed_values, names);
     for (name, tensor) in tensors.tensors() {
         let [layers, heads, queries, keys] = tensor.shape()[..] else { panic!("{name} is {:?}", tensor.shape()) };
         assert_eq!((layers, heads, queries), (3, 4, keys));
@@ -430,7 +437,7 @@ fn check_maps(path: &Path, names: &[&str]) -> std::collections::HashMap<String, 
 }
 
 #[test]
-fn explain_says_what_things_are() {
+fn explain_describes_names_words_and_cells() {
     let mut answers = Answers::new();
     for name in ["offset:-3", "offset_mass.-1", "min_queries"] {
         answers.said(name, &run(&["explain", name]).unwrap());
@@ -457,7 +464,7 @@ fn explain_says_what_things_are() {
         let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page.trim_end())).unwrap();
         assert!(page.to_lowercase().contains(text.lines().next().unwrap()), "{word} is not on the page: {text}");
     }
-    // Whatever the grid shows, with its marks.
+    // Cells of the grid, with their marks.
     for cell in ["rare", "+2", "broad+1", "case~+7", "first?", "-2", "+2+1", "punct", "no role found"] {
         let text = run(&["explain", cell]).unwrap();
         answers.said(&format!("the cell {cell}"), &text.lines().take(6).collect::<Vec<_>>().join("\n"));
@@ -470,14 +477,14 @@ fn explain_says_what_things_are() {
 }
 
 #[test]
-fn the_page_on_detectors_is_up_to_date() {
+fn detectors_page_is_up_to_date() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/detectors.md");
     let remake = "docs/detectors.md is stale: headscope explain --markdown > docs/detectors.md";
     assert_eq!(fs::read_to_string(page).unwrap(), run(&["explain", "--markdown"]).unwrap(), "{remake}");
 }
 
 #[test]
-fn the_short_help_of_analyze_fits_a_screen_and_the_long_one_lists_every_study_once() {
+fn short_help_of_analyze_fits_a_screen_and_long_help_lists_each_study_once() {
     let short = run(&["analyze", "-h"]).unwrap();
     let lines = short.lines().count();
     assert!((24..=41).contains(&lines), "{lines}: {short}");
@@ -513,7 +520,7 @@ fn outputs_keep_their_permissions_and_links() {
 }
 
 #[test]
-fn a_reader_of_standard_output_that_leaves_does_not_stop_the_files() {
+fn closed_pipe_at_standard_output_does_not_stop_file_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus, output) = (tiny_bert(), gold(), folder.path().join("heads.csv"));
     let (reader, writer) = std::io::pipe().unwrap();
@@ -525,7 +532,7 @@ fn a_reader_of_standard_output_that_leaves_does_not_stop_the_files() {
 }
 
 #[test]
-fn an_error_amid_a_sentence_is_the_same_for_any_number_of_threads() {
+fn threads_change_no_error_amid_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let line = |id: u32, columns: &str| format!("{id}\tdog\t_\t_\t_\t_\t0\troot{columns}\n");
     let good = line(1, "\t_\t_") + "\n";

@@ -1,4 +1,4 @@
-//! A run in parts, which goes on where it was cut off.
+//! A run in parts, which resumes where it was interrupted.
 
 use std::fs;
 use std::path::Path;
@@ -15,35 +15,35 @@ fn arguments<'a>(model: &'a Path, corpus: &'a Path, more: &[&'a str]) -> Vec<&'a
 }
 
 #[test]
-fn a_run_goes_on_where_it_was() {
+fn run_resumes_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
     let with = ["--with", "edges,output-shift", "--sample", "20"];
     let run_to = |output: &Path, more: &[&str]| {
         let more = [&with[..], &["-o", path(output)], more].concat();
-        let found = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
-        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
-        (fs::read(output).unwrap(), String::from_utf8(found.stderr).unwrap())
+        let finished = headscope(&arguments(&model, &corpus, &more)).output().unwrap();
+        assert!(finished.status.success(), "{}", String::from_utf8_lossy(&finished.stderr));
+        (fs::read(output).unwrap(), String::from_utf8(finished.stderr).unwrap())
     };
     let (expected, _) = run_to(&whole, &[]);
     let resume = ["--resume", path(&parts)];
-    let (found, said) = run_to(&again, &resume);
-    assert_eq!(found, expected);
-    assert!(!said.contains("already"), "{said}");
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
+    assert!(!notes.contains("already"), "{notes}");
     assert_eq!(fs::read_dir(&parts).unwrap().count(), 16);
 
-    // As if it had been killed before the third and during the seventh.
+    // As if the run had been killed before the third part and during the seventh.
     for part in ["3-of-16.headscope", "7-of-16.headscope"] {
         fs::remove_file(parts.join(part)).unwrap();
     }
-    let (found, said) = run_to(&again, &resume);
-    assert_eq!(found, expected);
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
     let version = format!("this program reads {}", partial::FORMAT_VERSION);
     let mut answers = Answers::within(folder.path()).hiding(&version, "this program reads N");
-    answers.said("two parts are missing", &said);
+    answers.said("two parts are missing", &notes);
 
-    // What is there must be of this run, and whole.
+    // Existing parts must be whole and must belong to this run.
     let refusal = |more: &[&str]| {
         let more = [&with[..], &resume, &["-o", path(&again)], more].concat();
         run(&arguments(&model, &corpus, &more)).unwrap_err()
@@ -53,18 +53,18 @@ fn a_run_goes_on_where_it_was() {
     answers.refused("another part", &refusal(&[]));
     fs::write(parts.join("5-of-16.headscope"), "headscope partial 4\n").unwrap();
     answers.refused("a part of another version", &refusal(&[]));
-    // One that was cut short is run again.
+    // A truncated part is run again.
     let bytes = fs::read(parts.join("6-of-16.headscope")).unwrap();
     fs::write(parts.join("5-of-16.headscope"), &bytes[..bytes.len() / 2]).unwrap();
-    let (found, said) = run_to(&again, &resume);
-    assert_eq!(found, expected);
-    answers.said("a part was cut short", &said);
+    let (bytes, notes) = run_to(&again, &resume);
+    assert_eq!(bytes, expected);
+    answers.said("a part was cut short", &notes);
     answers.held("resume-parts");
 }
 
-/// The second of two stages has parts of its own.
+/// The second of two stages has its own parts.
 #[test]
-fn a_run_of_two_stages_goes_on_where_it_was() {
+fn run_of_two_stages_resumes_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let [whole, again, parts] = ["whole.json", "again.json", "parts"].map(|name| folder.path().join(name));
     let others = "attention,trees,dependency,words,frequency,explained-variance,coreference";
@@ -79,7 +79,7 @@ fn a_run_of_two_stages_goes_on_where_it_was() {
     }
     resumed(&[]).unwrap();
     assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
-    // Parts that labels by another policy were before: all of them, and some.
+    // Parts of the second stage that rest on labels by another policy: all parts, then some.
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 1\n").unwrap();
     let mut answers = Answers::within(folder.path());
@@ -98,12 +98,12 @@ fn a_run_of_two_stages_goes_on_where_it_was() {
     answers.refused("a part after other sums", &resumed(&[]).unwrap_err());
     answers.held("resume-stages");
     fs::write(&third, bytes).unwrap();
-    // What was refused is as it was.
+    // After the refusals, the run still resumes.
     resumed(&[]).unwrap();
     assert_eq!(fs::read(&again).unwrap(), fs::read(&whole).unwrap());
 }
 
-/// A part whose header has other text, with the checksum that belongs to it.
+/// Alters the header of a part, and the checksum with it.
 fn alter(part: &Path, alter: impl Fn(&str) -> String) {
     let bytes = fs::read(part).unwrap();
     let lines: Vec<&[u8]> = bytes.splitn(3, |byte| *byte == b'\n').collect();
@@ -115,7 +115,7 @@ fn alter(part: &Path, alter: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn what_has_no_parts_is_refused() {
+fn runs_without_parts_are_refused() {
     let mut answers = Answers::new();
     for more in [&["--shard", "1/2"][..], &["-c", "-", "--format", "text"]] {
         let refusal = run(&[&["analyze", "box:small", "--resume", "parts"], more].concat()).unwrap_err();
@@ -124,9 +124,9 @@ fn what_has_no_parts_is_refused() {
     answers.held("resume-usage");
 }
 
-/// A part whose checksum is right and whose counts are none of any text: more unknown tokens than tokens.
+/// A part with a valid checksum but impossible counts: more unknown tokens than tokens.
 #[test]
-fn a_part_that_makes_an_impossible_report_is_named() {
+fn part_with_impossible_counts_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (model, corpus) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let [report, parts] = ["report.json", "parts"].map(|name| folder.path().join(name));

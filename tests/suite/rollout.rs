@@ -1,4 +1,4 @@
-//! `maps --rollout`, held against products of the attention that `maps` writes of the same sentence.
+//! `maps --rollout`, compared with products of the attention that `maps` writes for the sentence.
 
 use std::fs;
 
@@ -13,18 +13,18 @@ fn tensors(model: &str, more: &[&str], names: &[&str]) -> Vec<(Vec<usize>, Vec<f
     run(&[&arguments[..], more].concat()).unwrap();
     let bytes = fs::read(&file).unwrap();
     let maps = SafeTensors::deserialize(&bytes).unwrap();
-    let mut found = maps.names();
-    found.sort_unstable();
-    assert_eq!(found, names);
-    let of = |name: &&str| {
+    let mut actual = maps.names();
+    actual.sort_unstable();
+    assert_eq!(actual, names);
+    let read_tensor = |name: &&str| {
         let view = maps.tensor(name).unwrap();
         let weights = view.data().as_chunks::<4>().0.iter().map(|&bytes| f64::from(f32::from_le_bytes(bytes)));
         (view.shape().to_vec(), weights.collect())
     };
-    names.iter().map(of).collect()
+    names.iter().map(read_tensor).collect()
 }
 
-/// `R_l[i][j] = 1/2 R_(l-1)[i][j] + 1/2 sum_k mean over heads of A_l[i][k] R_(l-1)[k][j]`, from the identity on.
+/// `R_l[i][j] = 1/2 R_(l-1)[i][j] + 1/2 sum_k mean over heads of A_l[i][k] R_(l-1)[k][j]`, starting from the identity.
 fn products(attention: impl Fn(usize, usize, usize) -> f64, layers: usize, n: usize) -> Vec<f64> {
     let mut before: Vec<f64> = (0..n * n).map(|cell| if cell / n == cell % n { 1.0 } else { 0.0 }).collect();
     let mut all = Vec::new();
@@ -42,41 +42,41 @@ fn products(attention: impl Fn(usize, usize, usize) -> f64, layers: usize, n: us
 
 fn check(model: &str, sees: fn(usize, usize) -> bool) {
     let [(shape, attention)] = &tensors(model, &[], &["attentions.0"])[..] else { panic!("one tensor") };
-    let [(of_rollout, rollout), (of_even, even)] =
+    let [(rollout_shape, rollout), (even_shape, even)] =
         &tensors(model, &["--rollout"], &["rollout.0", "rollout_even.0"])[..]
     else {
         panic!("two tensors")
     };
     let &[layers, heads, n, _] = &shape[..] else { panic!("{shape:?}") };
-    assert_eq!((of_rollout, of_even), (&vec![layers, n, n], &vec![layers, n, n]));
+    assert_eq!((rollout_shape, even_shape), (&vec![layers, n, n], &vec![layers, n, n]));
     let mean = |layer: usize, i: usize, k: usize| {
-        let of_head = |head: usize| attention[((layer * heads + head) * n + i) * n + k];
-        (0..heads).map(of_head).sum::<f64>() / heads as f64
+        let head_weight = |head: usize| attention[((layer * heads + head) * n + i) * n + k];
+        (0..heads).map(head_weight).sum::<f64>() / heads as f64
     };
     let seen = |i: usize| (0..n).filter(|&k| sees(i, k)).count() as f64;
     let evenly = |_: usize, i: usize, k: usize| if sees(i, k) { 1.0 / seen(i) } else { 0.0 };
-    for (found, expected) in [(rollout, products(mean, layers, n)), (even, products(evenly, layers, n))] {
-        for (found, expected) in found.iter().zip(expected) {
-            assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
+    for (actual, expected) in [(rollout, products(mean, layers, n)), (even, products(evenly, layers, n))] {
+        for (actual, expected) in actual.iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-6, "{actual} is not {expected}");
         }
-        for row in found.chunks(n) {
+        for row in actual.chunks(n) {
             assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-5);
         }
     }
 }
 
 #[test]
-fn rollout_is_the_product_of_mean_attention_and_the_residual_stream() {
+fn rollout_multiplies_mean_attention_and_the_residual_stream() {
     check("box:small", |_, _| true);
 }
 
 #[test]
-fn a_decoder_has_it_over_the_keys_that_it_sees() {
+fn decoder_rollout_covers_visible_keys() {
     check("box:causal", |query, key| key <= query);
 }
 
 #[test]
-fn rollout_is_of_whole_layers() {
+fn rollout_of_single_heads_or_layers_is_refused() {
     let mut answers = Answers::new();
     for more in [["--head", "L0H0"], ["--layer", "1"], ["--remove", "L0H0"]] {
         let arguments = ["maps", "--rollout", "--text", "a", "-o", "x.safetensors"];

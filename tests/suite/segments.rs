@@ -1,4 +1,4 @@
-//! The study `segments`, held against `fixtures/reference_segments.py`, and as a user runs it.
+//! The study `segments`, compared with `fixtures/reference_segments.py` and run as a user runs it.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::support::{fixture, path, run, tiny_bert};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
 fn analyze(model: &str, corpus: &str, more: &[&str]) -> Value {
@@ -15,7 +15,7 @@ fn analyze(model: &str, corpus: &str, more: &[&str]) -> Value {
     serde_json::from_str(&run(&[&arguments[..], more].concat()).unwrap()).unwrap()
 }
 
-/// The tiny RoBERTa with the words of the tiny BERT, in pairs as a RoBERTa has them.
+/// The tiny RoBERTa with the words of the tiny BERT. Its sentence pairs have RoBERTa's form.
 fn roberta() -> TempDir {
     let folder = TempDir::new().unwrap();
     for name in ["config.json", "model.safetensors"] {
@@ -34,23 +34,23 @@ fn roberta() -> TempDir {
 fn check(model: &str, golden: &str) {
     let golden = fs::read_to_string(fixture("goldens").join(golden)).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
-    let found = analyze(model, path(&fixture("corpus/documents.txt")), &[]);
+    let actual = analyze(model, path(&fixture("corpus/documents.txt")), &[]);
     for key in ["pairs", "sentences_left_out"] {
-        assert_eq!(found["segments"][key], expected[key], "{key}");
+        assert_eq!(actual["segments"][key], expected[key], "{key}");
     }
     for (name, count) in expected["denominators"].as_object().unwrap() {
-        assert_eq!(&found["denominators"][name]["count"], count, "{name}");
+        assert_eq!(&actual["denominators"][name]["count"], count, "{name}");
     }
-    let near = |at: &str, found: &Value, expected: &Value| {
+    let near = |at: &str, actual: &Value, expected: &Value| {
         for (name, expected) in expected.as_object().unwrap() {
-            let [a, b] = [&found[name], expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at}.{name}")));
+            let [a, b] = [&actual[name], expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at}.{name}")));
             assert!((a - b).abs() < TOLERANCE, "{at}.{name} is {a}, the reference {b}");
         }
     };
-    near("chance", &found["chance"], &expected["chance"]);
-    let [found, expected] = [&found, &expected].map(|report| report["heads"].as_array().unwrap());
-    assert_eq!(found.len(), expected.len());
-    for (head, expected) in found.iter().zip(expected) {
+    near("chance", &actual["chance"], &expected["chance"]);
+    let [actual, expected] = [&actual, &expected].map(|report| report["heads"].as_array().unwrap());
+    assert_eq!(actual.len(), expected.len());
+    for (head, expected) in actual.iter().zip(expected) {
         let name = head["name"].as_str().unwrap();
         near(name, &head["metrics"], &expected["metrics"]);
         near(name, &head["standard_errors"], &expected["standard_errors"]);
@@ -64,17 +64,17 @@ fn check(model: &str, golden: &str) {
 }
 
 #[test]
-fn metrics_are_those_of_the_reference() {
+fn metrics_match_the_reference() {
     check(path(&tiny_bert()), "tiny-bert-segments.json");
 }
 
 #[test]
-fn metrics_of_a_roberta_are_those_of_the_reference() {
+fn roberta_metrics_match_the_reference() {
     check(path(roberta().path()), "tiny-roberta-segments.json");
 }
 
 #[test]
-fn documents_of_plain_text_end_at_blank_lines() {
+fn plain_text_documents_end_at_blank_lines() {
     let folder = TempDir::new().unwrap();
     let pairs = |text: &str, more: &[&str]| {
         let corpus = folder.path().join("corpus.txt");
@@ -87,7 +87,7 @@ fn documents_of_plain_text_end_at_blank_lines() {
     assert_eq!(pairs(&five.replace("bird\n", "bird\n\n"), &[]), [2, 1]);
     assert_eq!(pairs(&five.replace('\n', "\n\n"), &[]), [0, 5]);
     assert_eq!(pairs("the cat\n", &[]), [0, 1]);
-    // Seven tokens as a pair, of which the second sentence alone has four.
+    // The pair has seven tokens. The second sentence has four tokens by itself.
     assert_eq!(pairs("the cat\nthe dog\n", &["--max-tokens", "7"]), [1, 0]);
     assert_eq!(pairs("the cat\nthe dog\n", &["--max-tokens", "6"]), [0, 2]);
     // Without pairs there are no numbers and no label, and the summary says so.
@@ -107,14 +107,15 @@ fn documents_of_plain_text_end_at_blank_lines() {
         "6",
     ])
     .unwrap();
-    let is_of_segments = |line: &&str| ["Pairs of", "Preset", "Too little"].iter().any(|start| line.starts_with(start));
+    let is_segments_line =
+        |line: &&str| ["Pairs of", "Preset", "Too little"].iter().any(|start| line.starts_with(start));
     let mut answers = Answers::new();
-    answers.said("no pairs", &summary.lines().filter(is_of_segments).collect::<Vec<_>>().join("\n"));
+    answers.said("no pairs", &summary.lines().filter(is_segments_line).collect::<Vec<_>>().join("\n"));
     answers.held("segments-no-pairs");
 }
 
 #[test]
-fn parts_add_up_to_the_whole_and_are_labelled_by_the_preset() {
+fn shards_merge_to_the_report_of_one_run_with_preset_labels() {
     let folder = TempDir::new().unwrap();
     let (corpus, model) = (fixture("corpus/gold.conllu"), tiny_bert());
     let at = |name: &str| folder.path().join(name);
@@ -127,7 +128,7 @@ fn parts_add_up_to_the_whole_and_are_labelled_by_the_preset() {
         assert_eq!(labels.len(), 1, "{}: {labels:?}", head["name"]);
         assert!(labels[0]["label"].as_str().unwrap().starts_with("class:"));
     }
-    // What is asked of pairs is no matter of the order of words.
+    // The order of words does not matter for pairs, so the shuffled-words control has no counts of them.
     for run in whole["controls"].as_array().unwrap() {
         let counted = run["label_counts"].as_object().unwrap().contains_key("segment-block");
         assert_eq!(counted, run["control"] == "random-init");
@@ -142,7 +143,7 @@ fn parts_add_up_to_the_whole_and_are_labelled_by_the_preset() {
     let merge = ["merge", path(&parts[0]), path(&parts[1]), "--no-run-info", "-o", path(&merged)];
     run(&[&merge[..], &["--preset", "kovaleva2019"]].concat()).unwrap();
     assert_eq!(fs::read(&merged).unwrap(), fs::read(at("whole.json")).unwrap());
-    // The default policy has none of the classes, and relabelling brings them back.
+    // The default policy gives none of the classes. Relabelling brings them back.
     run(&merge).unwrap();
     let default: Value = serde_json::from_slice(&fs::read(&merged).unwrap()).unwrap();
     assert_eq!(default["label_counts"]["class:<pattern>"], 0);
@@ -156,7 +157,7 @@ fn parts_add_up_to_the_whole_and_are_labelled_by_the_preset() {
 }
 
 #[test]
-fn the_preset_needs_the_study() {
+fn preset_needs_the_study_segments() {
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
     let corpus = fixture("corpus/gold.conllu");

@@ -1,4 +1,4 @@
-//! Which studies run: a table of what options, corpus and model say.
+//! Which studies run, as a table of options, corpora and models.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use headscope::study::AnyStudy;
 const ENCODER: ModelTraits =
     ModelTraits { has_residue_tokens: false, is_decoder: false, predicts_tokens: true, lacks_heads: false };
 
-/// A request, and a model, from words: `with=a,b`, `task=pair`, `decoder` and so on.
+/// A request and a model, parsed from words: `with=a,b`, `task=pair`, `decoder` and so on.
 fn request(words: &str) -> (StudyRequest, Option<ModelTraits>) {
     let (mut request, mut model) = (StudyRequest { has_counts: true, ..StudyRequest::default() }, None);
     for word in words.split(' ').filter(|word| !word.is_empty()) {
@@ -42,8 +42,8 @@ fn request(words: &str) -> (StudyRequest, Option<ModelTraits>) {
     (request, model)
 }
 
-/// The difference from the studies by default: `+` before one that runs as well, `-` before one that does not, with the
-/// reason; or the error.
+/// The difference from the default studies, or the error. `+` marks an additional study, and `-` a missing study with
+/// its reason.
 fn outcome(words: &str) -> String {
     let (request, model) = request(words);
     let selected = StudySelection::new(request).and_then(|selection| match model {
@@ -78,7 +78,8 @@ fn options_corpus_and_model_decide_which_studies_run() {
         ("without=words,trees", "-trees (off) -words (off)"),
         (&format!("without={ALL}"), "every study is switched off: there is nothing to analyse"),
         ("with=words without=words", "--with words and --without words: which of them?"),
-        // A study brings those that it builds on, and joins those where it may.
+        // A study brings the studies that it builds on. With `join`, a study that builds on two requested studies joins
+        // them.
         ("with=pruning", "+effect +gradient +pruning"),
         ("with=pruning without=effect", "--without effect: the study pruning asks about what it finds"),
         ("with=effect,similarity", "+effect +similarity"),
@@ -88,7 +89,7 @@ fn options_corpus_and_model_decide_which_studies_run() {
         ("task=pair", "+task"),
         ("task=pair without=task", ""),
         ("task=pair with=pruning", "+task +pruning"),
-        // Without a corpus nothing else runs by itself, not even on a decoder.
+        // Without a corpus no other study runs by default, not even on a decoder.
         ("task=pair no-corpus", &format!("+task -{}", ALL.replace(',', " -"))),
         ("task=pair no-corpus decoder", &format!("+task -{}", ALL.replace(',', " -"))),
         (
@@ -104,14 +105,14 @@ fn options_corpus_and_model_decide_which_studies_run() {
         ("with=task", "--with task: there is no task: give --task FILE"),
         ("preset=blimp", "--preset blimp: there is no task: give --task FILE"),
         ("preset=clark2019", "+clark2019"),
-        // The corpus.
+        // Requests that depend on the corpus.
         ("read-once", "-frequency (uncounted)"),
         (
             "with=frequency read-once",
             "--with frequency: it must count the tokens of the corpus beforehand, which can be read \
              only once: name a file, or give --counts FILE, which `headscope counts` writes",
         ),
-        // The model.
+        // Requests that depend on the model.
         ("encoder", ""),
         (
             "encoder with=in-context-effect",
@@ -149,7 +150,7 @@ fn options_corpus_and_model_decide_which_studies_run() {
 }
 
 #[test]
-fn a_run_of_a_task_asks_about_the_corpus_where_a_study_does() {
+fn task_run_reads_the_corpus_only_for_a_study() {
     for (words, expected) in [
         ("task=pair", true),
         ("task=pair no-corpus", false),

@@ -1,5 +1,5 @@
-//! The table of docs/methodology/sentences.md walked: each template of a sentence with evidence just below what it needs, and just
-//! above.
+//! Walks through the table of docs/methodology/sentences.md. Each sentence template gets evidence just below and just
+//! above its threshold.
 
 use std::fs;
 use std::path::Path;
@@ -9,16 +9,17 @@ use crate::support::answers::{Answers, without_decimals};
 use crate::support::{fixture, path, run};
 use serde_json::{Value, json};
 
-/// The lines in brief and the head of a card, from a report that is labelled anew after a change of its evidence.
-fn said(folder: &Path, report: &Value, head: &str, change: &dyn Fn(&mut Value)) -> String {
+/// The brief lines of a report and the card of a head, after a change of the evidence and a relabelling.
+fn relabelled_text(folder: &Path, report: &Value, head: &str, change: &dyn Fn(&mut Value)) -> String {
     let [changed, policy, again] = ["changed.json", "policy.toml", "again.json"].map(|name| folder.join(name));
     let mut report = report.clone();
     change(&mut report);
     fs::write(&changed, report.to_string()).unwrap();
     fs::write(&policy, "label_q = 0.05\n").unwrap();
     run(&["relabel", path(&changed), "--policy", path(&policy), "-o", path(&again)]).unwrap();
-    let found: Value = serde_json::from_str(&fs::read_to_string(&again).unwrap()).unwrap();
-    let brief: Vec<&str> = found["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let relabelled: Value = serde_json::from_str(&fs::read_to_string(&again).unwrap()).unwrap();
+    let brief: Vec<&str> =
+        relabelled["in_brief"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     let card = run(&["show", path(&again), head, "--all"]).unwrap();
     without_decimals(&(brief.join("\n") + "\n\n" + card.split("\nMetrics, ").next().unwrap()))
 }
@@ -30,25 +31,25 @@ fn analyzed(folder: &Path, model: &str, studies: &str, more: &[&str]) -> Value {
     serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap()
 }
 
-/// A head of a relation of the report.
-fn of_relation<'a>(report: &'a mut Value, relation: &str, place: usize) -> &'a mut Value {
+/// The entry of a head in a relation of the report.
+fn head_of_relation<'a>(report: &'a mut Value, relation: &str, place: usize) -> &'a mut Value {
     let mut relations = report["relations"].as_array_mut().unwrap().iter_mut();
     &mut relations.find(|known| known["relation"] == relation).unwrap()["by_head"][place]
 }
 
-/// A step of the walk: what it is, and its evidence.
+/// A step of the walk: its title, and its change of the evidence.
 type Step<'a> = (&'a str, Box<dyn Fn(&mut Value) + 'a>);
 
-/// Holds what is said by a report as it is, and which lines go and come with each step.
+/// Compares the text of the unchanged report with a snapshot, and the lines that each step removes and adds.
 fn walk(folder: &Path, report: &Value, head: &str, name: &str, steps: &[Step<'_>]) {
-    let before = said(folder, report, head, &|_| ());
+    let before = relabelled_text(folder, report, head, &|_| ());
     let mut answers = Answers::within(folder);
     answers.said("as it is", &before);
     for (title, change) in steps {
-        let after = said(folder, report, head, change);
-        let lines = |sign: &str, of: &str, than: &str| -> String {
-            let known: Vec<&str> = than.lines().collect();
-            of.lines().filter(|line| !known.contains(line)).flat_map(|line| [sign, line, "\n"]).collect()
+        let after = relabelled_text(folder, report, head, change);
+        let lines = |sign: &str, text: &str, other_text: &str| -> String {
+            let known: Vec<&str> = other_text.lines().collect();
+            text.lines().filter(|line| !known.contains(line)).flat_map(|line| [sign, line, "\n"]).collect()
         };
         answers.said(title, &(lines("- ", &before, &after) + &lines("+ ", &after, &before)));
     }
@@ -56,12 +57,12 @@ fn walk(folder: &Path, report: &Value, head: &str, name: &str, steps: &[Step<'_>
 }
 
 #[test]
-fn labels_are_said_as_firmly_as_they_are_shown() {
+fn sentences_state_labels_as_firmly_as_tables() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "choice", &[]);
     // L2H1 has no label, and the threshold of separators is .6.
     let separator = |score: f64| move |report: &mut Value| set(report, 9, "separator_mass", score, 0.01);
-    // A lead of ten points over chance.
+    // The threshold is a lead of ten points over chance.
     let rare = |lead: f64, error: f64, share: f64| {
         move |report: &mut Value| {
             set(report, 9, "separator_mass", 0.1, 0.01);
@@ -82,7 +83,7 @@ fn labels_are_said_as_firmly_as_they_are_shown() {
             ("rare words, just below", Box::new(rare(0.09, 0.01, 0.2))),
             ("rare words, just above", Box::new(rare(0.11, 0.01, 0.2))),
             ("rare words, firmly above", Box::new(rare(0.16, 0.01, 0.25))),
-            // What more than half of the attention is on is said first.
+            // A token that gets more than half of the attention comes first.
             (
                 "rare words, beside more than half of the attention",
                 Box::new(|report: &mut Value| {
@@ -95,7 +96,7 @@ fn labels_are_said_as_firmly_as_they_are_shown() {
 }
 
 #[test]
-fn a_label_is_near_from_half_of_its_threshold() {
+fn label_is_near_from_half_of_its_threshold() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:planted", "attention", &[]);
     let rare = |lead: f64| {
@@ -110,22 +111,22 @@ fn a_label_is_near_from_half_of_its_threshold() {
 }
 
 #[test]
-fn relations_are_said_as_far_as_they_reach() {
+fn sentences_state_how_far_relations_reach() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "choice", &[]);
     let tags = |difference: f64, error: f64| {
         move |report: &mut Value| {
-            let versus = &mut of_relation(report, "case", 11)["versus_tags"]["dep->head"];
+            let versus = &mut head_of_relation(report, "case", 11)["versus_tags"]["dep->head"];
             (versus["difference"], versus["standard_error"]) = (json!(difference), json!(error));
         }
     };
     let below = |report: &mut Value| {
         tags(-0.2, 0.01)(report);
-        of_relation(report, "case", 11)["versus_tags"]["dep->head"]["ci95"] = json!([-0.22, -0.18]);
+        head_of_relation(report, "case", 11)["versus_tags"]["dep->head"]["ci95"] = json!([-0.22, -0.18]);
     };
     let specific = |difference: f64| {
         move |report: &mut Value| {
-            let specific = &mut of_relation(report, "case", 11)["specific"]["dep->head"];
+            let specific = &mut head_of_relation(report, "case", 11)["specific"]["dep->head"];
             (specific["difference"], specific["standard_error"]) = (json!(difference), json!(0.01));
         }
     };
@@ -146,10 +147,10 @@ fn relations_are_said_as_far_as_they_reach() {
 }
 
 #[test]
-fn how_a_head_chooses_is_said_above_its_threshold() {
+fn sentences_state_a_choice_above_its_threshold() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "choice", &[]);
-    // L3H0 goes by tokens: .9 has to come back from them, and ten points more than from special tokens.
+    // L3H0 chooses by tokens. Tokens must restore .9 of the attention, and ten points more than special tokens restore.
     let rebuilt = |share: f64, over_special: f64| {
         move |report: &mut Value| {
             let head = &mut report["heads"][12];
@@ -174,7 +175,7 @@ fn how_a_head_chooses_is_said_above_its_threshold() {
 }
 
 #[test]
-fn what_removal_does_is_said_by_its_q() {
+fn sentences_state_removal_effects_by_their_q() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "effect,edges,probes", &["--sample", "200"]);
     let effect = |q: f64| move |report: &mut Value| report["effect"]["heads"][0]["q"] = json!(q);
@@ -203,7 +204,7 @@ fn what_removal_does_is_said_by_its_q() {
 }
 
 #[test]
-fn heads_that_can_go_are_told_with_their_interval_alone() {
+fn sentences_state_prunable_heads_only_with_an_interval() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "pruning", &["--sample", "30"]);
     let interval = |ci95: Value| {
@@ -221,7 +222,7 @@ fn heads_that_can_go_are_told_with_their_interval_alone() {
 }
 
 #[test]
-fn heads_of_models_that_are_not_one_lineage_are_compared_by_place_and_that_is_said() {
+fn comparison_by_place_of_unrelated_models_is_stated() {
     let folder = tempfile::tempdir().unwrap();
     let report = analyzed(folder.path(), "box:small", "attention", &[]);
     let [a, b] = ["a.json", "b.json"].map(|name| folder.path().join(name));
@@ -232,7 +233,8 @@ fn heads_of_models_that_are_not_one_lineage_are_compared_by_place_and_that_is_sa
         fs::write(&b, other.to_string()).unwrap();
         run(&[&["compare", path(&a), path(&b)], more].concat()).unwrap()
     };
-    let told = |text: &str| text.lines().filter(|line| line.contains("by place")).collect::<Vec<_>>().join("\n");
+    let lines_about_place =
+        |text: &str| text.lines().filter(|line| line.contains("by place")).collect::<Vec<_>>().join("\n");
     let hash = "0".repeat(64);
     let mut answers = Answers::new();
     for (title, weights, more) in [
@@ -240,7 +242,7 @@ fn heads_of_models_that_are_not_one_lineage_are_compared_by_place_and_that_is_sa
         ("other weights", Some(&*hash), &[]),
         ("other weights, matched", Some(&*hash), &["--matched"]),
     ] {
-        answers.said(title, &told(&compared(weights, more)));
+        answers.said(title, &lines_about_place(&compared(weights, more)));
     }
     answers.held("sentences-by-place");
 }

@@ -1,4 +1,4 @@
-//! `headscope analyze --shard` and `headscope merge`: shards come to what one run comes to, or are refused.
+//! `headscope analyze --shard` and `headscope merge`: shards merge to the report of one run, or are refused.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use crate::support::{fixture, headscope, outcome, parts_add_up, path, run, tiny_
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// 600 short sentences in three segments; some have no tokens, some are too long for `--max-tokens 8`, most occur again,
-/// and some name their family.
+/// 600 short sentences in three segments. Some have no tokens, some are too long for `--max-tokens 8`, most are
+/// repeated, and some name their family.
 fn corpus(folder: &Path) -> PathBuf {
     let sentence = |number: usize| -> String {
         let words = number % 7 + 1;
@@ -48,7 +48,7 @@ impl Shards {
         run(&[&arguments, more].concat()).unwrap()
     }
 
-    /// Writes a shard, by default of the settings of [`Shards::analyze`], and gives its path.
+    /// Writes a shard with the settings of [`Shards::analyze`] and `more`. Returns its path.
     fn shard(&self, name: &str, shard: &str, more: &[&str]) -> String {
         let file = self.file(name);
         self.analyze(&[&["--shard", shard, "-o", &file, "-q"], more].concat());
@@ -78,7 +78,7 @@ fn shards_merge_to_the_report_of_one_run() {
     assert_eq!((&text["sentences_read"], &text["not_remembered"]), (&600.into(), &0.into()));
     assert!(text["families"].as_u64() < text["different_sentences"].as_u64(), "{text}");
     assert_ne!(report["relations"], Value::Array(Vec::new()));
-    // Three segments: four shards and more leave some empty.
+    // There are only three segments, so five shards leave some empty.
     for count in [1, 2, 3, 5, 8] {
         let mut parts: Vec<String> = (1..=count)
             .map(|number| {
@@ -94,13 +94,13 @@ fn shards_merge_to_the_report_of_one_run() {
     }
 }
 
-/// 600 sentences in so many documents, every seventh one as the one 100 before it.
+/// 600 sentences in `count` documents. Every seventh sentence `n` has the words of sentence `n % 100`.
 fn documents(folder: &Path, count: usize) -> PathBuf {
     let sentence = |number: usize| {
         let begins =
             if number.is_multiple_of(600 / count) && number / (600 / count) < count { "# newdoc\n" } else { "" };
         let own = if number.is_multiple_of(7) { number % 100 } else { number };
-        // The number in base five, so that the words of each are others.
+        // The digits of the number in base five give each sentence its own words.
         let form = |word: u32| ["the", "saw", "left", "one", "two"][own / 5_usize.pow(word - 1) % 5];
         let words = (1..=4).map(|word| format!("{word}\t{}\t_\t_\t_\t_\t{}\tdep\t_\t_\n", form(word), word - 1));
         format!("{begins}{}\n", words.collect::<String>())
@@ -111,11 +111,11 @@ fn documents(folder: &Path, count: usize) -> PathBuf {
 }
 
 #[test]
-fn ten_documents_are_blocks_however_the_corpus_is_run() {
+fn documents_are_the_unit_in_every_kind_of_run() {
     let mut shards = Shards::new();
     let unit = |report: &str| serde_json::from_str::<Value>(report).unwrap()["corpus"]["unit"].clone();
     shards.corpus = documents(shards.folder.path(), 9);
-    // Too few for any test, and the unit all the same.
+    // Nine documents are too few for a test, but documents are still the unit.
     assert_eq!(unit(&shards.analyze(&["-o", "-"])), "documents");
     assert_eq!(unit(&shards.analyze(&["-o", "-", "--unit", "sentences"])), "sentences");
     shards.corpus = documents(shards.folder.path(), 10);
@@ -133,7 +133,7 @@ fn ten_documents_are_blocks_however_the_corpus_is_run() {
 }
 
 #[test]
-fn a_partial_is_the_same_for_any_number_of_threads() {
+fn threads_change_no_byte_of_a_partial() {
     let shards = Shards::new();
     let bytes = |threads: &str| {
         fs::read(shards.shard(&format!("{threads}.headscope"), "1/2", &["--threads", threads])).unwrap()
@@ -142,7 +142,7 @@ fn a_partial_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_limit_is_one_of_the_whole_corpus() {
+fn limit_applies_to_the_whole_corpus() {
     let shards = Shards::new();
     let whole = shards.analyze(&["-o", "-", "--limit", "300"]);
     let part = |number: u32| shards.shard(&format!("{number}.headscope"), &format!("{number}/3"), &["--limit", "300"]);
@@ -151,14 +151,14 @@ fn a_limit_is_one_of_the_whole_corpus() {
 }
 
 #[test]
-fn the_runs_of_shards_are_told_together() {
+fn merged_report_describes_the_runs_of_all_shards() {
     let shards = Shards::new();
     let (model, mut answers) = (tiny_bert(), shards.answers());
     let mut part = |number: u32| {
         let (shard, file) = (format!("{number}/2"), shards.file(&format!("{number}.headscope")));
         let arguments = ["analyze", path(&model), "-c", path(&shards.corpus), "--shard", &shard, "-o", &file];
-        let told = run(&[&arguments[..], &["--threads", "1"]].concat()).unwrap();
-        answers.said(&shard, &told);
+        let printed = run(&[&arguments[..], &["--threads", "1"]].concat()).unwrap();
+        answers.said(&shard, &printed);
         file
     };
     let merged = run(&["merge", "-o", "-", &part(1), &part(2)]).unwrap();
@@ -170,7 +170,7 @@ fn the_runs_of_shards_are_told_together() {
 }
 
 #[test]
-fn parts_that_make_no_whole_are_refused() {
+fn incomplete_or_mixed_parts_are_refused() {
     let shards = Shards::new();
     let one = shards.shard("one.headscope", "1/2", &[]);
     let two = shards.shard("two.headscope", "2/2", &[]);
@@ -182,9 +182,9 @@ fn parts_that_make_no_whole_are_refused() {
     let mut answers = shards.answers();
     let mut refused = |title: &str, parts: &[&str]| answers.refused(title, &shards.refusal(parts));
     refused("one of two", &[&one]);
-    // Ten are named.
-    for of in ["1/12", "1/11"] {
-        refused(of, &[&shards.shard("many.headscope", of, &[])]);
+    // The error names at most ten missing parts.
+    for count in ["1/12", "1/11"] {
+        refused(count, &[&shards.shard("many.headscope", count, &[])]);
     }
     refused("one twice", &[&one, &two, &again]);
     refused("one of two and one of three", &[&one, &third]);
@@ -199,9 +199,9 @@ fn parts_that_make_no_whole_are_refused() {
     answers.held("shards-refusals");
 }
 
-/// Whoever runs several models or corpora reads which of them a part is of, not a setting that differs with them.
+/// The error names the model or the corpus of a part, not a setting that differs with them.
 #[test]
-fn parts_of_two_models_or_corpora_are_told_apart_by_name() {
+fn errors_name_the_model_or_corpus_that_differs() {
     let shards = Shards::new();
     let one = shards.shard("one.headscope", "1/2", &[]);
     let mut answers = shards.answers();
@@ -213,7 +213,7 @@ fn parts_of_two_models_or_corpora_are_told_apart_by_name() {
     let (model, gold) = (tiny_bert(), fixture("corpus/gold.conllu"));
     refused("another model", &shards.corpus, "box:planted", "model.headscope");
     refused("another corpus", &gold, path(&model), "corpus.headscope");
-    // Of one name they differ in their content.
+    // With equal names, the contents differ.
     let folder = shards.folder.path().join("b");
     fs::create_dir(&folder).unwrap();
     fs::copy(&gold, folder.join("corpus.conllu")).unwrap();
@@ -232,7 +232,7 @@ fn parts_of_two_models_or_corpora_are_told_apart_by_name() {
 }
 
 #[test]
-fn what_is_no_partial_is_refused() {
+fn files_that_are_no_partials_are_refused() {
     let shards = Shards::new();
     let one = shards.shard("one.headscope", "1/1", &[]);
     let mut bytes = fs::read(&one).unwrap();
@@ -248,7 +248,7 @@ fn what_is_no_partial_is_refused() {
 }
 
 #[test]
-fn wrong_usage_of_shards() {
+fn wrong_usage_of_shards_is_refused() {
     let (model, gold) = (tiny_bert(), fixture("corpus/gold.conllu"));
     let mut answers = Answers::new();
     for more in [
@@ -270,9 +270,9 @@ fn wrong_usage_of_shards() {
     answers.held("shards-usage");
 }
 
-/// Layers whose queries see other keys, and decoders, are of classes that partials hold.
+/// Partials hold classes of layers. Layers with different visibility, and layers of decoders, have different classes.
 #[test]
-fn shards_of_models_of_several_classes_merge() {
+fn shards_merge_for_models_with_several_layer_classes() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["tiny-modernbert", "tiny-mistral"] {
         let model = folder.path().join(name);
@@ -289,9 +289,9 @@ fn shards_of_models_of_several_classes_merge() {
     }
 }
 
-/// A partial has no labels, and another output is a report.
+/// A partial has no labels, so options about labels are refused. Every other output is a report.
 #[test]
-fn what_merge_cannot_write_is_refused() {
+fn merge_refuses_outputs_that_it_cannot_write() {
     let shards = Shards::new();
     let (one, merged) = (shards.shard("one.headscope", "1/1", &[]), shards.file("merged.headscope"));
     let mut answers = shards.answers();
@@ -306,9 +306,9 @@ fn what_merge_cannot_write_is_refused() {
     answers.held("shards-outputs");
 }
 
-/// A part of several is no report, and nothing makes one of it alone.
+/// One part of several is no report and cannot become a report alone.
 #[test]
-fn a_part_in_the_place_of_a_report_says_what_makes_one() {
+fn part_in_place_of_a_report_is_refused_with_the_way_out() {
     let shards = Shards::new();
     let third = shards.shard("3-of-8.headscope", "3/8", &[]);
     let csv = shards.file("heads.csv");
@@ -332,7 +332,7 @@ fn a_part_in_the_place_of_a_report_says_what_makes_one() {
     answers.held("shards-no-report");
 }
 
-/// The output of a job of an array; `set` are variables of its environment.
+/// The output of a job of a job array. `set` are variables of its environment.
 fn job(shards: &Shards, set: &[(&str, &str)], more: &[&str]) -> Result<(String, String), (i32, String)> {
     job_to("parts", shards, set, more)
 }
@@ -356,13 +356,13 @@ fn job_to(
 }
 
 #[test]
-fn an_array_of_jobs_is_run_until_nothing_is_missing() {
+fn job_array_runs_until_no_part_is_missing() {
     let shards = Shards::new();
     let whole = shards.analyze(&["-o", "-"]);
     let (parts, mut answers) = (shards.file("parts"), shards.answers());
     let slurm = |id| job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]);
     slurm("1").unwrap();
-    // As if the second had been killed, and the third had come to a disk that was full, or its machine had failed.
+    // As if the second job had been killed, and the third job had met a full disk or a failing machine.
     slurm("3").unwrap();
     let third = Path::new(&parts).join("3-of-3.headscope");
     let bytes = fs::read(&third).unwrap();
@@ -380,21 +380,21 @@ fn an_array_of_jobs_is_run_until_nothing_is_missing() {
     answers.said("it is run again", &slurm("3").unwrap().1);
     assert!(fs::read(&third).unwrap() == bytes);
     answers.refused("one is missing", &run(&["merge", "-o", "-", &parts]).unwrap_err());
-    // Other engines count from 0.
+    // Other schedulers count from 0.
     job(&shards, &[("JOB_COMPLETION_INDEX", "1")], &[]).unwrap();
     assert_eq!(run(&["merge", "--missing", "3", &parts]).unwrap(), "");
     assert!(run(&["merge", "--no-run-info", "-o", "-", &parts]).unwrap() == whole);
-    // What is there is left there.
+    // Existing parts stay untouched.
     let before = fs::metadata(&third).unwrap().modified().unwrap();
-    let (printed, said) = slurm("3").unwrap();
+    let (printed, notes) = slurm("3").unwrap();
     assert_eq!(printed, "");
-    answers.said("it is there", &said);
+    answers.said("it is there", &notes);
     assert_eq!(fs::metadata(&third).unwrap().modified().unwrap(), before);
     answers.held("shards-array");
 }
 
 #[test]
-fn a_part_of_another_analysis_is_kept_in_a_folder_and_replaced_where_it_is_named() {
+fn part_of_another_analysis_is_replaced_only_by_name() {
     let shards = Shards::new();
     let other = |more: &[&str]| job(&shards, &[("AWS_BATCH_JOB_ARRAY_INDEX", "0")], more);
     other(&[]).unwrap();
@@ -408,13 +408,13 @@ fn a_part_of_another_analysis_is_kept_in_a_folder_and_replaced_where_it_is_named
 }
 
 #[test]
-fn what_is_missing_is_told_of_shards_of_one_run() {
+fn missing_shards_are_listed_for_one_run_only() {
     let shards = Shards::new();
     let empty = shards.file("empty");
     fs::create_dir(&empty).unwrap();
     let mut answers = shards.answers();
-    let mut missing = |title: &str, of: &str, parts: &[&str]| {
-        let output = headscope(&[&["merge", "--missing", of], parts].concat()).output().unwrap();
+    let mut missing = |title: &str, count: &str, parts: &[&str]| {
+        let output = headscope(&[&["merge", "--missing", count], parts].concat()).output().unwrap();
         answers.refused(title, &outcome(&output).unwrap_err());
         String::from_utf8(output.stdout).unwrap()
     };
@@ -425,8 +425,8 @@ fn what_is_missing_is_told_of_shards_of_one_run() {
     let limited = shards.shard("limited.headscope", "5/8", &["--limit", "500"]);
     missing("another limit", "8", &[&one, &limited]);
     missing("a corpus", "8", &[path(&shards.corpus)]);
-    for of in ["0", "65537", "99999999999", "x"] {
-        missing(&format!("of {of}"), of, &[&one]);
+    for count in ["0", "65537", "99999999999", "x"] {
+        missing(&format!("of {count}"), count, &[&one]);
     }
     missing("with an output", "8", &[&one, "-o", "report.json"]);
     let report = run(&["merge", &empty, "-o", &shards.file("report.json")]);
@@ -435,7 +435,7 @@ fn what_is_missing_is_told_of_shards_of_one_run() {
 }
 
 #[test]
-fn a_job_without_a_number_is_refused() {
+fn job_without_a_number_is_refused() {
     let (shards, mut answers) = (Shards::new(), Answers::new());
     let (slurm, other) = (("SLURM_ARRAY_TASK_ID", "1"), ("JOB_COMPLETION_INDEX", "1"));
     for set in [&[("SLURM_ARRAY_TASK_ID", "0")][..], &[slurm, other], &[]] {
@@ -445,9 +445,9 @@ fn a_job_without_a_number_is_refused() {
     answers.held("shards-job");
 }
 
-/// The second stage is an array of its own, of other jobs.
+/// The second stage is a separate job array.
 #[test]
-fn an_array_of_jobs_runs_the_second_stage() {
+fn job_array_runs_the_second_stage() {
     let shards = Shards::new();
     let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
     let whole = shards.analyze(&[&with[..], &["-o", "-"]].concat());
@@ -469,7 +469,7 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let (status, [printed, _]) = missing(&[&first]);
     assert_eq!((status, &*printed), (6, "3\n"));
     fs::write(&third, bytes).unwrap();
-    // An array of the first stage would have nothing to do.
+    // A job array of the first stage would have no work.
     let (status, [printed, error]) = missing(&[&first]);
     assert_eq!(printed, "");
     answers.refused("the first stage is whole", &(status, error));
@@ -490,7 +490,7 @@ fn an_array_of_jobs_runs_the_second_stage() {
     let report = |parts: &[&str]| run(&[&["merge", "--no-run-info", "-o", "-"], parts].concat()).unwrap();
     assert!(report(&[&merged, &after]) == whole);
 
-    // Both stages in one folder make the report, but what is missing is told of one.
+    // Both stages in one folder merge to the report, but `--missing` needs the parts of one stage.
     for part in fs::read_dir(&after).unwrap().map(|entry| entry.unwrap().path()) {
         fs::copy(&part, Path::new(&first).join(part.file_name().unwrap())).unwrap();
     }
@@ -501,10 +501,10 @@ fn an_array_of_jobs_runs_the_second_stage() {
     answers.held("shards-stages");
 }
 
-/// A folder of parts and of whatever else has their names.
+/// A folder of parts, and of other entries whose names are names of parts.
 #[test]
 #[cfg(unix)]
-fn what_is_no_file_is_no_part() {
+fn only_files_count_as_parts() {
     let shards = Shards::new();
     let parts = shards.file("parts");
     job(&shards, &[("SLURM_ARRAY_TASK_ID", "1")], &[]).unwrap();
@@ -518,16 +518,16 @@ fn what_is_no_file_is_no_part() {
     for id in ["2", "3"] {
         answers.refused(&format!("job {id}"), &job(&shards, &[("SLURM_ARRAY_TASK_ID", id)], &[]).unwrap_err());
     }
-    // A link to a part is one.
+    // A link to a part is a part.
     fs::rename(at("1-of-3.headscope"), shards.file("elsewhere")).unwrap();
     std::os::unix::fs::symlink(shards.file("elsewhere"), at("1-of-3.headscope")).unwrap();
     answers.refused("the third is a link to one", &run(&["merge", "-o", "-", &parts]).unwrap_err());
     answers.held("shards-no-file");
 }
 
-/// Reports, parts and logs that lie beside the files of a corpus make it no other.
+/// Reports, parts and logs beside the files of a corpus do not change the corpus.
 #[test]
-fn what_is_written_into_the_folder_of_a_corpus_splits_no_run() {
+fn other_files_in_the_folder_of_a_corpus_change_no_run() {
     let shards = Shards::new();
     let folder = shards.folder.path().join("treebank");
     fs::create_dir(&folder).unwrap();
@@ -545,10 +545,10 @@ fn what_is_written_into_the_folder_of_a_corpus_splits_no_run() {
     }
 }
 
-/// The script that is called again and again submits what is missing, or fails.
+/// A script that runs again and again submits the missing jobs, or fails.
 #[test]
 #[cfg(unix)]
-fn what_submits_jobs_fails_where_it_cannot_tell_which() {
+fn submit_script_fails_if_it_cannot_tell_the_missing_jobs() {
     use std::os::unix::fs::PermissionsExt;
 
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/SCALE.md")).unwrap();
@@ -561,10 +561,12 @@ fn what_submits_jobs_fails_where_it_cannot_tell_which() {
     fs::write(&sbatch, "#!/bin/sh\necho \"$*\" >> submitted.txt\necho 17\n").unwrap();
     fs::set_permissions(&sbatch, fs::Permissions::from_mode(0o755)).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_headscope")).parent().unwrap();
-    let found = format!("{}:{}:{}", folder.join("bin").display(), program.display(), std::env::var("PATH").unwrap());
+    let search_path =
+        format!("{}:{}:{}", folder.join("bin").display(), program.display(), std::env::var("PATH").unwrap());
     let submit = || {
         let mut command = std::process::Command::new("bash");
-        let status = command.args(["-c", script]).current_dir(folder).env("PATH", &found).output().unwrap().status;
+        let status =
+            command.args(["-c", script]).current_dir(folder).env("PATH", &search_path).output().unwrap().status;
         let submitted = fs::read_to_string(folder.join("submitted.txt")).unwrap_or_default();
         let _ = fs::remove_file(folder.join("submitted.txt"));
         (status.code().unwrap(), submitted)
@@ -573,13 +575,13 @@ fn what_submits_jobs_fails_where_it_cannot_tell_which() {
     assert_eq!(submit(), (0, format!("--parsable --array=1-8 array.sh\n{merge}\n")));
     let part = shards.shard("parts/5-of-8.headscope", "5/8", &[]);
     assert_eq!(submit(), (0, format!("--parsable --array=1-4,6-8 array.sh\n{merge}\n")));
-    // Zeros are what a machine leaves that fails while it writes.
+    // A machine that fails while it writes leaves zeros.
     let bytes = fs::read(&part).unwrap();
     fs::write(&part, vec![0; bytes.len()]).unwrap();
     assert_eq!(submit(), (0, format!("--parsable --array=1-8 array.sh\n{merge}\n")));
     fs::write(&part, "something else\n").unwrap();
     assert_eq!(submit(), (1, String::new()));
-    // Of the first of two stages nothing is missing, and the second is begun otherwise.
+    // A complete first stage has no missing part, and the second stage needs another command.
     fs::remove_file(&part).unwrap();
     let with = ["--with", "probes", "--without", "trees,words,frequency,explained-variance"];
     for number in 1..=7 {

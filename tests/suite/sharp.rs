@@ -1,4 +1,4 @@
-//! Fresh weights that attend as sharply as trained ones, and outputs turned at random.
+//! Fresh weights whose attention is as sharp as that of trained weights, and outputs that are rotated at random.
 
 use headscope::model::controls::sharp::SharpnessSample;
 use headscope::model::forward::batch::{Batch, BatchInput};
@@ -9,7 +9,8 @@ use headscope::model::forward::{Encoder, Scratch};
 use crate::golden;
 use crate::support::fixture;
 
-/// The mean of `1 - sum √(a / n)` over heads and rows, layer by layer, and the last hidden states.
+/// For each layer: the sum of `1 - sum √(a / n)` over heads and rows, and the number of rows. Also the hidden states
+/// after the first layer.
 #[derive(Default)]
 struct Seen {
     layers: Vec<(f64, f64)>,
@@ -44,13 +45,13 @@ fn seen(encoder: &dyn Encoder, batch: &Batch<'_>) -> Seen {
     seen
 }
 
-/// Fifty sequences of tokens at random.
+/// Fifty sequences of pseudo-random tokens.
 fn ids() -> Vec<Vec<u32>> {
     (0..50_u32).map(|number| (0..6 + number % 20).map(|at| 5 + (number * 97 + at * 31) % 900).collect()).collect()
 }
 
 #[test]
-fn layers_are_as_far_from_even_as_the_trained_ones() {
+fn sharp_layers_are_as_far_from_even_as_trained_layers() {
     let ids = ids();
     let segments: Vec<Vec<u32>> = ids.iter().map(|ids| vec![0; ids.len()]).collect();
     let inputs = ids.iter().zip(&segments).map(|(ids, segments)| BatchInput { ids, segments, ..BatchInput::default() });
@@ -66,9 +67,9 @@ fn layers_are_as_far_from_even_as_the_trained_ones() {
     }
 }
 
-/// The first layer attends as before; what it writes is elsewhere.
+/// The first layer attends as before, but its output is rotated.
 #[test]
-fn turned_outputs_leave_the_first_layers_attention() {
+fn rotated_outputs_keep_the_attention_of_the_first_layer() {
     let model = golden::load(&fixture("models/small"));
     let ids = ids();
     let segments = [0; 40];

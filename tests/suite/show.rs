@@ -1,4 +1,4 @@
-//! `headscope show`: a saved report, or a part of it, as a person sees it.
+//! `headscope show`: a saved report, or a part of it, in readable form.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use crate::support::answers::Answers;
 use crate::support::{fixture, headscope, path, run};
 use serde_json::Value;
 
-/// A report over the gold corpus, in a folder of its own.
+/// A report over the gold corpus, in its own folder.
 fn saved() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
@@ -19,7 +19,7 @@ fn saved() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn a_report_is_shown_again() {
+fn saved_report_is_shown_as_after_its_run() {
     let (folder, report) = saved();
     let corpus = fixture("corpus/gold.conllu");
     let arguments = ["analyze", "box:small", "-c", path(&corpus), "--with", "edges,effect", "--sample", "32"];
@@ -33,28 +33,28 @@ fn a_report_is_shown_again() {
         let wide: Vec<&str> = text.lines().filter(|line| line.trim_end().chars().count() > columns).collect();
         assert!(wide.is_empty(), "{wide:?}");
         assert_eq!(text.contains("(no room for: "), columns < 120, "{text}");
-        // No word is broken: each is one of the summary at its full width.
+        // No word is broken: each word occurs in the summary at full width.
         let bare = |word: &'_ str| word.trim_matches(['(', ')', ',']).to_owned();
         let words: BTreeSet<String> = whole.split_whitespace().map(bare).collect();
         let broken: Vec<String> = text.split_whitespace().map(bare).filter(|word| !words.contains(word)).collect();
         assert!(broken.iter().all(|word| ["no", "room", "for:"].contains(&&**word)), "{broken:?}");
     }
-    // The whole report again.
+    // `--json` prints the whole report.
     assert_eq!(run(&["show", &report, "--json"]).unwrap(), fs::read_to_string(&report).unwrap());
     assert!(run(&["show", &report, "--color", "always"]).unwrap().contains("\u{1b}["));
     assert!(!run(&["show", &report, "--color", "never"]).unwrap().contains("\u{1b}["));
     drop(folder);
 }
 
-/// What a user sees first fits on one screen.
+/// The first output that a user sees fits on one screen.
 #[test]
-fn a_run_prints_at_most_25_lines() {
+fn default_run_prints_at_most_25_lines() {
     let summary = run(&["analyze"]).unwrap();
     assert!(summary.lines().count() <= 25, "{summary}");
     let mut answers = Answers::new();
     answers.said("a run without arguments", &summary);
     answers.held("show-first-screen");
-    // Of a decoder what it copies stands first.
+    // For a decoder, `induction` comes first.
     let summary = run(&["analyze", "box:causal"]).unwrap();
     let table = summary.split("baselines").nth(1).unwrap();
     let rows: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).take(3).collect();
@@ -63,7 +63,7 @@ fn a_run_prints_at_most_25_lines() {
 }
 
 #[test]
-fn a_summary_opens_with_what_can_be_repeated() {
+fn summary_opens_with_the_brief_lines() {
     let folder = tempfile::tempdir().unwrap();
     let saved = folder.path().join("report.json");
     let options = ["--with", "effect,repeats,norms", "--sample", "32", "--no-run-info", "--control", "random-init"];
@@ -79,7 +79,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
     answers.said("what can be repeated", &opening);
     answers.held("show-opening");
 
-    // The shares are those that the labels of the report come to.
+    // The shares follow from the labels in the report.
     let firm = |label: &Value| label["borderline"] == false;
     let has_role =
         |head: &&Value| head["labels"].as_array().unwrap().iter().any(|label| firm(label) && label["label"] != "broad");
@@ -87,24 +87,24 @@ fn a_summary_opens_with_what_can_be_repeated() {
     let roles = heads.iter().filter(has_role).count();
     let share = format!(" {roles} of 16 heads ({:.0} %) ", 100.0 * roles as f64 / 16.0);
     assert!(brief[0].contains(&share), "{brief:?}");
-    // How a head chooses is counted apart, by what it goes by.
+    // How heads choose is counted separately, by category.
     let by_position =
         heads.iter().filter(|head| head["chooses"]["label"] == "chooses:position" && firm(&head["chooses"]));
     let by_position: Vec<&str> = by_position.map(|head| head["name"].as_str().unwrap()).collect();
     assert!(brief[2].contains(&format!("{} by position ({})", by_position.len(), by_position.join(", "))), "{brief:?}");
     let control = &report["controls"][0];
     assert!(brief[0].ends_with(&format!(" {}.", control["firm_roles"])), "{brief:?}");
-    // The head that costs most.
+    // The head whose removal costs most.
     let effects = report["effect"]["heads"].as_array().unwrap();
     let most = effects.iter().max_by(|a, b| a["effect"].as_f64().partial_cmp(&b["effect"].as_f64()).unwrap()).unwrap();
     assert!(brief[3].contains(most["name"].as_str().unwrap()), "{brief:?}");
 
-    // Every study that gives labels says which heads have them.
+    // Every study that gives labels lists the heads that have them.
     let answers = summary.split("Heads by study and label").nth(1).unwrap();
     for study in ["attention", "dependency", "words", "frequency", "norms", "repeats", "coreference", "trees"] {
         assert!(answers.contains(&format!("\n  {study}: ")), "{study}: {summary}");
     }
-    // It is made of the report, so that one of another version has it too.
+    // The opening is made from the report, so a report of an older version has it, too.
     let mut older = report.clone();
     older.as_object_mut().unwrap().remove("in_brief");
     fs::write(&saved, older.to_string()).unwrap();
@@ -112,7 +112,7 @@ fn a_summary_opens_with_what_can_be_repeated() {
 }
 
 #[test]
-fn labels_are_found_by_their_codes_and_families() {
+fn labels_are_found_by_code_and_category() {
     let (folder, report) = saved();
     let shown = |name: &str| run(&["show", &report, "--label", name]).unwrap();
     assert_eq!(shown("prev"), shown("previous-token"));
@@ -136,7 +136,7 @@ fn labels_are_found_by_their_codes_and_families() {
 }
 
 #[test]
-fn a_table_without_rows_says_why() {
+fn table_without_rows_is_refused_with_the_reason() {
     let (folder, report) = saved();
     let csv = folder.path().join("table.csv");
     let mut answers = Answers::within(folder.path());
@@ -148,7 +148,7 @@ fn a_table_without_rows_says_why() {
 }
 
 #[test]
-fn a_head_has_a_card() {
+fn card_shows_labels_metrics_and_studies_of_a_head() {
     let (folder, report) = saved();
     let card = run(&["show", &report, "L2H3", "--all"]).unwrap();
     assert!(card.contains("entropy"), "{card}");
@@ -161,28 +161,28 @@ fn a_head_has_a_card() {
     assert_eq!(data["metrics"], whole["heads"][11]["metrics"]);
     assert_eq!(data["labels"], whole["heads"][11]["labels"]);
     assert!(card.contains(data["studies"]["effect"][0].as_str().unwrap()), "{card}");
-    // By itself a sentence and a table.
+    // By default, the card has one sentence and one table.
     let short = run(&["show", &report, "L2H3"]).unwrap();
     let paragraphs: Vec<&str> = short.split("\n\n").collect();
     assert_eq!(paragraphs.len(), 4, "{short}");
     assert!(card.starts_with(&paragraphs[..3].join("\n\n")), "{short}");
     assert_eq!(paragraphs[1], whole["heads"][11]["description"].as_str().unwrap());
-    // Each syntactic label says how far it reaches.
+    // Each syntactic label states how far it reaches.
     for label in whole["heads"][11]["labels"].as_array().unwrap() {
         let row = paragraphs[2].lines().find(|row| row.contains(label["label"].as_str().unwrap())).unwrap();
-        // A borderline label is not said to be beyond anything.
+        // A borderline label states no reach.
         answers.said(&format!("borderline: {}, beyond: {}", label["borderline"], label["beyond"]), row);
     }
     answers.held("show-card");
     assert_eq!(run(&["show", &report, "L2H3", "--all", "--json"]), run(&["show", &report, "L2H3", "--json"]));
-    // A head without a label has what is nearest.
+    // A head without a label shows its nearest label.
     let nearest = whole["heads"][8]["nearest"][0]["label"].as_str().unwrap();
     let unlabelled = run(&["show", &report, "L2H0"]).unwrap();
     assert!(unlabelled.lines().any(|line| line.trim_start().starts_with(nearest)), "{unlabelled}");
 }
 
 #[test]
-fn a_head_without_a_label_for_lack_of_sentences_says_so() {
+fn card_says_if_sentences_are_too_few_for_labels() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.json");
     let summary =
@@ -191,10 +191,10 @@ fn a_head_without_a_label_for_lack_of_sentences_says_so() {
     let card = run(&["show", path(&report), "L0H0"]).unwrap();
     let mut answers = Answers::within(folder.path());
     answers.said("the card of a head", &card);
-    // Nothing was tested, so no head of the grid is one in which no role was found.
-    let is_told = |line: &&str| line.to_lowercase().contains("too little") || line.contains("undecided");
-    let lacking: Vec<&str> = summary.lines().filter(is_told).collect();
-    answers.said("the same in the summary", &lacking.join("\n"));
+    // Nothing was tested, so the grid does not claim that a head has no role.
+    let is_remark = |line: &&str| line.to_lowercase().contains("too little") || line.contains("undecided");
+    let remarks: Vec<&str> = summary.lines().filter(is_remark).collect();
+    answers.said("the same in the summary", &remarks.join("\n"));
     answers.held("show-too-few-sentences");
     assert!(!summary.contains("no role found"), "{summary}");
     // Numbers that round to zero have no sign.
@@ -202,7 +202,7 @@ fn a_head_without_a_label_for_lack_of_sentences_says_so() {
 }
 
 #[test]
-fn heads_of_a_relation_and_of_a_label() {
+fn heads_are_listed_by_relation_and_by_label() {
     let (_folder, report) = saved();
     let shown = run(&["show", &report, "--relation", "case", "--top", "3"]).unwrap();
     assert_eq!(shown.lines().filter(|line| line.trim_start().starts_with('L')).count(), 3, "{shown}");
@@ -226,7 +226,7 @@ fn heads_of_a_relation_and_of_a_label() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn absent_names_are_refused() {
     let (folder, report) = saved();
     let mut answers = Answers::within(folder.path());
     for arguments in [

@@ -18,13 +18,13 @@ fn failure(arguments: &[&str]) -> (i32, Value) {
     (status, error)
 }
 
-/// The message of an error, and the way out of it.
-fn said(error: &Value) -> String {
+/// The message and the hint of an error.
+fn message_and_hint(error: &Value) -> String {
     format!("message {}\nhint {}", error["message"], error["hint"])
 }
 
 #[test]
-fn each_class_has_its_status_and_its_code() {
+fn every_error_class_has_a_status_and_a_code() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("bad.conllu"), "1\tThe\n").unwrap();
@@ -54,8 +54,8 @@ fn each_class_has_its_status_and_its_code() {
         (vec!["index", good, "-o", path(&no_place)], 5, "output"),
         (vec!["man", "-o", good], 5, "output"),
     ] {
-        let (found, error) = failure(&arguments);
-        assert_eq!((found, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
+        let (actual_status, error) = failure(&arguments);
+        assert_eq!((actual_status, &error["code"]), (status, &json!(code)), "{arguments:?} {error}");
         assert!(listed(arguments[0]).contains(&status), "{arguments:?}");
     }
 }
@@ -68,7 +68,7 @@ fn listed(command: &str) -> Vec<i32> {
 }
 
 #[test]
-fn helps_list_the_statuses_that_there_can_be() {
+fn help_lists_every_possible_status() {
     let running = [0, 1, 2, 3, 4, 5, 75, 129, 130, 143];
     let reading = [0, 1, 2, 3, 5, 129, 130, 143];
     for command in ["analyze", "view", "maps", "counts"] {
@@ -86,7 +86,7 @@ fn helps_list_the_statuses_that_there_can_be() {
 }
 
 #[test]
-fn an_error_names_its_place_and_the_way_out() {
+fn errors_name_their_place_and_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("bad.conllu"), "1\tThe\n").unwrap();
@@ -101,11 +101,11 @@ fn an_error_names_its_place_and_the_way_out() {
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "--policy", path(&policy)]);
     assert_eq!(place(&error), (json!(path(&policy)), json!(2)), "{error}");
     assert_eq!(error["value"], json!("syntactic_margn"));
-    answers.said("a threshold", &said(&error));
+    answers.said("a threshold", &message_and_hint(&error));
     let absent = at("absent/report.json");
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&good), "-o", path(&absent)]);
     assert_eq!(place(&error), (json!(path(&absent)), json!(null)), "{error}");
-    answers.said("a folder", &said(&error));
+    answers.said("a folder", &message_and_hint(&error));
     let spaced = at("my corpus.conllu");
     let (_, error) = failure(&["analyze", "box:planted", "-c", path(&spaced)]);
     assert_eq!(place(&error), (json!(path(&spaced)), json!(null)), "{error}");
@@ -117,18 +117,18 @@ fn an_error_names_its_place_and_the_way_out() {
     assert_eq!((&error["value"], &error["hint"]), (&json!("0"), &json!(null)), "{error}");
     let (_, error) = failure(&["analyze", "--limt", "3"]);
     assert_eq!(error["value"], json!("--limt"));
-    answers.said("an option", &said(&error));
+    answers.said("an option", &message_and_hint(&error));
     for arguments in [&["export"][..], &["export", "report.json", "--figure", "grid", "-o"]] {
-        answers.said(&arguments.join(" "), &said(&failure(arguments).1));
+        answers.said(&arguments.join(" "), &message_and_hint(&failure(arguments).1));
     }
     answers.held("statuses-places");
 }
 
-/// The arguments of a command, and the code, the file, the line and the value of its error.
+/// The arguments of a command, and the code, file, line and value of its error.
 type BadInput<'a> = (Vec<&'a str>, &'a str, Option<&'a str>, Option<u64>, Option<&'a str>);
 
 #[test]
-fn errors_for_programs_say_where_they_arose_and_what_helps() {
+fn json_errors_name_file_line_value_and_hint() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let file = |name: &str, bytes: &[u8]| {
@@ -170,15 +170,15 @@ fn errors_for_programs_say_where_they_arose_and_what_helps() {
     let mut answers = Answers::within(folder.path());
     for (arguments, code, file, line, value) in cases {
         let (_, error) = failure(&arguments);
-        let found = (&error["code"], &error["file"], &error["line"], &error["value"]);
-        assert_eq!(found, (&json!(code), &json!(file), &json!(line), &json!(value)), "{arguments:?} {error}");
-        answers.said(&arguments.join(" "), &said(&error));
+        let actual = (&error["code"], &error["file"], &error["line"], &error["value"]);
+        assert_eq!(actual, (&json!(code), &json!(file), &json!(line), &json!(value)), "{arguments:?} {error}");
+        answers.said(&arguments.join(" "), &message_and_hint(&error));
     }
     answers.held("statuses-errors");
 }
 
 #[test]
-fn a_part_that_a_report_does_not_have_is_wrong_usage() {
+fn absent_part_of_a_report_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (report, out) = (at("report.json"), at("out.csv"));
@@ -196,13 +196,13 @@ fn a_part_that_a_report_does_not_have_is_wrong_usage() {
     ] {
         let (status, error) = failure(arguments);
         assert_eq!((status, &error["file"], &error["value"]), (2, &json!(null), &json!(value)), "{error}");
-        answers.said(&arguments.join(" "), &said(&error));
+        answers.said(&arguments.join(" "), &message_and_hint(&error));
     }
     answers.held("statuses-parts");
 }
 
 #[test]
-fn a_corpus_that_is_not_there_has_one_status() {
+fn absent_corpus_has_one_status() {
     let folder = tempfile::tempdir().unwrap();
     let mut answers = Answers::within(folder.path());
     for name in ["absent", "absent.csv", "absent.txt"] {
@@ -216,14 +216,14 @@ fn a_corpus_that_is_not_there_has_one_status() {
             }
             let (status, error) = failure(&arguments);
             assert_eq!((status, &error["file"]), (3, &json!(path(&absent))), "{error}");
-            answers.said(&format!("{command} {name}"), &said(&error));
+            answers.said(&format!("{command} {name}"), &message_and_hint(&error));
         }
     }
     answers.held("statuses-no-corpus");
 }
 
 #[test]
-fn a_misspelt_name_in_the_box_has_one_status() {
+fn misspelt_name_in_the_box_has_one_status() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("model.toml"), "[models]\nm = \"box:smal\"\n[corpora]\nc = \"box:gold\"\n").unwrap();
@@ -243,18 +243,18 @@ fn a_misspelt_name_in_the_box_has_one_status() {
     ] {
         let (status, error) = failure(&arguments);
         assert_eq!((status, &error["code"]), (2, &json!("usage")), "{arguments:?} {error}");
-        answers.said(&arguments.join(" "), &said(&error));
+        answers.said(&arguments.join(" "), &message_and_hint(&error));
     }
     answers.held("statuses-box");
 }
 
-/// What the network says may have colons, as a way out has one before it.
+/// The network's message may contain colons, as the text before a hint does.
 #[cfg(feature = "hub")]
 #[test]
-fn the_way_out_of_a_network_error_is_no_part_of_what_the_network_says() {
+fn hint_of_a_network_error_excludes_the_network_message() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", server.local_addr().unwrap());
-    // It hangs up before it answers.
+    // The server hangs up before it answers.
     std::thread::spawn(move || server.incoming().for_each(drop));
     let cache = tempfile::tempdir().unwrap();
     let mut command = headscope(&["analyze", "acme/tiny-bert", "--error-format", "json"]);
@@ -272,7 +272,7 @@ fn the_way_out_of_a_network_error_is_no_part_of_what_the_network_says() {
 /// Nothing listens on the port, so the Hub does not answer.
 #[cfg(feature = "hub")]
 #[test]
-fn a_network_that_does_not_answer_may_be_tried_again() {
+fn unanswered_request_has_the_temporary_status() {
     let cache = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {
         let mut command = headscope(&["analyze", "acme/tiny-bert", "--error-format", "json"]);
@@ -287,6 +287,6 @@ fn a_network_that_does_not_answer_may_be_tried_again() {
     answers.said("the way out", error["hint"].as_str().unwrap());
     let (status, error) = run(&["--offline"]);
     assert_eq!((status, &error["code"], &error["file"]), (4, &json!("model"), &json!(null)), "{error}");
-    answers.said("offline", &said(&error));
+    answers.said("offline", &message_and_hint(&error));
     answers.held("statuses-offline");
 }

@@ -1,4 +1,4 @@
-//! Options of tasks as a user gives them: classes beside foils, and heads that the derivative chooses.
+//! Options of tasks as a user gives them: classes with foils, and heads that the derivative selects.
 
 use std::fs;
 use std::path::Path;
@@ -8,38 +8,39 @@ use crate::support::{fixture, headscope, path, run, tiny_bert};
 use crate::tasks::{alone, classifier, report};
 use serde_json::Value;
 
-/// Heads are chosen by the derivative of the task's loss on the units of even number, and removed from the items of the others.
+/// The derivative of the task's loss on even units selects heads. Their removal is measured on the items of the other
+/// units.
 #[test]
-fn heads_of_a_task_are_taken_where_the_derivative_says_they_matter() {
+fn derivative_selects_the_heads_of_a_task() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.toml");
     fs::write(&policy, "min_queries = 50\n").unwrap();
     let choice = ["--effect-of", "top:2,bottom:1,random:1", "--removal", "zero", "--policy", path(&policy)];
     let [all, some] = [&choice[2..], &choice].map(|more| report("box:causal", "copies", more));
     let heads = |report: &Value| report["task"]["heads"].as_array().unwrap().clone();
-    let taken: Vec<usize> = (0..8).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
-    assert_eq!(taken.len(), 4);
-    // Each item is a unit: half of the 120.
+    let selected: Vec<usize> = (0..8).filter(|&place| !heads(&some)[place]["effect"].is_null()).collect();
+    assert_eq!(selected.len(), 4);
+    // Each item is a unit, so the effects rest on half of the 120 items.
     assert_eq!((&all["task"]["items"], &some["task"]["items"]), (&120.into(), &60.into()));
-    for (place, head) in heads(&some).iter().enumerate().filter(|(place, _)| !taken.contains(place)) {
+    for (place, head) in heads(&some).iter().enumerate().filter(|(place, _)| !selected.contains(place)) {
         assert!(["effect", "ci95", "q", "verdict", "right_effect"].iter().all(|key| head[key].is_null()), "{head}");
         assert!(some["heads"][place]["metrics"]["task_effect"].is_null());
         assert!(some["task"]["groups"][0]["effects"][place].is_null());
     }
-    // The two heads that matter most, of its three induction heads.
+    // At least two of the three heads with the largest effects are selected.
     let mut order: Vec<(usize, f64)> =
         heads(&all).iter().map(|head| head["effect"].as_f64().unwrap()).enumerate().collect();
     order.sort_by(|a, b| b.1.total_cmp(&a.1));
-    assert!(order[..3].iter().filter(|(place, _)| taken.contains(place)).count() >= 2, "{taken:?} of {order:?}");
+    assert!(order[..3].iter().filter(|(place, _)| selected.contains(place)).count() >= 2, "{selected:?} of {order:?}");
     let verdicts = &some["task"]["verdicts"];
     let sum = ["helpful", "harmful", "negligible", "undecided"].iter().filter_map(|verdict| verdicts[verdict].as_u64());
     assert_eq!(sum.sum::<u64>(), 4);
 
     let copies = fixture("tasks/copies.jsonl");
     let arguments = ["analyze", "box:causal", "--task", path(&copies), "--summary", "full"];
-    let said = run(&[&arguments[..], &choice, &alone()].concat()).unwrap();
+    let printed = run(&[&arguments[..], &choice, &alone()].concat()).unwrap();
     let lines: Vec<&str> =
-        said.lines().filter(|line| line.contains(" of 4 heads ") || line.contains(" 4 of 8 ")).collect();
+        printed.lines().filter(|line| line.contains(" of 4 heads ") || line.contains(" 4 of 8 ")).collect();
     let mut answers = Answers::new();
     answers.said("four heads of eight", &lines.join("\n"));
     let mut refused = |model: &str, task: &str, more: &[&str]| {
@@ -52,9 +53,9 @@ fn heads_of_a_task_are_taken_where_the_derivative_says_they_matter() {
     answers.held("task-options-chosen-heads");
 }
 
-/// A class beside another one: the score is the difference of two logits, and its derivative that of both.
+/// With a foil, the score is the difference of two logits, and its derivative covers both logits.
 #[test]
-fn classes_and_tags_are_held_against_foils() {
+fn scores_of_classes_and_tags_subtract_foils() {
     let folder = tempfile::tempdir().unwrap();
     let items = folder.path().join("items.jsonl");
     let analyzed = |model: &Path, text: &str| -> Value {
@@ -64,16 +65,17 @@ fn classes_and_tags_are_held_against_foils() {
         serde_json::from_str(&run(&[&arguments[..], &alone()].concat()).unwrap()).unwrap()
     };
     let loss = |report: &Value, section: &str| report[section]["loss"].as_f64().unwrap();
-    let of_kind = |name: &str, item: &str, [label, foil]: [&str; 2]| {
+    let check_foil = |name: &str, item: &str, [label, foil]: [&str; 2]| {
         let at = tempfile::tempdir().unwrap();
         let model = classifier(at.path(), name);
         let with = |keys: &str| analyzed(&model, &format!("{{{item}, {keys}}}\n"));
-        // ln p(label) - ln p(foil), of two runs without a foil and of one with it.
+        // ln p(label) - ln p(foil): two runs without a foil against one run with it.
         let key = if name.ends_with("tagger") { ["labels", "foils"] } else { ["label", "foil"] };
-        let [of_label, of_foil] = [label, foil].map(|class| loss(&with(&format!("\"{}\": {class}", key[0])), "task"));
+        let [label_loss, foil_loss] =
+            [label, foil].map(|class| loss(&with(&format!("\"{}\": {class}", key[0])), "task"));
         let both = with(&format!("\"{}\": {label}, \"{}\": {foil}", key[0], key[1]));
         for section in ["task", "gradient"] {
-            assert!((loss(&both, section) - (of_label - of_foil)).abs() < 1e-5, "{name} {section}");
+            assert!((loss(&both, section) - (label_loss - foil_loss)).abs() < 1e-5, "{name} {section}");
         }
         let reversed = with(&format!("\"{}\": {foil}, \"{}\": {label}", key[0], key[1]));
         let effects = |report: &Value| -> Vec<f64> {
@@ -81,12 +83,12 @@ fn classes_and_tags_are_held_against_foils() {
         };
         assert!(effects(&both).iter().zip(effects(&reversed)).all(|(a, b)| (a + b).abs() < 1e-5), "{name}");
     };
-    of_kind("tiny-bert-classifier", "\"text\": \"Seals are large\"", ["\"past\"", "2"]);
-    of_kind("tiny-bert-tagger", "\"words\": [\"Seals\", \"are\"]", ["[\"past\", null]", "[2, null]"]);
-    of_kind("tiny-bert-tagger", "\"words\": [\"Seals\", \"are\"]", ["[\"past\", 1]", "[2, 0]"]);
+    check_foil("tiny-bert-classifier", "\"text\": \"Seals are large\"", ["\"past\"", "2"]);
+    check_foil("tiny-bert-tagger", "\"words\": [\"Seals\", \"are\"]", ["[\"past\", null]", "[2, null]"]);
+    check_foil("tiny-bert-tagger", "\"words\": [\"Seals\", \"are\"]", ["[\"past\", 1]", "[2, 0]"]);
 }
 
-/// A label with a typing error is told with its line beside the labels that there are; the other items are scored.
+/// A note names a misspelt label with its line and lists the known labels. The other items are scored.
 #[test]
 fn unknown_labels_are_named_with_their_lines() {
     let at = tempfile::tempdir().unwrap();
@@ -105,31 +107,31 @@ fn unknown_labels_are_named_with_their_lines() {
         fs::write(&items, format!("{good}\n\n{bad}\n{good}\n{bad}\n")).unwrap();
         let arguments = ["analyze", path(&model), "--task", path(&items)];
         let output = headscope(&arguments).output().unwrap();
-        let (said, notes) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let (printed, notes) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert!(output.status.success(), "{notes}");
         let note = notes.lines().find(|line| line.contains("--task: ")).unwrap();
         answers.said(&format!("{name}, note"), note);
-        answers.said(name, said.lines().find(|line| line.starts_with("- ")).unwrap());
+        answers.said(name, printed.lines().find(|line| line.starts_with("- ")).unwrap());
         fs::write(&items, format!("{bad}\n")).unwrap();
         answers.refused(&format!("{name}, no other item"), &run(&arguments).unwrap_err());
     }
     answers.held("task-options-unknown-labels");
 }
 
-/// Without a corpus the task alone is asked about: nothing is said of the corpus in the box.
+/// Without a corpus, the task runs alone, and the output does not mention the boxed corpus.
 #[test]
-fn a_task_without_a_corpus_is_run_alone() {
+fn task_without_a_corpus_runs_alone() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (saved, page, copies) = (at("report.json"), at("report.html"), fixture("tasks/copies.jsonl"));
     let common = ["analyze", "box:causal", "--task", path(&copies), "--no-run-info"];
-    let said = run(&[&common[..], &["-o", path(&saved), "-o", path(&page)]].concat()).unwrap();
-    let lines: Vec<&str> = said.lines().collect();
+    let printed = run(&[&common[..], &["-o", path(&saved), "-o", path(&page)]].concat()).unwrap();
+    let lines: Vec<&str> = printed.lines().collect();
     let mut answers = Answers::new();
     answers.said("a task alone", &lines[..4].join("\n"));
-    assert!(lines.iter().any(|line| line.contains("L1H1") && line.contains("helpful")), "{said}");
+    assert!(lines.iter().any(|line| line.contains("L1H1") && line.contains("helpful")), "{printed}");
     for absent in ["gold", "corpus  ", "firm role", "syntactic", "H0  H1", "700"] {
-        assert!(!said.contains(absent), "{absent}: {said}");
+        assert!(!printed.contains(absent), "{absent}: {printed}");
     }
     let report: Value = serde_json::from_str(&fs::read_to_string(&saved).unwrap()).unwrap();
     assert_eq!(report["settings"]["studies"], serde_json::json!(["task"]));
@@ -138,12 +140,12 @@ fn a_task_without_a_corpus_is_run_alone() {
     let task = lines[1].split_once(' ').unwrap().1.trim();
     assert!(page.contains(task) && !page.contains("box:gold"), "the page tells of the corpus");
 
-    // What is asked beside the task may read a corpus, which is then named.
-    let said = run(&[&common[..], &["--with", "attention"]].concat()).unwrap();
-    answers.said("a study of a corpus beside it", said.lines().find(|line| line.starts_with("corpus ")).unwrap());
+    // A study beside the task may read a corpus, which the output then names.
+    let printed = run(&[&common[..], &["--with", "attention"]].concat()).unwrap();
+    answers.said("a study of a corpus beside it", printed.lines().find(|line| line.starts_with("corpus ")).unwrap());
     answers.held("task-options-without-a-corpus");
-    // A model that cannot read the corpus in the box is not told of it.
+    // A model that cannot read the boxed corpus gets no message about it.
     let triples = fixture("tasks/triples.jsonl");
-    let said = run(&["analyze", path(&tiny_bert()), "--task", path(&triples), "--strict"]).unwrap();
-    assert!(!said.contains("could not read"), "{said}");
+    let printed = run(&["analyze", path(&tiny_bert()), "--task", path(&triples), "--strict"]).unwrap();
+    assert!(!printed.contains("could not read"), "{printed}");
 }

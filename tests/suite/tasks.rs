@@ -1,4 +1,4 @@
-//! The study `task`, held against `fixtures/reference_tasks.py`, and as a user runs it.
+//! The study `task`, compared with `fixtures/reference_tasks.py` and run as a user runs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,14 @@ use headscope::model::parameters::{ClassifiedUnit, Classifier, Parameters};
 use headscope::model::weights::Checkpoint;
 use serde_json::Value;
 
-/// Ours is float32, the reference float64.
+/// The program computes in float32, the reference in float64.
 const TOLERANCE: f64 = 1e-5;
 
-/// The score of a pair sums the losses of all tokens of two texts, each token masked in its own run: 1.2e-5 apart with AVX2.
-const TOLERANCE_OF_MASKED_PAIRS: f64 = 2e-5;
+/// The score of a pair sums the losses of all tokens of two texts, each token masked in its own run. With AVX2, it is
+/// 1.2e-5 apart.
+const MASKED_PAIRS_TOLERANCE: f64 = 2e-5;
 
-/// The other studies have tests of their own.
+/// Studies with their own tests.
 const OTHERS: [&str; 7] =
     ["attention", "trees", "dependency", "words", "frequency", "explained-variance", "repeats,in-context"];
 
@@ -38,12 +39,12 @@ pub fn report(model: &str, task: &str, more: &[&str]) -> Value {
     serde_json::from_str(&run(&[&arguments[..], &alone(), more].concat()).unwrap()).unwrap()
 }
 
-fn near(at: &str, found: &Value, expected: &Value) {
-    near_within(TOLERANCE, at, found, expected);
+fn near(at: &str, actual: &Value, expected: &Value) {
+    near_within(TOLERANCE, at, actual, expected);
 }
 
-fn near_within(tolerance: f64, at: &str, found: &Value, expected: &Value) {
-    let [a, b] = [found, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
+fn near_within(tolerance: f64, at: &str, actual: &Value, expected: &Value) {
+    let [a, b] = [actual, expected].map(|value| value.as_f64().unwrap_or_else(|| panic!("{at} is {value}")));
     assert!((a - b).abs() < tolerance, "{at} is {a}, the reference {b}");
 }
 
@@ -52,33 +53,34 @@ fn check(model: &str, task: &str, golden: &str, removal: &str) -> Value {
 }
 
 fn check_within(tolerance: f64, model: &str, task: &str, golden: &str, removal: &str) -> Value {
-    let near = |at: &str, found: &Value, expected: &Value| near_within(tolerance, at, found, expected);
+    let near = |at: &str, actual: &Value, expected: &Value| near_within(tolerance, at, actual, expected);
     let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
     let expected: Value = serde_json::from_str(&golden).unwrap();
     let report = report(model, task, &["--removal", removal]);
-    let found = &report["task"];
-    assert_eq!([&found["items"], &found["units"]], [&expected["items"], &expected["units"]]);
+    let actual = &report["task"];
+    assert_eq!([&actual["items"], &actual["units"]], [&expected["items"], &expected["units"]]);
     for key in ["loss", "baseline", "loss_without_heads", "right_without_heads", "band", "p_above_baseline"] {
-        near(key, &found[key], &expected[key]);
+        near(key, &actual[key], &expected[key]);
     }
-    near("right", &found["right"]["share"], &expected["right"]);
-    let low = &found["right"]["ci95"][0];
+    near("right", &actual["right"]["share"], &expected["right"]);
+    let low = &actual["right"]["ci95"][0];
     if expected["right"] == 1.0 {
-        // Where all units are right the reference has no width; by Clopper & Pearson (1934) the low end is .025^(1/units).
+        // If all units are right, the reference's interval has no width. By Clopper & Pearson (1934), the low end is
+        // .025^(1/units).
         let exact = 0.025_f64.powf(1.0 / expected["units"].as_f64().unwrap());
         assert!((low.as_f64().unwrap() - exact).abs() < 1e-5, "the low end is {low}, not {exact}");
     } else {
         near("the interval", low, &expected["right_ci95"][0]);
     }
     let heads = expected["heads"].as_array().unwrap();
-    assert_eq!(found["heads"].as_array().unwrap().len(), heads.len());
+    assert_eq!(actual["heads"].as_array().unwrap().len(), heads.len());
     for (place, expected) in heads.iter().enumerate() {
-        let (head, found) = (&report["heads"][place], &found["heads"][place]);
+        let (head, actual) = (&report["heads"][place], &actual["heads"][place]);
         let name = head["name"].as_str().unwrap();
-        near(name, &found["effect"], &expected["effect"]);
-        near(name, &found["right_effect"], &expected["right_effect"]);
+        near(name, &actual["effect"], &expected["effect"]);
+        near(name, &actual["right_effect"], &expected["right_effect"]);
         near(name, &head["standard_errors"]["task_effect"], &expected["standard_error"]);
-        assert_eq!(found["effect"], head["metrics"]["task_effect"]);
+        assert_eq!(actual["effect"], head["metrics"]["task_effect"]);
         for group in report["task"]["groups"].as_array().unwrap() {
             near(name, &group["effects"][place], &expected["groups"][group["group"].as_str().unwrap()]);
         }
@@ -87,31 +89,31 @@ fn check_within(tolerance: f64, model: &str, task: &str, golden: &str, removal: 
 }
 
 #[test]
-fn masked_words_are_those_of_the_reference() {
-    let found = check("box:small", "cloze", "small-cloze", "mean");
-    assert_eq!([&found["settings"]["task"]["kind"], &found["task"]["kind"]], ["cloze", "cloze"]);
+fn masked_words_match_the_reference() {
+    let report = check("box:small", "cloze", "small-cloze", "mean");
+    assert_eq!([&report["settings"]["task"]["kind"], &report["task"]["kind"]], ["cloze", "cloze"]);
 }
 
 #[test]
-fn pairs_of_masked_texts_are_those_of_the_reference() {
-    check_within(TOLERANCE_OF_MASKED_PAIRS, "box:small", "pairs", "small-pairs", "zero");
+fn masked_pairs_match_the_reference() {
+    check_within(MASKED_PAIRS_TOLERANCE, "box:small", "pairs", "small-pairs", "zero");
 }
 
 #[test]
-fn continued_prompts_are_those_of_the_reference_and_need_induction_heads() {
-    let found = check("box:causal", "copies", "causal-copies", "mean");
-    // Its three induction heads.
+fn continued_prompts_match_the_reference_and_need_induction_heads() {
+    let report = check("box:causal", "copies", "causal-copies", "mean");
+    // The decoder's three induction heads.
     for place in [4, 5, 7] {
-        assert_eq!(found["task"]["heads"][place]["verdict"], "helpful", "{place}");
+        assert_eq!(report["task"]["heads"][place]["verdict"], "helpful", "{place}");
     }
 }
 
 #[test]
-fn pairs_of_a_decoder_are_those_of_the_reference() {
+fn decoder_pairs_match_the_reference() {
     check("box:causal", "pairs", "causal-pairs", "zero");
 }
 
-/// Heads go one after the other, and the loss and the share right equal the reference, on the units of odd number.
+/// Removes heads one by one. Compares the loss and the share right with the reference, on the odd units.
 fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
     let golden = fs::read_to_string(fixture(&format!("goldens/{golden}.json"))).unwrap();
     let expected = &serde_json::from_str::<Value>(&golden).unwrap()["pruning"];
@@ -128,9 +130,9 @@ fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
         }
     }
     let budgets = curve["can_go"].as_array().unwrap();
-    let of: Vec<&Value> = budgets.iter().step_by(3).map(|budget| &budget["of"]).collect();
-    assert_eq!(of, shares);
-    // The longest beginning along which no more is lost of the share right.
+    let measures: Vec<&Value> = budgets.iter().step_by(3).map(|budget| &budget["of"]).collect();
+    assert_eq!(measures, shares);
+    // The longest prefix of the order along which the share right falls by at most a tenth.
     let (whole, allowed) = (pruning["right"]["share"].as_f64().unwrap(), budgets.last().unwrap());
     let stays = |right: &&Value| whole - right.as_f64().unwrap() <= 0.1 * whole + 1e-9;
     let count = expected["right"].as_array().unwrap().iter().take_while(stays).count();
@@ -138,22 +140,22 @@ fn check_pruning(model: &str, task: &str, golden: &str, shares: &[&str]) {
 }
 
 #[test]
-fn pruning_of_a_task_is_that_of_the_reference() {
+fn task_pruning_matches_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-classifier");
     check_pruning(path(&model), "classes", "tiny-bert-classes", &["loss", "all-heads", "right"]);
-    // A difference of log-probabilities may be below 0, and has no shares.
+    // A difference of log-probabilities may be negative, so it has no shares.
     check_pruning("box:small", "pairs", "small-pairs", &["all-heads", "right"]);
 }
 
-/// ALBERT's layers share their weights: a head goes in all of them.
+/// ALBERT's layers share their weights, so a head is removed from all layers at once.
 #[test]
-fn heads_of_layers_that_share_their_weights_go_together() {
+fn heads_of_layers_with_shared_weights_are_removed_together() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-albert-classifier");
-    let found = report(path(&model), "classes", &["--with", "pruning"]);
-    assert_eq!(found["pruning"]["layers_share_weights"], true);
-    for curve in found["pruning"]["orders"].as_array().unwrap() {
+    let report = report(path(&model), "classes", &["--with", "pruning"]);
+    assert_eq!(report["pruning"]["layers_share_weights"], true);
+    for curve in report["pruning"]["orders"].as_array().unwrap() {
         let steps = |key: &str| curve[key].as_array().unwrap().chunks(2).map(<[Value]>::to_vec).collect::<Vec<_>>();
         for (heads, loss) in steps("heads").iter().zip(steps("loss")) {
             assert!(heads[0]["head"] == heads[1]["head"] && loss[0] == loss[1], "{heads:?} {loss:?}");
@@ -161,71 +163,71 @@ fn heads_of_layers_that_share_their_weights_go_together() {
     }
 }
 
-/// A classifier by the preset: derivatives, removal by zeros, and a curve of the share right.
+/// A classifier with the preset: derivatives, removal by zeros, and a curve of the share right.
 #[test]
-fn a_preset_asks_which_heads_a_classifier_needs() {
+fn preset_measures_which_heads_a_classifier_needs() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-classifier");
-    let found = report(path(&model), "classes", &["--preset", "michel2019"]);
-    assert_eq!([&found["task"]["removal"], &found["gradient"]["task"]], ["zero", "classify"]);
-    near("the loss", &found["gradient"]["loss"], &found["task"]["loss"]);
-    let by: Vec<&Value> = found["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
+    let report = report(path(&model), "classes", &["--preset", "michel2019"]);
+    assert_eq!([&report["task"]["removal"], &report["gradient"]["task"]], ["zero", "classify"]);
+    near("the loss", &report["gradient"]["loss"], &report["task"]["loss"]);
+    let by: Vec<&Value> = report["pruning"]["orders"].as_array().unwrap().iter().map(|curve| &curve["by"]).collect();
     assert_eq!(by[..2], ["task", "gradient"]);
-    let agreement = &found["gradient"]["rank_correlations"][1];
+    let agreement = &report["gradient"]["rank_correlations"][1];
     assert_eq!([&agreement["metric"], &agreement["with"]], ["first_order_effect", "task_effect"]);
-    // The head that matters most does so from its first part on.
-    let heads = found["heads"].as_array().unwrap();
+    // The head with the largest effect has a first-order effect of equal sign.
+    let heads = report["heads"].as_array().unwrap();
     let metric = |head: &Value, name: &str| head["metrics"][name].as_f64().unwrap();
     let most =
         heads.iter().max_by(|a, b| metric(a, "task_effect").abs().total_cmp(&metric(b, "task_effect").abs())).unwrap();
     assert!(metric(most, "task_effect") * metric(most, "first_order_effect") > 0.0, "{most}");
 }
 
-/// The derivative of a pair's score is that of both of its texts.
+/// The derivative of a pair's score covers both texts.
 #[test]
-fn derivatives_of_pairs_are_of_both_texts() {
-    let found = report("box:small", "pairs", &["--with", "gradient"]);
-    // Sums over twenty tokens, in float32 on the way back.
-    let [a, b] = ["gradient", "task"].map(|section| found[section]["loss"].as_f64().unwrap());
+fn pair_derivatives_cover_both_texts() {
+    let report = report("box:small", "pairs", &["--with", "gradient"]);
+    // The losses are sums over twenty tokens, and the backward pass is float32.
+    let [a, b] = ["gradient", "task"].map(|section| report[section]["loss"].as_f64().unwrap());
     assert!((a - b).abs() < 1e-3, "{a} {b}");
     assert_eq!(
-        (&found["gradient"]["masked_tokens"], &found["gradient"]["task"]),
-        (&found["task"]["items"], &"pair".into())
+        (&report["gradient"]["masked_tokens"], &report["gradient"]["task"]),
+        (&report["task"]["items"], &"pair".into())
     );
 }
 
 #[test]
-fn the_summary_opens_with_the_task_and_what_can_go() {
+fn summary_opens_with_the_task_and_prunable_heads() {
     let task = fixture("tasks/copies.jsonl");
     let arguments =
         ["analyze", "box:causal", "--task", path(&task), "--with", "pruning", "--removal", "zero", "--summary", "full"];
-    let said = run(&[&arguments[..], &alone()].concat()).unwrap();
+    let printed = run(&[&arguments[..], &alone()].concat()).unwrap();
     let starts = ["- ", "Heads that can go", "5 % of the share right"];
-    let lines: Vec<&str> = said.lines().filter(|line| starts.iter().any(|start| line.starts_with(start))).collect();
+    let lines: Vec<&str> = printed.lines().filter(|line| starts.iter().any(|start| line.starts_with(start))).collect();
     let mut answers = Answers::new();
     answers.said("a task with pruning", &lines.join("\n"));
     answers.held("tasks-summary-of-pruning");
 }
 
 #[test]
-fn classes_are_those_of_the_reference() {
+fn class_scores_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-classifier");
-    let found = check(path(&model), "classes", "tiny-bert-classes", "zero");
-    assert_eq!(found["model"]["objective"], "sequence_classes");
-    near("baseline", &found["task"]["baseline"], &found["task"]["most_frequent_answer"]);
+    let report = check(path(&model), "classes", "tiny-bert-classes", "zero");
+    assert_eq!(report["model"]["objective"], "sequence_classes");
+    near("baseline", &report["task"]["baseline"], &report["task"]["most_frequent_answer"]);
 }
 
-/// Words of several tokens, some without a label.
+/// Some words have several tokens, and some have no label.
 #[test]
-fn tags_are_those_of_the_reference() {
+fn tag_scores_match_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = classifier(folder.path(), "tiny-bert-tagger");
-    let found = check(path(&model), "tags", "tiny-bert-tags", "zero");
-    assert_eq!([&found["model"]["objective"], &found["task"]["kind"]], ["token_classes", "tag"]);
+    let report = check(path(&model), "tags", "tiny-bert-tags", "zero");
+    assert_eq!([&report["model"]["objective"], &report["task"]["kind"]], ["token_classes", "tag"]);
 }
 
-/// A sentence encoder in this folder that pools so.
+/// Writes a sentence encoder with these modules and this pooling mode into `folder`.
 fn encoder(folder: &Path, modules: &str, mode: &str) {
     fs::create_dir(folder.join("1_Pooling")).unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
@@ -242,21 +244,21 @@ fn encoder(folder: &Path, modules: &str, mode: &str) {
 }
 
 #[test]
-fn triples_are_those_of_the_reference_by_each_pooling() {
+fn triples_match_the_reference_for_every_pooling() {
     for (mode, pooling) in
         [("mean_tokens", "mean"), ("cls_token", "first"), ("max_tokens", "max"), ("lasttoken", "last")]
     {
         let folder = tempfile::tempdir().unwrap();
         encoder(folder.path(), "Transformer Pooling Normalize", mode);
-        let found = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
-        assert_eq!(found["settings"]["task"]["pooling"], pooling);
+        let report = check(path(folder.path()), "triples", &format!("tiny-bert-triples-{pooling}"), "mean");
+        assert_eq!(report["settings"]["task"]["pooling"], pooling);
     }
     let unsaid = check(path(&tiny_bert()), "triples", "tiny-bert-triples-text", "mean");
     assert_eq!(unsaid["settings"]["task"]["pooling"], "text");
 }
 
 #[test]
-fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
+fn unknown_pooling_is_refused_only_for_a_task() {
     let folder = tempfile::tempdir().unwrap();
     encoder(folder.path(), "Transformer Pooling Dense", "mean_tokens");
     let task = fixture("tasks/triples.jsonl");
@@ -267,7 +269,7 @@ fn a_pooling_that_is_not_known_is_named_where_it_is_asked_for() {
     run(&["analyze", path(folder.path()), "--limit", "8", "-q"]).unwrap();
 }
 
-/// A classifier with a tokenizer, in this folder.
+/// A classifier with a tokenizer, in `folder`.
 pub fn classifier(folder: &Path, name: &str) -> PathBuf {
     for (model, files) in
         [(name, ["config.json", "model.safetensors"]), ("tiny-bert", ["tokenizer.json", "tokenizer_config.json"])]
@@ -279,9 +281,10 @@ pub fn classifier(folder: &Path, name: &str) -> PathBuf {
     folder.to_owned()
 }
 
-/// The logits of heads that classify sequences, as `fixtures/make_classifiers.py` has them, of both encoders.
+/// Compares the logits of sequence classification heads, by both encoders, with the goldens of
+/// `fixtures/make_classifiers.py`.
 #[test]
-fn classifiers_are_those_of_transformers() {
+fn classifier_logits_match_transformers() {
     for name in ["bert", "roberta", "distilbert", "electra", "albert", "deberta-v2", "gpt2"] {
         let folder = fixture(&format!("models/tiny-{name}-classifier"));
         let golden = fixture(&format!("goldens/classifiers/{name}.safetensors"));
@@ -313,18 +316,18 @@ fn classifiers_are_those_of_transformers() {
             let needs = Needs { logits: true, ..Needs::default() };
             for encoder in [&slow as &dyn Encoder, &fast] {
                 let batch = Batch { inputs: vec![input] };
-                let found = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
-                let difference = largest_difference(&found[0].logits, &expected);
+                let actual = record(encoder, Start::Embeddings, &batch, &Gates::default(), needs);
+                let difference = largest_difference(&actual[0].logits, &expected);
                 assert!(difference <= 1e-5, "{name}: {difference:e}");
             }
         }
     }
 }
 
-/// The logits of heads that classify tokens, as `fixtures/make_classifiers.py` has them: with a layer before the classes, and under
-/// each name.
+/// Compares the logits of token classification heads with the goldens of `fixtures/make_classifiers.py`. One head has a
+/// layer before the classes, and the heads' tensors have different names.
 #[test]
-fn taggers_are_those_of_transformers() {
+fn tagger_logits_match_transformers() {
     for name in ["bert", "modernbert", "gpt2", "llama"] {
         let folder = fixture(&format!("models/tiny-{name}-tagger"));
         let golden = fixture(&format!("goldens/classifiers/{name}-tagger.safetensors"));
@@ -345,15 +348,15 @@ fn taggers_are_those_of_transformers() {
             let input =
                 BatchInput { ids: &ids, segments: &segments, predicted_positions: &every, ..BatchInput::default() };
             let needs = Needs { logits: true, ..Needs::default() };
-            let found = record(&encoder, Start::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
-            let difference = largest_difference(&found[0].logits, &expected);
+            let actual = record(&encoder, Start::Embeddings, &Batch { inputs: vec![input] }, &Gates::default(), needs);
+            let difference = largest_difference(&actual[0].logits, &expected);
             assert!(difference <= 1e-5, "{name}: {difference:e}");
         }
     }
 }
 
 #[test]
-fn parts_add_up_to_the_whole() {
+fn shards_merge_to_the_report_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let (corpus, task, whole) =
         (fixture("corpus/gold.conllu"), fixture("tasks/cloze.jsonl"), folder.path().join("whole.json"));
@@ -363,21 +366,21 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn the_summary_opens_with_the_task() {
+fn summary_opens_with_the_task() {
     let folder = tempfile::tempdir().unwrap();
     let tagger = classifier(folder.path(), "tiny-bert-tagger");
     let mut answers = Answers::new();
     for (model, task) in [("box:causal", "copies"), (path(&tagger), "tags")] {
         let items = fixture(&format!("tasks/{task}.jsonl"));
-        let said = run(&["analyze", model, "--task", path(&items), "--no-run-info", "--sample", "30"]).unwrap();
-        answers.said(task, said.lines().find(|line| line.starts_with("- ")).unwrap());
-        assert!(said.lines().count() <= 25, "{said}");
+        let printed = run(&["analyze", model, "--task", path(&items), "--no-run-info", "--sample", "30"]).unwrap();
+        answers.said(task, printed.lines().find(|line| line.starts_with("- ")).unwrap());
+        assert!(printed.lines().count() <= 25, "{printed}");
     }
     answers.held("tasks-summary-opens");
 }
 
 #[test]
-fn what_cannot_be_scored_is_named() {
+fn unscorable_items_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let [items, bench] = ["items.jsonl", "classifier"].map(|name| folder.path().join(name));
     fs::create_dir(&bench).unwrap();
@@ -408,9 +411,9 @@ fn what_cannot_be_scored_is_named() {
         ("an unknown foil", bench, class("\"past\", \"foil\": \"gone\""), vec![]),
         ("a label, with --with effect", bench, class("1"), vec!["--with", "effect"]),
         ("a label for a model without classes", "box:small", class("1"), vec![]),
-        // The tensors of both heads have one name.
+        // The tensors of both kinds of heads have one name.
         ("tags for a classifier of sequences", bench, r#"{"words": ["the"], "labels": ["past"]}"#.to_owned(), vec![]),
-        // A line that is no item is an error of the file, and no wrong usage.
+        // A line that is no item is an error of the file, not wrong usage.
         ("keys of no kind", "box:small", pair.replace("good", "gud"), vec![]),
         ("a misspelt key", "box:small", pair.to_owned() + &pair.replace('}', ", \"famliy\": \"x\"}"), vec![]),
     ] {
@@ -423,9 +426,10 @@ fn what_cannot_be_scored_is_named() {
     answers.held("tasks-not-scored");
 }
 
-/// A report of a task alone has no labels: comparisons of labels say so, and a card says what it is over.
+/// A report of a task alone has no labels. Comparisons of labels say so, and a card says what its numbers are computed
+/// over.
 #[test]
-fn a_task_alone_has_no_labels_to_compare() {
+fn report_of_a_task_alone_has_no_labels() {
     let folder = tempfile::tempdir().unwrap();
     let (task, report) = (fixture("tasks/copies.jsonl"), folder.path().join("task.json"));
     run(&["analyze", "box:causal", "--task", path(&task), "--sample", "30", "-q", "-o", path(&report)]).unwrap();
@@ -440,9 +444,9 @@ fn a_task_alone_has_no_labels_to_compare() {
     answers.held("tasks-without-labels");
 }
 
-/// Heads are offered for pruning only by a task that the model is shown to do, and by a measure that the report has.
+/// Heads are offered for pruning only by a task that the model can do, and by a measure that the report has.
 #[test]
-fn heads_go_by_a_task_that_the_model_can_do() {
+fn pruning_needs_a_task_that_the_model_can_do() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let (items, report, pruned) = (at("items.jsonl"), at("report.json"), at("pruned"));
@@ -457,16 +461,16 @@ fn heads_go_by_a_task_that_the_model_can_do() {
         run(&[&arguments[..], more].concat())
     };
     let swapped = copies.replace("\"answer\"", "\"x\"").replace("\"foil\"", "\"answer\"").replace("\"x\"", "\"foil\"");
-    let said = analyzed(&swapped);
+    let printed = analyzed(&swapped);
     let mut answers = Answers::within(folder.path());
-    let brief = |said: &str| said.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
-    answers.said("a task that the model cannot do", &brief(&said));
-    assert!(!said.contains("can be removed together") && !said.contains("Heads that can go, in"), "{said}");
+    let brief = |printed: &str| printed.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
+    answers.said("a task that the model cannot do", &brief(&printed));
+    assert!(!printed.contains("can be removed together") && !printed.contains("Heads that can go, in"), "{printed}");
     answers.refused("pruned by such a task", &prune(&["--budget", "50%", "--of", "right"]).unwrap_err());
     assert!(!pruned.exists());
 
     answers.said("a task that the model can do", &brief(&analyzed(&copies)));
-    // A difference of log-probabilities has no share: the measure that works is named, and works.
+    // A difference of log-probabilities has no share. The error names the measure that works.
     answers.refused("pruned by another measure", &prune(&["--budget", "50%"]).unwrap_err());
     answers.held("tasks-heads-that-go");
     prune(&["--budget", "50%", "--of", "right"]).unwrap();

@@ -1,4 +1,4 @@
-//! Tokenizers in every form that is read, against what transformers makes of the same words (fixtures/tokenizers).
+//! Tokenizers in every supported form, compared with the goldens of transformers (fixtures/tokenizers).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,12 +36,12 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn load(folder: &Path) -> Result<ModelTokenizer, String> {
-    let told = |error: anyhow::Error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR");
-    let files = TokenizerFiles::find(folder).map_err(told)?;
+    let message = |error: anyhow::Error| format!("{error:#}").replace(folder.to_str().unwrap(), "DIR");
+    let files = TokenizerFiles::find(folder).map_err(message)?;
     let config = folder.join("config.json");
     let json: Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let model_type = json["model_type"].as_str().unwrap();
-    ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS).map_err(told)
+    ModelTokenizer::load(&files, &ModelFile::open(&config).unwrap(), model_type, ROWS).map_err(message)
 }
 
 fn check(encoding: &Encoding, ids: &[u32], words: &[Option<u32>], at: &str) {
@@ -50,7 +50,7 @@ fn check(encoding: &Encoding, ids: &[u32], words: &[Option<u32>], at: &str) {
 }
 
 #[test]
-fn token_ids_and_word_ids_are_those_of_transformers() {
+fn token_ids_and_word_ids_match_transformers() {
     let remake = "remake it with fixtures/make_tokenizer_goldens.py";
     let mut forms = 0;
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
@@ -75,14 +75,14 @@ fn token_ids_and_word_ids_are_those_of_transformers() {
 }
 
 #[test]
-fn proteins_are_cut_into_residues() {
+fn proteins_are_split_into_residues() {
     let folder = tempfile::tempdir().unwrap();
     // ESM-2's vocabulary.
     let vocabulary = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>";
     fs::write(folder.path().join("vocab.txt"), vocabulary.replace(' ', "\n")).unwrap();
     fs::write(folder.path().join("config.json"), r#"{"model_type": "esm"}"#).unwrap();
     let tokenizer = load(folder.path()).unwrap();
-    // What transformers' `EsmTokenizer` makes of them.
+    // Token ids by transformers' `EsmTokenizer`.
     let cases: [(&str, &[u32]); 4] = [
         ("MKTAYIAKQR", &[0, 20, 15, 11, 5, 19, 12, 5, 15, 16, 10, 2]),
         ("M K T <mask> A", &[0, 20, 15, 11, 32, 5, 2]),
@@ -98,9 +98,10 @@ fn proteins_are_cut_into_residues() {
     assert_eq!((tokenizer.separator, tokenizer.mask, tokenizer.unknown), (Some(2), Some(32), Some(3)));
 }
 
-/// What transformers' `RobertaTokenizer` and `DebertaTokenizer` make of one vocabulary under the names of their special tokens.
+/// Token ids by transformers' `RobertaTokenizer` and `DebertaTokenizer`, for one vocabulary with different names of its
+/// special tokens.
 #[test]
-fn texts_of_a_pair_have_two_separators_between_them() {
+fn pairs_have_two_separators_between_their_texts() {
     let files = fixture("tokenizers/byte-level");
     let deberta = tempfile::tempdir().unwrap();
     fs::copy(files.join("merges.txt"), deberta.path().join("merges.txt")).unwrap();
@@ -113,8 +114,8 @@ fn texts_of_a_pair_have_two_separators_between_them() {
     let pair = [0, 88, 264, 307, 265, 86, 93, 2, 2, 69, 225, 76, 69, 86, 376, 2];
     for folder in [&*files, deberta.path()] {
         let tokenizer = load(folder).unwrap();
-        let found = tokenizer.encode_pair("the ferry", "a harbour").unwrap();
-        assert_eq!((found.get_ids(), found.get_type_ids()), (&pair[..], &[0; 16][..]), "{}", folder.display());
+        let actual = tokenizer.encode_pair("the ferry", "a harbour").unwrap();
+        assert_eq!((actual.get_ids(), actual.get_type_ids()), (&pair[..], &[0; 16][..]), "{}", folder.display());
     }
     let tokenizer = load(deberta.path()).unwrap();
     let texts: [(&str, &[u32]); 3] = [
@@ -129,7 +130,7 @@ fn texts_of_a_pair_have_two_separators_between_them() {
 }
 
 #[test]
-fn pairs_in_a_frame_are_those_of_the_tokenizer() {
+fn framed_pairs_match_the_tokenizer() {
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
         let path = entry.unwrap().path();
         let tokenizer = load(&path).unwrap();
@@ -150,29 +151,30 @@ fn pairs_in_a_frame_are_those_of_the_tokenizer() {
     }
 }
 
-/// Whether the last token of each of these words is punctuation; the first may be the mark of a word's beginning.
+/// Whether the last token of each word is punctuation. The first token may be the mark of a word's beginning.
 fn punctuation(tokenizer: &ModelTokenizer, words: &[&str]) -> Vec<bool> {
     let encoding = tokenizer.encode_words(words).unwrap();
-    let of = |word: u32| {
-        let mut tokens = encoding.get_word_ids().iter().zip(encoding.get_ids()).filter(|(of, _)| **of == Some(word));
+    let ends_in_punctuation = |word: u32| {
+        let mut tokens =
+            encoding.get_word_ids().iter().zip(encoding.get_ids()).filter(|(word_id, _)| **word_id == Some(word));
         tokens.next_back().is_some_and(|(_, id)| tokenizer.is_punctuation(*id))
     };
-    (0..u32::try_from(words.len()).unwrap()).map(of).collect()
+    (0..u32::try_from(words.len()).unwrap()).map(ends_in_punctuation).collect()
 }
 
 #[test]
-fn punctuation_is_told_without_the_marks_of_the_vocabulary() {
+fn punctuation_is_recognised_without_vocabulary_marks() {
     let words = [",", ".", "(", "the", "a"];
     let expected = [true, true, true, false, false];
     for name in ["wordpiece-default", "wordpiece-mpnet", "byte-level", "byte-level-json"] {
         assert_eq!(punctuation(&load(&folder(name)).unwrap(), &words), expected, "{name}");
     }
-    // Sentencepiece may have the mark of a word's beginning as a token of its own, which is no punctuation.
+    // Sentencepiece may have the mark of a word's beginning as a separate token, which is no punctuation.
     for name in ["unigram-xlm-roberta", "unigram-albert"] {
         let tokenizer = load(&folder(name)).unwrap();
         let encoding = tokenizer.encode_words(&[",", "the,"]).unwrap();
-        let told = |id: &u32| tokenizer.token(*id).unwrap().ends_with(',') == tokenizer.is_punctuation(*id);
-        assert!(encoding.get_ids().iter().all(told), "{name}: {:?}", encoding.get_tokens());
+        let agrees = |id: &u32| tokenizer.token(*id).unwrap().ends_with(',') == tokenizer.is_punctuation(*id);
+        assert!(encoding.get_ids().iter().all(agrees), "{name}: {:?}", encoding.get_tokens());
         assert!(encoding.get_ids().iter().any(|id| tokenizer.is_punctuation(*id)), "{name}");
     }
     // In byte-level BPE ãĢĤ are the three bytes of an ideographic full stop, Ġ is a space, Ã begins a character.
@@ -184,7 +186,7 @@ fn punctuation_is_told_without_the_marks_of_the_vocabulary() {
 }
 
 #[test]
-fn what_is_long_enough_is_told_without_encoding() {
+fn prefix_with_enough_tokens_is_found() {
     let text = "the ferry \u{200b} left \u{e9} the harbour";
     for entry in fs::read_dir(fixture("tokenizers")).unwrap() {
         let tokenizer = load(&entry.unwrap().path()).unwrap();
@@ -200,7 +202,7 @@ fn what_is_long_enough_is_told_without_encoding() {
     }
 }
 
-/// A copy of a fixture's folder, to be changed.
+/// Loads a copy of a fixture's folder after `change`.
 fn changed(name: &str, change: impl Fn(&Path)) -> Result<ModelTokenizer, String> {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder(name)).unwrap() {
@@ -218,7 +220,7 @@ fn replace(path: &Path, from: &str, to: &str) {
 }
 
 #[test]
-fn tokenizers_that_cannot_be_used() {
+fn unusable_tokenizers_are_refused() {
     let mut answers = Answers::new().hiding(" 0.5:", " one half:");
     let mut refused = |title: &str, name: &str, change: &dyn Fn(&Path)| {
         answers.said(title, &changed(name, change).expect_err("an error"));
@@ -253,7 +255,7 @@ fn tokenizers_that_cannot_be_used() {
 }
 
 #[test]
-fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
+fn tokenizer_config_fills_the_gaps_of_tokenizer_json() {
     let ids = |tokenizer: &ModelTokenizer, word: &str| tokenizer.encode_words(&[word]).unwrap().get_ids().to_vec();
     let plain = load(&folder("wordpiece-json")).unwrap();
     let with = |settings: &str, change: &dyn Fn(&mut Value)| {
@@ -266,7 +268,7 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
         })
         .unwrap()
     };
-    // Where a post-processor adds nothing, the class does: the special tokens are those that are named, or BERT's.
+    // If the post-processor adds nothing, the tokenizer class adds the special tokens: the named tokens, or BERT's.
     let nothing = [
         json!(null),
         json!({ "type": "Sequence", "processors": [] }),
@@ -282,13 +284,13 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
             assert_eq!(ids(&bare, "ferry"), ids(&plain, "ferry"));
             assert_eq!(bare.separator, plain.separator);
         }
-        // A class that is none of its own is as its file has it.
+        // A generic tokenizer class leaves the file as it is.
         let other = with(r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#, &|json| {
             json["post_processor"] = processor.clone();
         });
         assert_eq!(ids(&other, "ferry")[..], ids(&plain, "ferry")[1..ids(&plain, "ferry").len() - 1]);
     }
-    // A cased file of a class whose words are in lower case unless it says otherwise.
+    // A cased file of a class that lower-cases words by default.
     let cased: &dyn Fn(&mut Value) = &|json| json["normalizer"]["lowercase"] = false.into();
     for settings in ["{}", r#"{"tokenizer_class": "BertTokenizer"}"#] {
         assert_eq!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
@@ -296,7 +298,7 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
     for settings in [r#"{"do_lower_case": false}"#, r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#] {
         assert_ne!(ids(&with(settings, cased), "FERRY"), ids(&plain, "ferry"));
     }
-    // A switch that tokenizer_config.json names wins, as in transformers.
+    // A switch in tokenizer_config.json wins, as in transformers.
     let cased = changed("wordpiece-json", |folder| {
         fs::write(folder.join("tokenizer_config.json"), r#"{"do_lower_case": false}"#).unwrap();
     })
@@ -306,9 +308,9 @@ fn what_tokenizer_json_leaves_open_is_taken_from_beside_it() {
     assert_ne!(ids(&cased, "FERRY"), ids(&plain, "ferry"));
 }
 
-/// Files at which the library panics, when it loads a file or when it cuts a word.
+/// The library panics at these files, when it loads a file or when it splits a word.
 #[test]
-fn a_tokenizer_that_the_library_panics_at_is_refused() {
+fn tokenizer_at_which_the_library_panics_is_refused() {
     type Change = dyn Fn(&mut Value);
     let changed_json = |name: &str, change: &Change| {
         changed(name, |folder| {
@@ -327,7 +329,7 @@ fn a_tokenizer_that_the_library_panics_at_is_refused() {
     let prefix: &Change = &|json| {
         json["model"]["continuing_subword_prefix"] = json!("longer than any token\u{1b}[31m");
     };
-    // A template that names a token it does not have, and a prefix longer than the tokens that have it.
+    // A template that names a missing token, and a prefix longer than the tokens that have it.
     let cases = [("wordpiece-json", charsmap), ("wordpiece-json", template), ("byte-level-json", prefix)];
     for (name, change) in cases {
         let error = match changed_json(name, change) {

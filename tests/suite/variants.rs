@@ -1,5 +1,5 @@
-//! Ablated heads: each variant shows what a whole pass without the head shows, and heads that write nothing,
-//! or always the same, are not missed.
+//! Ablated heads: each variant equals a whole pass without the head. Heads that write nothing, or a constant, are not
+//! missed.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -41,7 +41,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The logits that were shown, by variant, sentence and position, of a model with these heads.
+/// The logits of every variant, sentence and position, and the model's grid of heads.
 #[derive(Clone, Serialize, Deserialize)]
 struct InputToken {
     grid: HeadGrid,
@@ -89,7 +89,7 @@ impl InputToken {
     }
 }
 
-/// Sentences of so many tokens, each a word, with every seventh masked.
+/// Sentences of these lengths, in tokens. Each token is a word, and every seventh word is masked.
 fn masked(lengths: &[usize]) -> Vec<Sequence> {
     let with_words = |(index, sentence): (usize, Sequence)| Sequence {
         index: index as u64,
@@ -109,7 +109,7 @@ fn run(encoder: &dyn Encoder, variants: &Variants, observers: ObserverSet, seque
         .unwrap()
 }
 
-/// The gates that put the mean of its contexts in the place of each head.
+/// The gates that replace each head's contexts by their mean.
 fn means(encoder: &dyn Encoder, grid: HeadGrid, head_dim: usize, sequences: &[Sequence]) -> Vec<Gate> {
     let observers = ObserverSet::new(vec![new_observer(ContextSums::new(grid, head_dim))]);
     let seen = run(encoder, &Variants::baseline_only(Gates::default()), observers, sequences).into_observers();
@@ -126,15 +126,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn variants_are_whole_passes_without_the_head(random in RandomEncoder::any()) {
+    fn variants_equal_whole_passes_without_the_head(random in RandomEncoder::any()) {
         let (parameters, sequences) = (random.parameters(), masked(&[13, 1, 30, 9]));
         let (grid, head_dim) = grid(&parameters);
         let encoder = PackedEncoder::new(parameters);
         let gates = means(&encoder, grid, head_dim, &sequences);
         let variants = Variants::default().with_removals(single_head_sets_and_all(grid), grid, &gates);
         let observers = ObserverSet::new(vec![new_observer(InputToken { grid, logits: BTreeMap::new() })]);
-        let found = run(&encoder, &variants, observers, &sequences).into_observers();
-        let shown = &expect_sums::<InputToken>(&*found[0]).logits;
+        let results = run(&encoder, &variants, observers, &sequences).into_observers();
+        let shown = &expect_sums::<InputToken>(&*results[0]).logits;
 
         let pack = Packs::new(sequences.iter().cloned().map(Ok::<_, ()>)).next().unwrap().unwrap();
         prop_assert_eq!(&pack, &Pack { sequences: sequences });
@@ -168,14 +168,14 @@ proptest! {
     }
 }
 
-/// The logits of patched runs: in every sequence, one head's first token attends to the second alone.
+/// The logits of patched runs. In every sequence, the first token of one head attends to the second token alone.
 #[derive(Clone, Serialize, Deserialize)]
 struct Tried {
     place: HeadPlace,
     logits: BTreeMap<(u64, usize), Vec<f32>>,
 }
 
-/// A row of the first of so many tokens that attends to the second alone.
+/// A row in which the first of `tokens` tokens attends to the second token alone.
 fn to_the_second(tokens: usize) -> AttentionRows {
     [(0, (0..tokens).map(|token| if token == 1 { 1.0 } else { 0.0 }).collect())].into()
 }
@@ -213,7 +213,7 @@ impl Sums for Tried {
 impl Tried {
     fn patched_runs(&mut self, (index, tokens, predicted): &mut (u64, usize, Vec<usize>)) -> Vec<PatchedRun> {
         let run = PatchedRun { place: self.place, rows: to_the_second(*tokens), predicted: predicted.clone() };
-        // Every other sequence is patched twice: together they are more than a pack.
+        // Every second sequence is patched twice, so that the runs exceed one pack.
         vec![run; 1 + (*index % 2) as usize]
     }
 
@@ -233,14 +233,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn patched_runs_are_whole_passes_with_the_row_patched(random in RandomEncoder::any()) {
+    fn patched_runs_equal_whole_passes_with_the_patched_row(random in RandomEncoder::any()) {
         let (parameters, sequences) = (random.parameters(), masked(&[30; 18]));
         let (grid, _) = grid(&parameters);
         let place = HeadPlace { layer: grid.layers - 1, head: grid.heads - 1 };
         let encoder = PackedEncoder::new(parameters);
         let observers = ObserverSet::new(vec![new_observer(Tried { place, logits: BTreeMap::new() })]);
-        let found = run(&encoder, &Variants::default(), observers, &sequences).into_observers();
-        let patched_logits = &expect_sums::<Tried>(&*found[0]).logits;
+        let results = run(&encoder, &Variants::default(), observers, &sequences).into_observers();
+        let patched_logits = &expect_sums::<Tried>(&*results[0]).logits;
         let mut count = 0;
         for sequence in &sequences {
             let pack = Pack { sequences: vec![sequence.clone()] };
@@ -264,8 +264,8 @@ proptest! {
     }
 }
 
-/// What a study finds in these sequences, by the variants that it needs or by derivatives.
-fn found(
+/// The results of a study on these sequences, from the variants that the study needs or from derivatives.
+fn results(
     study: &dyn AnyStudy,
     parameters: &Parameters,
     sequences: &[Sequence],
@@ -299,35 +299,35 @@ fn found(
     };
     let context = EstimationContext::new(grid, NonZeroUsize::MIN);
     let sums = seen.into_observers().remove(0);
-    // A study that compares with an untrained model is shown the same model twice.
+    // A study that compares with an untrained model gets the observed model twice.
     let passes: Vec<_> = study.passes().iter().map(|_| ObservedPass { sums: &*sums, left_out: 0 }).collect();
     study.measure(&Observed(&passes), &context)
 }
 
 /// A metric of every head.
-fn of_heads(estimates: &Estimates, metric: &str) -> Vec<f64> {
+fn head_metrics(estimates: &Estimates, metric: &str) -> Vec<f64> {
     estimates.heads.iter().map(|head| head.get(metric, None).unwrap().unwrap()).collect()
 }
 
-/// A metric of every head, of a study that masks words.
+/// A metric of every head, by a study that masks words.
 fn measured(parameters: &Parameters, removal: Replacement, study: &dyn AnyStudy, metric: &str) -> Vec<f64> {
-    of_heads(&found(study, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, metric)
+    head_metrics(&results(study, parameters, &masked(&[13, 8, 30, 9, 21]), removal).0, metric)
 }
 
-/// Sentences of all sorts.
+/// Sentences of different lengths.
 fn plain() -> Vec<Sequence> {
     sentences(&[13, 8, 30, 9, 21])
 }
 
 /// The section `edges` of the report.
 fn edges(parameters: &Parameters, removal: Replacement) -> Value {
-    let (_, section) = found(&EdgesStudy, parameters, &plain(), removal);
+    let (_, section) = results(&EdgesStudy, parameters, &plain(), removal);
     let (key, edges) = AnyStudy::entries(&EdgesStudy, &*section).remove(0);
     assert_eq!(key, "edges");
     serde_json::to_value(edges).unwrap()
 }
 
-/// Three layers of two heads, of which L1H0 writes nothing that is read and L1H1 always the same.
+/// Three layers of two heads. L1H0 writes nothing, and L1H1 writes a constant.
 fn planted() -> Parameters {
     let random = RandomEncoder::plain(5);
     let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
@@ -336,19 +336,19 @@ fn planted() -> Parameters {
     for row in parameters.layers[1].attention_output.weight.chunks_exact_mut(hidden) {
         row[..dim].fill(0.0);
     }
-    // The values of L1H1, the last rows of the projections, are their bias, whatever the token.
+    // The values of L1H1, the last rows of the projections, equal their bias, whatever the token.
     let values = &mut parameters.layers[1].query_key_value;
     values.weight[(2 * hidden + dim) * hidden..].fill(0.0);
     values.bias[2 * hidden + dim..].fill(0.75);
     parameters
 }
 
-/// The places of the two in lists of all heads.
+/// The indices of L1H0 and L1H1 in lists of all heads.
 const SILENT: usize = 2;
 const CONSTANT: usize = 3;
 
 #[test]
-fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_becomes_zero() {
+fn silent_head_has_no_effect_and_constant_head_has_one_only_under_zero() {
     let effects = |removal| measured(&planted(), removal, &Effect, "loss_effect");
     let (mean, zero) = (effects(Replacement::Mean), effects(Replacement::Zero));
     assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
@@ -358,12 +358,12 @@ fn a_head_that_writes_nothing_has_no_effect_and_a_constant_one_only_if_it_become
 }
 
 #[test]
-fn so_it_is_with_gradients() {
+fn silent_head_has_no_gradient_and_constant_head_has_one_only_under_zero() {
     for metric in ["gradient_importance", "first_order_effect"] {
         let derivatives = |removal| measured(&planted(), removal, &Gradient, metric);
         let (mean, zero) = (derivatives(Replacement::Mean), derivatives(Replacement::Zero));
         assert_eq!((mean[SILENT], zero[SILENT]), (0.0, 0.0));
-        // Attention sums to 1 but for rounding, and so does not come to the mean exactly.
+        // Attention sums to 1 only up to rounding, so the head does not write its mean exactly.
         assert!(mean[CONSTANT].abs() < 1e-6, "{}", mean[CONSTANT]);
         assert!(zero[CONSTANT].abs() > 1e-3, "{}", zero[CONSTANT]);
         assert!(mean[0].abs() > 1e-3 && zero[0].abs() > 1e-3, "{mean:?} {zero:?}");
@@ -371,21 +371,21 @@ fn so_it_is_with_gradients() {
 }
 
 #[test]
-fn so_it_is_with_drift_and_edges() {
+fn silent_head_has_no_shift_and_constant_head_has_one_only_under_zero() {
     let heads = 2;
     for removal in [Replacement::Mean, Replacement::Zero] {
-        let gone = |head: usize| head == 0 || removal == Replacement::Mean;
-        let (shifts, _) = found(&OutputShift, &planted(), &plain(), removal);
+        let has_no_shift = |head: usize| head == 0 || removal == Replacement::Mean;
+        let (shifts, _) = results(&OutputShift, &planted(), &plain(), removal);
         let edges = edges(&planted(), removal);
         // From layer 1 to layer 2.
         let pair = &edges["layers"][2];
         for head in 0..heads {
             let place = SILENT + head;
-            let shift = of_heads(&shifts, "output_shift")[place] + of_heads(&shifts, "pooled_shift")[place];
-            assert_eq!(shift == 0.0, gone(head), "{removal:?} {head} {shift}");
+            let shift = head_metrics(&shifts, "output_shift")[place] + head_metrics(&shifts, "pooled_shift")[place];
+            assert_eq!(shift == 0.0, has_no_shift(head), "{removal:?} {head} {shift}");
             let shifts: Vec<f64> = serde_json::from_value(pair["shift"][head].clone()).unwrap();
-            assert!(shifts.iter().all(|&shift| (shift == 0.0) == gone(head)), "{removal:?} {head} {shifts:?}");
-            assert_eq!(pair["excess"][head][0].is_null(), gone(head));
+            assert!(shifts.iter().all(|&shift| (shift == 0.0) == has_no_shift(head)), "{removal:?} {head} {shifts:?}");
+            assert_eq!(pair["excess"][head][0].is_null(), has_no_shift(head));
         }
         assert_eq!(edges["without_shift"], if removal == Replacement::Mean { 4 } else { 2 });
     }
@@ -393,7 +393,7 @@ fn so_it_is_with_drift_and_edges() {
 
 /// In a model of two layers, L0H0 alone writes to the last dimensions of the hidden states, and L1H1 alone reads them.
 #[test]
-fn the_head_that_a_later_one_reads_from_is_found() {
+fn strongest_edge_leads_to_the_head_that_reads() {
     let random = RandomEncoder { heads: 3, order: vec![0, 1], ..RandomEncoder::plain(5) };
     let (hidden, dim) = (random.heads * random.head_dim, random.head_dim);
     let mut parameters = random.parameters();

@@ -1,5 +1,5 @@
-//! `headscope view`, as a user runs it: attention in the terminal, as a figure and as a page; and the choices it shares with
-//! `headscope maps`.
+//! `headscope view` as a user runs it: attention in the terminal, as a figure and as a page. Also the options that it
+//! shares with `headscope maps`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use safetensors::SafeTensors;
 const TEXT: [&str; 2] = ["--text", "The old teacher gave the children a book."];
 
 #[test]
-fn a_pipe_gets_no_colours_and_a_width_is_kept() {
+fn pipe_gets_no_colours_and_width_is_kept() {
     let arguments = [&["view", "--head", "L0H0,L1H1"], &TEXT[..]].concat();
     let plain = run(&arguments).unwrap();
     assert!(plain.starts_with("L0H0, sentence 0\n") && plain.contains("\nL1H1, sentence 0\n"), "{plain}");
@@ -34,26 +34,26 @@ fn sentences_with_a_word_are_found_and_the_tree_is_marked() {
     let gold = fixture("corpus/gold.conllu");
     let corpus = ["view", "--head", "L0H0", "-c", path(&gold)];
     let text = fs::read_to_string(&gold).unwrap();
-    // A word of the corpus, and how many sentences have it.
+    // The number of sentences that contain the word `the`.
     let has = |sentence: &&str| {
         sentence.lines().any(|line| line.split('\t').nth(1).is_some_and(|form| form.eq_ignore_ascii_case("the")))
     };
     let with_the = text.split("\n\n").filter(has).count();
     assert!(with_the > 0);
     let shown = |more: &[&str]| run(&[&corpus[..], more].concat());
-    let found = shown(&["--find", "THE", "--limit", "1000"]).unwrap();
-    assert_eq!(found.matches("L0H0, sentence ").count(), with_the);
-    assert!(found.lines().any(|line| line.contains("->") && line.matches('>').count() > 1), "{found}");
+    let result = shown(&["--find", "THE", "--limit", "1000"]).unwrap();
+    assert_eq!(result.matches("L0H0, sentence ").count(), with_the);
+    assert!(result.lines().any(|line| line.contains("->") && line.matches('>').count() > 1), "{result}");
     assert_eq!(shown(&["--find", "the"]).unwrap().matches("L0H0, sentence ").count(), with_the.min(3));
     assert_eq!(shown(&["--sentence", "0", "--sentence", "1"]).unwrap().matches("L0H0, sentence ").count(), 2);
     let mut answers = Answers::new();
-    answers.said("the key", found.lines().last().unwrap());
+    answers.said("the key", result.lines().last().unwrap());
     answers.refused("a word that is not there", &shown(&["--find", "qwertz"]).unwrap_err());
     answers.held("view-sentences");
 }
 
 #[test]
-fn what_cannot_be_viewed_is_refused() {
+fn wrong_usage_of_view_is_refused() {
     let mut answers = Answers::new();
     for arguments in [
         &["view", "--text", "a"][..],
@@ -76,16 +76,16 @@ fn what_cannot_be_viewed_is_refused() {
 }
 
 #[test]
-fn sentences_that_are_skipped_are_named_up_to_a_number() {
+fn skipped_sentences_are_named_up_to_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("long.txt");
     fs::write(&corpus, "The old teacher gave the children a book.\n".repeat(14) + "Stop.\n").unwrap();
     let arguments = ["view", "--head", "L0H0", "--max-tokens", "8", "-c", path(&corpus)];
     let output = headscope(&arguments).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}");
-    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("skipped ")).collect();
-    assert_eq!(lines.len(), 11, "{said}");
+    let run_with_notes = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{run_with_notes}");
+    let lines: Vec<&str> = run_with_notes.lines().filter(|line| line.starts_with("skipped ")).collect();
+    assert_eq!(lines.len(), 11, "{run_with_notes}");
     let mut answers = Answers::within(folder.path());
     answers.said("the last one that is named, and the others", &lines[9..].join("\n"));
     answers.held("view-skipped-sentences");
@@ -107,7 +107,7 @@ fn attention_is_drawn_as_a_figure_and_as_a_page() {
     let mut answers = Answers::within(folder.path());
     answers.said("the headings of a page", &headings.join("\n"));
     answers.held("view-page");
-    // The sentence to play with has the heads in the order in which they were named.
+    // The interactive sentence has the heads in the order of the option.
     assert!(html.contains("data-heads=0 data-names=\"L0H0 L1H1\""));
     for text in [svg, html] {
         assert!(text.contains("&lt;") && !text.contains("<b>"));
@@ -123,35 +123,35 @@ fn maps(arguments: &[&str]) -> (Vec<Tensor>, HashMap<String, String>) {
     run(&[&["view"], arguments, &["-o", path(&file)]].concat()).unwrap();
     let bytes = fs::read(&file).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
-    let mut found: Vec<Tensor> = tensors
+    let mut result: Vec<Tensor> = tensors
         .tensors()
         .into_iter()
         .map(|(name, tensor)| (name, tensor.shape().to_vec(), tensor.data().to_vec()))
         .collect();
-    found.sort();
-    (found, SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap())
+    result.sort();
+    (result, SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone().unwrap())
 }
 
 #[test]
-fn maps_of_some_heads_are_those_of_all() {
+fn maps_of_some_heads_equal_their_part_of_all_maps() {
     let (all, metadata) = maps(&TEXT);
     let [layers, heads, tokens, _] = all[0].1[..] else { panic!("{:?}", all[0].1) };
     assert!(!metadata.contains_key("layers") && !metadata.contains_key("heads"));
     let size = tokens * tokens * 4;
-    let of = |layer: usize, head: usize| &all[0].2[(layer * heads + head) * size..][..size];
+    let head_bytes = |layer: usize, head: usize| &all[0].2[(layer * heads + head) * size..][..size];
     let last = layers - 1;
     let (one, metadata) = maps(&[&TEXT[..], &["--layer", &last.to_string()]].concat());
     assert_eq!(one[0].1, [1, heads, tokens, tokens]);
-    assert_eq!(one[0].2, (0..heads).flat_map(|head| of(last, head).to_vec()).collect::<Vec<u8>>());
+    assert_eq!(one[0].2, (0..heads).flat_map(|head| head_bytes(last, head).to_vec()).collect::<Vec<u8>>());
     assert_eq!(metadata["layers"], format!("[{last}]"));
     let (two, metadata) = maps(&[&TEXT[..], &["--head", "L1H1", "--head", "L0H0"]].concat());
     assert_eq!(two[0].1, [2, tokens, tokens]);
-    assert_eq!(two[0].2, [of(1, 1), of(0, 0)].concat());
+    assert_eq!(two[0].2, [head_bytes(1, 1), head_bytes(0, 0)].concat());
     assert_eq!(metadata["heads"], r#"["L1H1","L0H0"]"#);
 }
 
 #[test]
-fn maps_have_words_trees_and_names_beside_them() {
+fn maps_metadata_has_words_trees_and_names() {
     let (texts, metadata) = maps(&["--text", "The dog left.", "--text", "It slept!"]);
     assert_eq!(texts.iter().map(|(name, ..)| name.as_str()).collect::<Vec<_>>(), ["attentions.0", "attentions.1"]);
     assert_eq!(metadata["words.0"], r#"["The","dog","left","."]"#);
@@ -173,18 +173,18 @@ fn maps_have_words_trees_and_names_beside_them() {
     assert_eq!(maps(&["-c", path(&corpus), "--limit", "1"]).0.len(), 1);
 }
 
-/// Commands by their names in the version before do what the new ones do, and say these on one line.
+/// Former command names do what the new commands do, and name the new command on one line.
 #[test]
-fn old_names_of_commands_say_the_new_ones() {
+fn former_command_names_print_the_new_names() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let report = at("report.json");
     run(&["analyze", "box:planted", "--limit", "20", "-q", "-o", path(&report)]).unwrap();
-    let said = |arguments: &[&str]| {
+    let run_with_notes = |arguments: &[&str]| {
         let output = headscope(arguments).output().unwrap();
-        let [printed, said] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-        assert!(output.status.success(), "{said}");
-        (printed, said)
+        let [printed, run_with_notes] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert!(output.status.success(), "{run_with_notes}");
+        (printed, run_with_notes)
     };
     let (old, new) = (at("old.safetensors"), at("new.safetensors"));
     let mut answers = Answers::within(folder.path());
@@ -198,15 +198,15 @@ fn old_names_of_commands_say_the_new_ones() {
         (&["relabel", path(&report), "--preset", "voita2019"], &["show", path(&report), "--preset", "voita2019"]),
         (&["maps", "--text", "a", "-o", path(&old)], &["view", "--text", "a", "-o", path(&new)]),
     ] {
-        let ((printed, note), expected) = (said(before), said(after));
+        let ((printed, note), expected) = (run_with_notes(before), run_with_notes(after));
         assert_eq!((&printed, ""), (&expected.0, &*expected.1), "{before:?}");
         assert_eq!(note.lines().count(), 1, "{note}");
         answers.said(&before.join(" "), &note);
     }
     assert_eq!(fs::read(old).unwrap(), fs::read(new).unwrap());
-    // What is written by another policy is what `relabel` writes.
+    // `export` with another policy writes the file that `relabel` writes.
     let (old, new) = (at("old.json"), at("new.json"));
-    said(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&old)]);
+    run_with_notes(&["relabel", path(&report), "--preset", "voita2019", "-o", path(&old)]);
     run(&["export", path(&report), "--preset", "voita2019", "-o", path(&new)]).unwrap();
     assert_eq!(fs::read(old).unwrap(), fs::read(new).unwrap());
     let changed = run(&["show", path(&report), "--preset", "voita2019", "--json"]).unwrap();

@@ -1,4 +1,4 @@
-//! Vocabularies that a default tokenizer cannot read, and vocabularies of residues, by the real binary.
+//! Vocabularies that a default tokenizer cannot read, and vocabularies of residues, with the real binary.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ const SPECIAL: &str = "[PAD] [UNK] [CLS] [SEP] [MASK]";
 /// Tokens of reactions: atoms, bonds, rings, and the arrow between both sides.
 const REACTIONS: &str = "c C ( ) O 1 2 = N . n Cl >> [C@H] [C@@H] [O-] Br # [nH] [N+] [Na+] Si";
 
-/// The twenty amino acids.
+/// The twenty amino acids, and X for an unknown residue.
 pub const AMINO_ACIDS: &str = "A C D E F G H I K L M N P Q R S T V W Y X";
 
-/// The tiny BERT with a `vocab.txt` of these tokens in place of its tokenizer, and other files.
+/// The tiny BERT with a `vocab.txt` of these tokens instead of its tokenizer, and with other files.
 pub fn model(vocabulary: &str, files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::new().unwrap();
     for name in ["config.json", "model.safetensors"] {
@@ -37,7 +37,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// How often each token is in a corpus, and what is said beside.
+/// The count of each token in a corpus, and the notes on standard error.
 fn counts(model: &TempDir, corpus: &Path, more: &[&str]) -> (BTreeMap<String, u64>, String) {
     let file = model.path().join("counts.json");
     let arguments = [&["counts", path(model.path()), "-c", path(corpus), "-o", path(&file)], more].concat();
@@ -49,11 +49,11 @@ fn counts(model: &TempDir, corpus: &Path, more: &[&str]) -> (BTreeMap<String, u6
 
 /// Counts of tokens, given as `C:2 O:1`.
 fn expected(counts: &str) -> BTreeMap<String, u64> {
-    let of = |pair: &str| {
+    let parse_pair = |pair: &str| {
         let (token, count) = pair.rsplit_once(':').unwrap();
         (token.to_owned(), count.parse().unwrap())
     };
-    counts.split(' ').map(of).collect()
+    counts.split(' ').map(parse_pair).collect()
 }
 
 fn report(model: &TempDir, corpus: &Path, more: &[&str]) -> Value {
@@ -61,13 +61,13 @@ fn report(model: &TempDir, corpus: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&run(&arguments).unwrap()).unwrap()
 }
 
-/// The error of a command, over a model and a corpus.
+/// The error of a command over a model and a corpus.
 fn error(command: &[&str], model: &TempDir, corpus: &Path) -> (i32, String) {
     run(&[command, &[path(model.path()), "-c", path(corpus)]].concat()).unwrap_err()
 }
 
 #[test]
-fn a_tokenizer_that_loses_its_own_vocabulary_is_refused_with_the_ways_out() {
+fn tokenizer_that_loses_its_vocabulary_is_refused_with_hints() {
     let model = model(REACTIONS, &[]);
     let corpus = write(&model, "a.txt", "CC(=O)O>>CC(=O)Cl\n");
     let (counts, maps) = (model.path().join("counts.json"), model.path().join("maps.safetensors"));
@@ -82,7 +82,7 @@ fn a_tokenizer_that_loses_its_own_vocabulary_is_refused_with_the_ways_out() {
 }
 
 #[test]
-fn words_are_looked_up_as_entries_of_the_vocabulary() {
+fn tokens_as_words_looks_words_up_in_the_vocabulary() {
     let model = model(REACTIONS, &[]);
     let text = "C [C@H] ( = O ) Cl >> C\nc 1 n C ##C [SEP] c\n";
     let words = |line: &str| json!({ "words": line.split(' ').collect::<Vec<_>>() }).to_string() + "\n";
@@ -101,21 +101,21 @@ fn words_are_looked_up_as_entries_of_the_vocabulary() {
 }
 
 #[test]
-fn a_cased_vocabulary_that_is_lower_cased_is_said() {
+fn lower_casing_of_a_cased_vocabulary_gets_a_note() {
     let vocabulary = "the The cat Cat dog Dog a A ferry Ferry left . ,";
     let plain = model(vocabulary, &[]);
     let corpus = write(&plain, "a.txt", "The Cat left.\n");
-    let (lower, said) = counts(&plain, &corpus, &[]);
+    let (lower, notes) = counts(&plain, &corpus, &[]);
     assert_eq!(lower, expected("the:1 cat:1 left:1 .:1"));
     let mut answers = Answers::new();
-    answers.said("a cased vocabulary", &said);
+    answers.said("a cased vocabulary", &notes);
     answers.held("vocabularies-cased");
     let cased = model(vocabulary, &[("tokenizer_config.json", r#"{"do_lower_case": false}"#)]);
     assert_eq!(counts(&cased, &corpus, &[]), (expected("The:1 Cat:1 left:1 .:1"), String::new()));
 }
 
 #[test]
-fn every_form_of_a_tokenizer_is_named_where_there_is_none() {
+fn missing_tokenizer_error_names_every_form() {
     let model = model("a", &[("notes.md", "")]);
     fs::remove_file(model.path().join("vocab.txt")).unwrap();
     let mut answers = Answers::within(model.path());
@@ -124,7 +124,7 @@ fn every_form_of_a_tokenizer_is_named_where_there_is_none() {
 }
 
 #[test]
-fn tokens_beyond_the_embedding_are_refused_where_a_text_has_them() {
+fn tokens_beyond_the_embedding_are_refused_in_a_text() {
     let words: Vec<String> = (0..191).map(|n| format!("w{n}")).collect();
     // The embedding has 196 rows.
     let model = model(&words.join(" "), &[("added_tokens.json", r#"{"later": 196, "<ent>": 197}"#)]);
@@ -136,7 +136,7 @@ fn tokens_beyond_the_embedding_are_refused_where_a_text_has_them() {
     answers.held("vocabularies-beyond-the-embedding");
 }
 
-/// The line of a summary on its corpus.
+/// The line of a summary about the corpus.
 fn corpus_line(summary: &str) -> &str {
     summary.lines().find(|line| line.contains("corpus  ")).unwrap()
 }
@@ -144,7 +144,7 @@ fn corpus_line(summary: &str) -> &str {
 pub const CASED: (&str, &str) = ("tokenizer_config.json", r#"{"do_lower_case": false}"#);
 
 #[test]
-fn proteins_are_parted_as_the_vocabulary_has_residues() {
+fn proteins_are_split_into_the_residues_of_the_vocabulary() {
     let lower = model(AMINO_ACIDS, &[]);
     let fasta = write(&lower, "a.fasta", ">p\nMKTA\n>q\nmkx\n");
     let mut answers = Answers::within(lower.path());
@@ -153,9 +153,9 @@ fn proteins_are_parted_as_the_vocabulary_has_residues() {
     let spaced = write(&model, "b.txt", "M K T A\nM K X\n");
     let letters = write(&model, "c.txt", "MKTA\nMKX\n");
     for corpus in [&fasta, &spaced, &letters] {
-        let (found, said) = counts(&model, corpus, &[]);
-        assert_eq!(found, expected("M:2 K:2 T:1 A:1 X:1"));
-        answers.said(path(corpus), &said);
+        let (actual, notes) = counts(&model, corpus, &[]);
+        assert_eq!(actual, expected("M:2 K:2 T:1 A:1 X:1"));
+        answers.said(path(corpus), &notes);
     }
     let masked = write(&model, "d.txt", "MK[MASK]A\n");
     assert_eq!(counts(&model, &masked, &[]).0, expected("M:1 K:1 [MASK]:1 A:1"));
@@ -174,16 +174,16 @@ fn proteins_are_parted_as_the_vocabulary_has_residues() {
 }
 
 #[test]
-fn sequences_are_parted_into_the_words_of_a_vocabulary_of_k_mers() {
+fn sequences_are_split_into_the_k_mers_of_the_vocabulary() {
     let letters = ["A", "C", "G", "T"];
     let word = |n: usize| [letters[n / 16], letters[n / 4 % 4], letters[n % 4]].concat();
     let words: Vec<String> = (0..64).map(word).collect();
     let model = model(&words.join(" "), &[CASED]);
     let corpus = write(&model, "a.fa", ">p\nACGTAC\n");
-    let (found, said) = counts(&model, &corpus, &[]);
-    assert_eq!(found, expected("ACG:1 CGT:1 GTA:1 TAC:1"));
+    let (actual, notes) = counts(&model, &corpus, &[]);
+    assert_eq!(actual, expected("ACG:1 CGT:1 GTA:1 TAC:1"));
     let mut answers = Answers::new();
-    answers.said("the counts", &said);
+    answers.said("the counts", &notes);
     assert_eq!(counts(&model, &corpus, &["--residues", "kmer:3:3"]).0, expected("ACG:1 TAC:1"));
     let summary = run(&["analyze", "--summary", "full", path(model.path()), "-c", path(&corpus)]).unwrap();
     answers.said("the summary", corpus_line(&summary));
@@ -192,7 +192,7 @@ fn sequences_are_parted_into_the_words_of_a_vocabulary_of_k_mers() {
 }
 
 #[test]
-fn a_mask_in_fasta_is_told_to_stand_in_plain_text() {
+fn mask_in_fasta_is_refused_with_a_hint() {
     let model = model(AMINO_ACIDS, &[CASED]);
     let corpus = write(&model, "a.fasta", ">p\nMK<mask>A\n");
     let mut answers = Answers::within(model.path());
@@ -200,39 +200,39 @@ fn a_mask_in_fasta_is_told_to_stand_in_plain_text() {
     answers.held("vocabularies-mask-in-fasta");
 }
 
-/// Sentences of words in CoNLL-U, given as words with spaces between them.
+/// CoNLL-U of sentences that are given as words separated by spaces.
 fn conllu(sentences: &[&str]) -> String {
     let word = |(id, form): (usize, &str)| format!("{id}\t{form}\t_\t_\t_\t_\t_\t_\t_\t_\n");
     sentences.iter().map(|words| (1..).zip(words.split(' ')).map(word).collect::<String>() + "\n").collect()
 }
 
 #[test]
-fn japanese_words_of_a_treebank_are_cut_within() {
+fn japanese_treebank_words_are_split_into_subwords() {
     let vocabulary = "東京 東 京 は ある 大学 大 ##学 ##た ある ##ます 。 a b 行く 日本 学生 先生";
     let plain = model(vocabulary, &[]);
     let treebank = write(&plain, "a.conllu", &conllu(&["東京 は 大学 東学 。", "ある ｂ 京 新"]));
-    // BERT's tokenizer cuts Chinese characters apart.
+    // BERT's tokenizer splits Chinese characters.
     let mut answers = Answers::within(plain.path());
     answers.refused("no settings", &error(&["analyze"], &plain, &treebank));
     let settings = r#"{"tokenizer_class": "BertJapaneseTokenizer", "word_tokenizer_type": "mecab"}"#;
     let unnamed = r#"{"word_tokenizer_type": "mecab", "do_lower_case": false}"#;
     for settings in [settings, unnamed] {
         let model = model(vocabulary, &[("tokenizer_config.json", settings)]);
-        let found = counts(&model, &treebank, &[]).0;
-        assert_eq!(found, expected("東京:1 は:1 大学:1 東:1 ##学:1 。:1 ある:1 b:1 京:1 [UNK]:1"));
+        let actual = counts(&model, &treebank, &[]).0;
+        assert_eq!(actual, expected("東京:1 は:1 大学:1 東:1 ##学:1 。:1 ある:1 b:1 京:1 [UNK]:1"));
         let text = write(&model, "a.txt", "東京は大学。\n");
         answers = answers.hiding(path(model.path()), "DIR");
         answers.refused(settings, &error(&["analyze"], &model, &text));
     }
     answers.held("vocabularies-japanese");
     let characters = r#"{"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}"#;
-    let of_characters = model("東 京 は 大 学 。", &[("tokenizer_config.json", characters)]);
-    let found = counts(&of_characters, &treebank, &[]).0;
-    assert_eq!(found, expected("東:2 京:2 は:1 大:1 学:2 。:1 [UNK]:4"));
+    let character_model = model("東 京 は 大 学 。", &[("tokenizer_config.json", characters)]);
+    let actual = counts(&character_model, &treebank, &[]).0;
+    assert_eq!(actual, expected("東:2 京:2 は:1 大:1 学:2 。:1 [UNK]:4"));
 }
 
 #[test]
-fn vietnamese_words_of_a_treebank_are_cut_by_their_codes() {
+fn vietnamese_treebank_words_are_split_by_bpe_codes() {
     let model = TempDir::new().unwrap();
     for name in ["config.json", "model.safetensors"] {
         fs::copy(tiny_bert().join(name), model.path().join(name)).unwrap();
@@ -250,8 +250,8 @@ fn vietnamese_words_of_a_treebank_are_cut_by_their_codes() {
     assert_eq!(counts(&model, &text, &[]).0, expected("tôi:1 nh@@:1 à:1 .:1"));
 }
 
-/// The tiny model of a family whose files lack a tokenizer, with the tiny BERT's.
-fn of_family(name: &str) -> TempDir {
+/// The tiny model of a family whose files lack a tokenizer, with the tokenizer of the tiny BERT.
+fn family_model(name: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
     for (from, file) in [
         (fixture("models").join(name), "config.json"),
@@ -264,15 +264,15 @@ fn of_family(name: &str) -> TempDir {
 }
 
 #[test]
-fn models_without_positions_have_no_longest_sentence() {
+fn models_without_positions_have_no_maximum_length() {
     let text = "the dog ".repeat(400);
     for name in ["tiny-t5", "tiny-jina-v2"] {
-        let model = of_family(name);
+        let model = family_model(name);
         let corpus = write(&model, "a.txt", &text);
         let report = report(&model, &corpus, &["--max-tokens", "1000"]);
         assert_eq!((&report["corpus"]["sentences"], &report["corpus"]["words"]), (&1.into(), &800.into()), "{name}");
     }
-    let bert = of_family("tiny-bert");
+    let bert = family_model("tiny-bert");
     let corpus = write(&bert, "a.txt", &text);
     let mut answers = Answers::new();
     answers.refused("--max-tokens 1000", &error(&["analyze", "--max-tokens", "1000"], &bert, &corpus));
@@ -280,7 +280,7 @@ fn models_without_positions_have_no_longest_sentence() {
 }
 
 #[test]
-fn a_long_text_is_cut_to_be_viewed_and_mapped() {
+fn long_text_is_viewed_only_with_truncate() {
     let text = "the dog ".repeat(100);
     let model = tiny_bert();
     let maps = TempDir::new().unwrap();
@@ -288,7 +288,7 @@ fn a_long_text_is_cut_to_be_viewed_and_mapped() {
     let view = ["view", path(&model), "--head", "L0H0", "--text", &text];
     let mut answers = Answers::within(maps.path());
     answers.refused("a text", &run(&view).unwrap_err());
-    // A corpus with nothing left to analyse has the same way out, whatever the command.
+    // A corpus with nothing left to analyse gets the hint of a long text, whatever the command.
     let corpus = maps.path().join("long.txt");
     fs::write(&corpus, format!("{text}\n")).unwrap();
     for command in [&["analyze", "-q"][..], &["view", "--head", "L0H0"], &["view", "-o", path(&file)]] {
@@ -305,7 +305,7 @@ fn a_long_text_is_cut_to_be_viewed_and_mapped() {
 }
 
 #[test]
-fn the_first_module_of_a_sentence_encoder_is_the_model() {
+fn first_module_of_a_sentence_encoder_is_the_model() {
     let folder = TempDir::new().unwrap();
     let module = folder.path().join("0_Transformer");
     fs::create_dir(&module).unwrap();
@@ -322,7 +322,7 @@ fn the_first_module_of_a_sentence_encoder_is_the_model() {
     fs::remove_file(module.join("tokenizer.json")).unwrap();
     let mut answers = Answers::within(folder.path());
     answers.refused("of the module", &error(&["analyze"], &folder, &corpus));
-    // A model beside it comes first.
+    // A model beside the module comes first.
     fs::copy(tiny_bert().join("config.json"), folder.path().join("config.json")).unwrap();
     answers.refused("beside it", &error(&["analyze"], &folder, &corpus));
     answers.held("vocabularies-first-module");

@@ -1,4 +1,4 @@
-//! Weights in every form of file that is read, and in forms that are not.
+//! Weights in every file form that is read, and in forms that are refused.
 
 use crate::support;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// One of each family, and relative positions.
+/// Models of different families, some with relative positions.
 const MODELS: [&str; 14] = [
     "tiny-bert-relative-key",
     "tiny-roberta",
@@ -42,7 +42,7 @@ fn architecture(name: &str) -> Architecture {
     support::architecture(&fixture("models").join(name))
 }
 
-/// The files of weights of a model of `fixtures/models`.
+/// The weight files of a model in `fixtures/models`.
 fn weights(name: &str) -> Vec<PathBuf> {
     weight_files(&fixture("models").join(name))
 }
@@ -61,14 +61,14 @@ fn load(architecture: &Architecture, paths: &[PathBuf]) -> Parameters {
 }
 
 #[test]
-fn every_family_has_the_same_parameters_in_every_form() {
+fn every_file_form_gives_equal_parameters() {
     for name in MODELS {
         let architecture = architecture(name);
         let expected = load(&architecture, &weights(name));
         let all: Vec<(String, Tensor)> = weights(name).iter().flat_map(|path| tensors(path)).collect();
         let prefix = architecture.family.prefix;
         let has_head = all.iter().any(|(name, _)| name.starts_with(prefix));
-        // The encoder alone.
+        // The tensors of the encoder alone, without the prefix.
         let bare: Vec<(String, Tensor)> = all
             .into_iter()
             .filter_map(|(name, tensor)| match name.strip_prefix(prefix) {
@@ -90,8 +90,8 @@ fn every_family_has_the_same_parameters_in_every_form() {
                         path
                     };
                     let paths: Vec<_> = bare.chunks(bare.len().div_ceil(shards)).enumerate().map(write).collect();
-                    let found = load(&architecture, &paths);
-                    assert!(found == expected, "{name} with {prefix:?} as {dtype:?} in {shards} files");
+                    let actual = load(&architecture, &paths);
+                    assert!(actual == expected, "{name} with {prefix:?} as {dtype:?} in {shards} files");
                 }
             }
         }
@@ -99,7 +99,7 @@ fn every_family_has_the_same_parameters_in_every_form() {
 }
 
 #[test]
-fn the_report_covers_all_files_of_weights() {
+fn report_hash_covers_all_weight_files() {
     let folder = TempDir::new().unwrap();
     for name in ["tiny-distilbert", "tiny-electra"] {
         for entry in fixture("models").join(name).read_dir().unwrap() {
@@ -118,14 +118,14 @@ fn the_report_covers_all_files_of_weights() {
 }
 
 #[test]
-fn a_shared_layer_is_in_memory_once() {
+fn shared_layer_is_in_memory_once() {
     let albert = load(&architecture("tiny-albert"), &weights("tiny-albert"));
-    // Three passes over two groups of two layers.
+    // Three runs of two layers each: the first group twice, then the second group.
     assert_eq!((albert.layers.len(), albert.order), (4, vec![0, 1, 0, 1, 2, 3]));
 }
 
 #[test]
-fn a_masked_lm_head_is_noticed() {
+fn masked_lm_head_is_detected() {
     for name in MODELS {
         let architecture = architecture(name);
         let checkpoint = Checkpoint::open(opened(&weights(name)), architecture.family).unwrap();
@@ -139,7 +139,7 @@ fn a_masked_lm_head_is_noticed() {
     }
 }
 
-/// A file of `torch.save` with this pickle and this one storage of float32.
+/// A file of `torch.save` with this pickle and one storage of these float32 values.
 fn pickled(folder: &Path, pickle: &[u8], values: &[f32]) -> PathBuf {
     let path = folder.join("pytorch_model.bin");
     let mut archive = ZipWriter::new(fs::File::create(&path).unwrap());
@@ -170,7 +170,7 @@ fn view(offset: u8, shape: &[u8], strides: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn each_unusual_file_has_its_way_out() {
+fn unusual_files_are_refused_with_a_hint() {
     let folder = TempDir::new().unwrap();
     let mut answers = Answers::within(folder.path());
     let mut refused = |title: &str, file: PathBuf| {
@@ -202,7 +202,7 @@ fn each_unusual_file_has_its_way_out() {
 }
 
 #[test]
-fn prefixes_of_a_pair_of_encoders_are_those_of_its_family_alone() {
+fn prefixes_of_encoder_pairs_belong_to_one_family() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("model.safetensors");
     let tensor = Tensor::new(&[1_f32], &Device::Cpu).unwrap();
@@ -215,7 +215,7 @@ fn prefixes_of_a_pair_of_encoders_are_those_of_its_family_alone() {
 }
 
 #[test]
-fn views_of_a_storage() {
+fn views_of_a_storage_are_read_or_refused() {
     let folder = TempDir::new().unwrap();
     let read = |offset: u8, shape: &[u8], strides: &[u8]| -> Result<Vec<f32>, String> {
         let path = pickled(folder.path(), &view(offset, shape, strides), &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
@@ -226,7 +226,7 @@ fn views_of_a_storage() {
     };
     assert_eq!(read(0, &[2, 3], &[3, 1]).unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
     assert_eq!(read(1, &[2, 2], &[2, 1]).unwrap(), [1.0, 2.0, 3.0, 4.0]);
-    // [[0, 1], [2, 3], [4, 5]] by columns, its second column, every third value.
+    // [[0, 1], [2, 3], [4, 5]] by columns, its second column alone, and every third value.
     assert_eq!(read(0, &[2, 3], &[1, 2]).unwrap(), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
     assert_eq!(read(1, &[3, 1], &[2, 1]).unwrap(), [1.0, 3.0, 5.0]);
     assert_eq!(read(2, &[2], &[3]).unwrap(), [2.0, 5.0]);
@@ -234,7 +234,7 @@ fn views_of_a_storage() {
     let mut answers = Answers::within(folder.path());
     answers.said("beyond its storage", &read(1, &[2, 3], &[3, 1]).unwrap_err());
     answers.said("far beyond it", &read(0, &[2, 2], &[200, 200]).unwrap_err());
-    // Expanded: a row twice, a value four times, rows that overlap; and more than memory is spent on.
+    // Expanded views: a row twice, a value four times, overlapping rows. One expansion exceeds the memory limit.
     assert_eq!(read(1, &[2, 3], &[0, 1]).unwrap(), [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]);
     assert_eq!(read(5, &[2, 2], &[0, 0]).unwrap(), [5.0; 4]);
     assert_eq!(read(0, &[2, 2], &[1, 1]).unwrap(), [0.0, 1.0, 1.0, 2.0]);
@@ -245,7 +245,7 @@ fn views_of_a_storage() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Whatever becomes of a file's bytes, it is read or refused.
+    /// A file with any damage to its bytes is read or refused.
     #[test]
     fn damaged_files_are_refused_or_read(
         which in 0..4_usize,

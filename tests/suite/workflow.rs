@@ -1,4 +1,4 @@
-//! The example of a GitHub workflow, by its own steps: no baseline, the same heads, other heads, and other text.
+//! The example of a GitHub workflow, run step by step: no baseline, unchanged heads, changed heads, and other text.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ fn workflow() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/examples/attention-heads.yml")).unwrap()
 }
 
-/// The scripts of the workflow, by the names of their steps.
+/// The scripts of the workflow, with the names of their steps.
 fn steps() -> Vec<(String, String)> {
     let text = workflow();
     let mut steps: Vec<(String, String)> = Vec::new();
@@ -41,9 +41,12 @@ fn steps() -> Vec<(String, String)> {
 fn step(name: &str, folder: &Path) -> Output {
     let (_, script) = steps().into_iter().find(|(step, _)| step == name).expect("a step of that name");
     let program = Path::new(env!("CARGO_BIN_EXE_headscope")).parent().unwrap();
-    let found = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let search_path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
-    command.args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script]).current_dir(folder).env("PATH", found);
+    command
+        .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &script])
+        .current_dir(folder)
+        .env("PATH", search_path);
     command.envs([("MODEL", "box:planted"), ("CORPUS", "dev.conllu"), ("BASELINE", "baseline.json")]);
     let gate = workflow().lines().find_map(|line| line.strip_prefix("  FAIL_ON: ").map(str::to_owned));
     command.env("FAIL_ON", gate.expect("what stops a change"));
@@ -54,7 +57,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Makes a baseline of the report, in which a head attends so much to separators.
+/// Makes a baseline from the report. In the baseline, L1H1 puts the share `separators` of its attention on separators.
 fn baseline(folder: &Path, separators: f64) {
     let mut baseline: Value = serde_json::from_str(&fs::read_to_string(folder.join("new.json")).unwrap()).unwrap();
     let head = &mut baseline["heads"][5];
@@ -66,7 +69,7 @@ fn baseline(folder: &Path, separators: f64) {
 }
 
 #[test]
-fn a_label_that_is_lost_fails_and_is_named() {
+fn lost_label_fails_the_step_and_is_named() {
     assert_eq!(steps().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["Install", "Analyse", "Compare"]);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -87,7 +90,7 @@ fn a_label_that_is_lost_fails_and_is_named() {
     let same = step("Compare", folder.path());
     assert!(same.status.success() && same.stdout.is_empty(), "{}{}", text(&same.stdout), text(&same.stderr));
 
-    // A number that moved, below the threshold of its label, is told and stops nothing.
+    // A changed number below the threshold of its label is reported and stops nothing.
     baseline(folder.path(), 0.3);
     let moved = step("Compare", folder.path());
     assert!(moved.status.success() && moved.stdout.is_empty(), "{}{}", text(&moved.stdout), text(&moved.stderr));
@@ -96,29 +99,29 @@ fn a_label_that_is_lost_fails_and_is_named() {
     let verdicts: Vec<&str> = summary.lines().filter(|line| line.contains("beyond chance")).collect();
     answers.said("numbers of the same heads, and with one that moved", &verdicts.join("\n"));
 
-    // A head that attended to separators, and does no more.
+    // A head that attended to separators no longer does.
     baseline(folder.path(), 0.95);
     let lost = step("Compare", folder.path());
-    let said = text(&lost.stdout);
-    assert_eq!(lost.status.code(), Some(1), "{said}{}", text(&lost.stderr));
-    assert!(said.starts_with("::error title=Attention heads::") && said.lines().count() == 1, "{said}");
-    answers.said("a lost label", &said);
+    let printed = text(&lost.stdout);
+    assert_eq!(lost.status.code(), Some(1), "{printed}{}", text(&lost.stderr));
+    assert!(printed.starts_with("::error title=Attention heads::") && printed.lines().count() == 1, "{printed}");
+    answers.said("a lost label", &printed);
     let summary = fs::read_to_string(at("summary.md")).unwrap();
     let lost: Vec<&str> = summary.lines().filter(|line| line.contains("L1H1 separator")).collect();
     answers.said("the same in the summary", &lost.join("\n"));
 
-    // Over other text a comparison says less than it seems to.
+    // A comparison over other text proves less than it seems to.
     fs::copy(at("new.json"), at("baseline.json")).unwrap();
     let half = corpus.match_indices("\n\n").nth(corpus.matches("\n\n").count() / 2).unwrap().0;
     fs::write(at("dev.conllu"), &corpus[..half + 2]).unwrap();
     analyse();
     let other = step("Compare", folder.path());
-    let said = text(&other.stdout);
-    assert_eq!(other.status.code(), Some(1), "{said}");
-    answers.said("other text", &said);
+    let printed = text(&other.stdout);
+    assert_eq!(other.status.code(), Some(1), "{printed}");
+    answers.said("other text", &printed);
     answers.held("workflow-compare");
 
-    // What is no report is trouble, and not a finding.
+    // A file that is no report is an error, not a lost label.
     fs::write(at("baseline.json"), "{}").unwrap();
     let trouble = step("Compare", folder.path());
     assert_eq!(trouble.status.code(), Some(3), "{}", text(&trouble.stderr));

@@ -1,4 +1,4 @@
-//! Treebanks read as they were written, through the real binary.
+//! Treebanks that are read as written text, with the real binary.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 use crate::support::answers::Answers;
 use crate::support::{path, run};
 
-/// "I didn't go, sorry." and "Im Haus" as treebanks have them: multiword tokens, and no space before punctuation.
+/// "I didn't go, sorry." and "The dog's cat." as treebanks have them: multiword tokens, and no space before
+/// punctuation.
 const TREEBANK: &str = "\
 # text = I didn't go, sorry.
 1\tI\t_\tPRON\t_\t_\t4\tnsubj\t_\t_
@@ -31,7 +32,7 @@ const TREEBANK: &str = "\
 
 ";
 
-/// The metadata of maps of a corpus, or of texts.
+/// The metadata of maps over a corpus or over texts.
 fn maps(folder: &Path, arguments: &[&str]) -> BTreeMap<String, Value> {
     let file = folder.join("maps.safetensors");
     run(&[&["maps", "-o", path(&file)], arguments].concat()).unwrap();
@@ -48,7 +49,7 @@ fn corpus(folder: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_tokens_are_those_of_the_text() {
+fn treebank_tokens_match_the_tokens_of_the_text() {
     let folder = TempDir::new().unwrap();
     let treebank = corpus(folder.path(), "a.conllu", TREEBANK);
     let texts = ["--text", "I didn't go, sorry.", "--text", "The dog's cat."];
@@ -59,16 +60,16 @@ fn the_tokens_are_those_of_the_text() {
             assert_eq!(written[key], expected[key], "{model}");
         }
         assert_eq!(written["words.0"], serde_json::json!(["I", "did", "n't", "go", ",", "sorry", "."]));
-        // One by one the contraction is cut between its words.
+        // With `--words spaced`, the contraction is split between its words.
         let spaced = maps(folder.path(), &[model, "--corpus", &treebank, "--words", "spaced"]);
         assert_ne!(spaced["tokens.0"], written["tokens.0"], "{model}");
     }
 }
 
-/// BERT's tokenizer cuts at white space and punctuation: where words end at these, both readings are one, and where two words
-/// stand in one run of letters, they are not.
+/// BERT's tokenizer splits at white space and punctuation. Both readings agree where words end there. They differ where
+/// two words stand in one run of letters.
 #[test]
-fn wordpiece_reads_both_alike_where_words_end_at_punctuation() {
+fn wordpiece_readings_agree_where_words_end_at_punctuation() {
     let folder = TempDir::new().unwrap();
     let treebank = corpus(folder.path(), "a.conllu", TREEBANK);
     let read = |how| maps(folder.path(), &["box:small", "--corpus", &treebank, "--words", how]);
@@ -76,22 +77,22 @@ fn wordpiece_reads_both_alike_where_words_end_at_punctuation() {
     assert_eq!((&written["tokens.1"], &written["word_ids.1"]), (&spaced["tokens.1"], &spaced["word_ids.1"]));
     assert_eq!(written["tokens.0"].as_array().unwrap()[2..5], ["didn", "'", "t"]);
     assert_eq!(spaced["tokens.0"].as_array().unwrap()[2..6], ["did", "n", "'", "t"]);
-    // Of the token didn three quarters are of did.
+    // Three quarters of the token `didn` belong to the word `did`.
     assert_eq!(written["word_shares.0"], serde_json::json!([[2, 1, 0.75], [2, 2, 0.25]]));
     assert!(!written.contains_key("word_shares.1"));
 }
 
 #[test]
-fn json_lines_have_their_text_or_their_spaces() {
+fn json_lines_use_their_text_or_their_spaces() {
     let folder = TempDir::new().unwrap();
     let words = r#""words": ["The", "dog", "'s", "cat", "."]"#;
     let lines = format!(
         "{{{words}, \"text\": \"The dog's cat.\"}}\n{{{words}, \"space_after\": [true, false, true, false, true]}}\n"
     );
     let lines = corpus(folder.path(), "a.jsonl", &lines);
-    let found = maps(folder.path(), &["box:causal", "--corpus", &lines]);
+    let actual = maps(folder.path(), &["box:causal", "--corpus", &lines]);
     let expected = maps(folder.path(), &["box:causal", "--text", "The dog's cat."]);
-    assert_eq!([&found["tokens.0"], &found["tokens.1"]], [&expected["tokens.0"]; 2]);
+    assert_eq!([&actual["tokens.0"], &actual["tokens.1"]], [&expected["tokens.0"]; 2]);
     let mut answers = Answers::within(folder.path());
     for line in [
         r#"{"words": ["a", "b"], "text": "a, b"}"#,
@@ -107,9 +108,10 @@ fn json_lines_have_their_text_or_their_spaces() {
     answers.held("written-json-lines");
 }
 
-/// A report says how words were read and what was left out; shards of two readings are of two analyses.
+/// A report says how words were read and which words were left out. Shards with different readings belong to different
+/// analyses.
 #[test]
-fn a_report_says_how_it_was_read() {
+fn report_says_how_its_words_were_read() {
     let folder = TempDir::new().unwrap();
     let french = "1-2\tau\t_\t_\t_\t_\t_\t_\t_\t_\n1\tà\t_\t_\t_\t_\t3\tcase\t_\t_\n2\tle\t_\t_\t_\t_\t3\tdet\t_\t_\n\
                   3\tcat\t_\t_\t_\t_\t0\troot\t_\t_\n4\t\u{200b}\t_\t_\t_\t_\t3\tdep\t_\t_\n\

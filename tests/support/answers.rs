@@ -1,6 +1,6 @@
-//! Printed answers of the program, held whole by reviewed snapshots.
+//! Printed answers of the program, compared whole with reviewed snapshots.
 //!
-//! A rewording is one review: `INSTA_UPDATE=always cargo test --release --test suite`, then the difference of
+//! To review a rewording, run `INSTA_UPDATE=always cargo test --release --test suite` and read the difference in
 //! `tests/suite/snapshots`.
 
 use std::fmt::Write;
@@ -10,34 +10,34 @@ use insta::{Settings, assert_snapshot};
 
 use super::path;
 
-/// The answers of one test, each under a title; one snapshot holds them all.
+/// The answers of one test, each under a title. One snapshot holds them all.
 pub struct Answers {
-    /// Names that differ between runs, with what is written for them.
+    /// Texts that differ between runs, each with its replacement.
     hidden: Vec<(String, String)>,
     text: String,
 }
 
 impl Answers {
-    /// No answer yet; the path of the package is written `ROOT`, that of temporary files `TMP`.
+    /// No answer yet. `ROOT` replaces the path of the package, and `TMP` the path of temporary files.
     pub fn new() -> Self {
         let temporary = std::env::temp_dir();
         let hidden = [(env!("CARGO_MANIFEST_DIR"), "ROOT"), (path(&temporary), "TMP")];
         Self { hidden: hidden.map(|(text, shown)| (text.to_owned(), shown.to_owned())).to_vec(), text: String::new() }
     }
 
-    /// As [`Answers::new`]; the path of this folder is written `DIR`.
+    /// As [`Answers::new`]. In addition, `DIR` replaces the path of `folder`.
     pub fn within(folder: &Path) -> Self {
         Self::new().hiding(path(folder), "DIR")
     }
 
-    /// With another text written for this one.
+    /// Also replaces `text` by `shown`.
     pub fn hiding(mut self, text: &str, shown: &str) -> Self {
-        // The first are replaced first: a folder may lie in another one.
+        // The latest replacement is applied first, because one folder may lie in another.
         self.hidden.insert(0, (text.to_owned(), shown.to_owned()));
         self
     }
 
-    /// Adds a text.
+    /// Adds `text` under `title`.
     pub fn said(&mut self, title: &str, text: &str) {
         let hide = |text: String, (from, to): &(String, String)| text.replace(from.as_str(), to);
         let [title, text] = [title, text].map(|text| self.hidden.iter().fold(text.to_owned(), hide));
@@ -46,18 +46,18 @@ impl Answers {
         writeln!(self.text, "== {}\n{shown}\n", without_random_names(title.trim_end())).expect("writing to a string");
     }
 
-    /// Adds the status and the message of a command that failed.
+    /// Adds the status and the message of a failed command.
     pub fn refused(&mut self, title: &str, (status, message): &(i32, String)) {
         self.said(title, &format!("(status {status}) {message}"));
     }
 
-    /// Holds all answers by the snapshot of this name.
+    /// Compares all answers with the snapshot `name`.
     pub fn held(self, name: &str) {
         held(name, &self.text);
     }
 }
 
-/// Holds a text by the snapshot of this name; its module and expression would say nothing more.
+/// Compares `text` with the snapshot `name`. The snapshot leaves out module and expression, which add nothing.
 pub fn held(name: &str, text: &str) {
     let mut settings = Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
@@ -66,8 +66,8 @@ pub fn held(name: &str, text: &str) {
     settings.bind(|| assert_snapshot!(name, text));
 }
 
-/// The text with `RANDOM` for the names of temporary folders, and `N` for columns of long lines, which are as far as numbers before them are
-/// long.
+/// The text with `RANDOM` for the random names of temporary folders and `N` for the columns of long lines. A column
+/// depends on the length of the numbers before it.
 fn without_random_names(text: &str) -> String {
     const NAME: &str = ".tmp";
     const LETTERS: usize = 6;
@@ -83,14 +83,14 @@ fn without_random_names(text: &str) -> String {
     columns.fold(first, |all, after| all + " at column N" + after.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// The text with `#` in the place of each decimal number, each exponent and each percentage: their last digits differ between processors, and
+/// The text with `#` for each decimal number, exponent and percentage. Their last digits differ between processors;
 /// goldens hold the values.
 pub fn without_decimals(text: &str) -> String {
-    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let is_number_char = |c: char| c.is_ascii_digit() || c == '.';
     let (mut written, mut rest) = (String::new(), text);
-    while let Some(start) = rest.find(is_of_number) {
+    while let Some(start) = rest.find(is_number_char) {
         let (before, number) = rest.split_at(start);
-        let length = number.find(|c| !is_of_number(c)).unwrap_or(number.len());
+        let length = number.find(|c| !is_number_char(c)).unwrap_or(number.len());
         let (number, after) = number.split_at(length);
         // A full stop after a number, an ellipsis and a range (`1..4`) are no decimals.
         let is_decimal = number
@@ -110,7 +110,7 @@ pub fn without_decimals(text: &str) -> String {
             .filter(|_| is_measured)
             .map_or(after, |exponent| exponent.trim_start_matches(|c: char| c.is_ascii_digit()));
     }
-    // Columns are as wide as their numbers: one space parts what a table parts by several.
+    // Column widths follow their numbers, so one space replaces the padding of a table.
     let lines = (written + rest)
         .lines()
         .map(|line| {
@@ -123,7 +123,7 @@ pub fn without_decimals(text: &str) -> String {
 }
 
 #[test]
-fn decimals_alone_are_left_out() {
+fn only_decimals_are_left_out() {
     let text = "67 % [56, 75] of 12 heads: 0.50 [.41, 0.57], p 2.1e-10, 1..4, L0H1 is 3.";
     assert_eq!(without_decimals(text), "# % [#, #] of 12 heads: # [#, #], p #, 1..4, L0H1 is 3.");
 }

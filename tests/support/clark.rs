@@ -1,4 +1,5 @@
-//! `--preset clark2019` held against `fixtures/reference_clark2019.py`, which has the released notebooks' formulas.
+//! `--preset clark2019`, compared with `fixtures/reference_clark2019.py`, which has the formulas of the released
+//! notebooks.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::support::{fixture, path, run};
 
-/// Both start from float32 attention, summed in different orders.
+/// Program and reference start from float32 attention and sum it in different orders.
 const TOLERANCE: f64 = 1e-5;
 
-/// So many sentences make two runs of 256 and more, which are packed apart.
+/// More than the 256 sentences of a segment, so that two segments are packed separately.
 pub const LIMIT: &str = "300";
 
 /// The sequences that the program packs, as token ids.
@@ -33,7 +34,7 @@ fn sequences(model: &Path) -> Value {
     json!(pairs.map(|pair| pair.unwrap().ids).collect::<Vec<_>>())
 }
 
-/// Holds a model's analysis of the corpus of `fixtures/` against a golden; returns the largest difference.
+/// Compares a model's analysis of the corpus in `fixtures/` with a golden; returns the largest difference.
 pub fn check(model: &Path, name: &str) -> f64 {
     let golden = fixture(&format!("goldens/{name}-clark2019.json"));
     let sequences = sequences(model);
@@ -51,31 +52,31 @@ pub fn check(model: &Path, name: &str) -> f64 {
     let arguments = ["analyze", path(model), "-c", path(&corpus), "--limit", LIMIT, "--preset", "clark2019"];
     let report = run(&[&arguments[..], &["--no-run-info", "-o", "-"]].concat()).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
-    let found = &report["clark2019"];
-    assert_eq!(found["sequences"], sequences.as_array().unwrap().len());
+    let actual = &report["clark2019"];
+    assert_eq!(actual["sequences"], sequences.as_array().unwrap().len());
     ["uniform_entropy", "heads", "distances", "relations"]
-        .map(|key| difference(key, &found[key], &expected[key]))
+        .map(|key| difference(key, &actual[key], &expected[key]))
         .into_iter()
         .fold(0.0, f64::max)
 }
 
-/// The largest difference between numbers; all else must be equal.
-fn difference(at: &str, found: &Value, expected: &Value) -> f64 {
+/// The largest difference between numbers. All other values must be equal.
+fn difference(at: &str, actual: &Value, expected: &Value) -> f64 {
     let parts: Vec<f64> = match expected {
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| difference(&format!("{at}.{key}"), &found[key], value)).collect()
+            fields.iter().map(|(key, value)| difference(&format!("{at}.{key}"), &actual[key], value)).collect()
         }
         Value::Array(items) => {
-            assert_eq!(found.as_array().map(Vec::len), Some(items.len()), "{at}");
-            (0..).zip(items).map(|(place, item)| difference(&format!("{at}[{place}]"), &found[place], item)).collect()
+            assert_eq!(actual.as_array().map(Vec::len), Some(items.len()), "{at}");
+            (0..).zip(items).map(|(place, item)| difference(&format!("{at}[{place}]"), &actual[place], item)).collect()
         }
         Value::Number(number) if number.is_f64() => {
-            let difference = (found.as_f64().unwrap() - number.as_f64().unwrap()).abs();
-            assert!(difference <= TOLERANCE, "{at} is {found}, the reference {expected}");
+            let difference = (actual.as_f64().unwrap() - number.as_f64().unwrap()).abs();
+            assert!(difference <= TOLERANCE, "{at} is {actual}, the reference {expected}");
             vec![difference]
         }
         _ => {
-            assert_eq!(found, expected, "{at}");
+            assert_eq!(actual, expected, "{at}");
             vec![]
         }
     };

@@ -1,4 +1,4 @@
-//! Corpora for tests: written, compressed, opened.
+//! Helpers that write, compress, open and read test corpora.
 
 #![allow(dead_code, reason = "each test crate uses a part")]
 
@@ -44,7 +44,7 @@ pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 0).unwrap()
 }
 
-/// A folder with these files.
+/// A temporary folder with `files`, each a name and its bytes.
 pub fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -83,7 +83,7 @@ pub fn error(text: impl Into<Vec<u8>>, format: Format) -> String {
     format!("{error:#}")
 }
 
-/// The words of a sentence that has them.
+/// The words of a pre-split sentence.
 pub fn words(sentence: Sentence) -> Vec<Word> {
     match sentence.content {
         Content::Words(words) => words,

@@ -1,5 +1,5 @@
-//! The attention goldens that `fixtures/make_goldens.py` and `fixtures/make_families.py` make, and encoders held
-//! against them.
+//! The attention goldens of `fixtures/make_goldens.py` and `fixtures/make_families.py`, and comparisons of encoders
+//! with them.
 
 #![allow(dead_code, reason = "each test crate uses a part")]
 
@@ -19,22 +19,22 @@ use headscope::sequences::sequence::{Sequence, TokenKind};
 use headscope::sequences::tokenize::SentenceTokenizer;
 use safetensors::SafeTensors;
 
-/// The largest difference of attention and hidden states from PyTorch's: both are float32, summed in different orders.
-/// PyTorch itself is 2e-6 to 4e-6 away from float64.
+/// Tolerance for the difference from PyTorch's attention and hidden states: both are float32, summed in different
+/// orders. PyTorch itself differs from float64 by 2e-6 to 4e-6.
 pub const TOLERANCE: f32 = 1e-5;
 
-/// All that an encoder lends of one sentence, flat.
+/// All activations that an encoder shows of one sentence, flattened.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forward {
     pub ids: Vec<u32>,
     pub segments: Vec<u32>,
     /// `[layers, heads, n, n]`
     pub attentions: Vec<f32>,
-    /// `[layers, heads, n, head_dim]`, with their biases.
+    /// `[layers, heads, n, head_dim]`, with bias.
     pub values: Vec<f32>,
     /// `[layers, heads, n]`
     pub value_norms: Vec<f32>,
-    /// `[layers, heads, n, head_dim]`, of values without their biases.
+    /// `[layers, heads, n, head_dim]`: values without bias, times the Gram matrix.
     pub value_products: Vec<f32>,
     /// `[layers, heads, head_dim]`
     pub bias_products: Vec<f32>,
@@ -44,7 +44,7 @@ pub struct Forward {
     pub contexts: Vec<f32>,
     /// `[layers, heads, n, head_dim]`
     pub outputs: Vec<f32>,
-    /// The same after the Gram matrix.
+    /// `[layers, heads, n, head_dim]`: outputs times the Gram matrix.
     pub output_products: Vec<f32>,
     /// `[layers, heads, n]`
     pub input_norms: Vec<f32>,
@@ -52,24 +52,24 @@ pub struct Forward {
     pub hidden_states: Vec<f32>,
     /// `[layers, n, hidden]`
     pub attention_inputs: Vec<f32>,
-    /// `[layers]` times the mixing ratios, `[n]`, and those of even attention.
+    /// Per layer: the mixing ratios of the attention, `[n]`, then of even attention, `[n]`.
     pub mixing: Vec<f32>,
     /// `[positions, vocab]`
     pub logits: Vec<f32>,
-    /// The positions of the logits.
+    /// The positions whose logits are in `logits`.
     pub predicted: Vec<usize>,
-    /// How often a head was lent, and how often the end was told.
+    /// Number of calls of `head` and of `end`.
     pub calls: (usize, usize),
 }
 
 pub struct Golden {
-    /// The words; none in a golden of chosen token ids.
+    /// The words; empty in a golden of chosen token ids.
     pub sentences: Vec<Vec<String>>,
     pub expected: Vec<Forward>,
 }
 
 impl Golden {
-    /// Reads a golden; one that cannot be read says how it is made.
+    /// Reads a golden. If that fails, the panic message says where to read how goldens are made.
     pub fn read(path: &Path) -> Self {
         let remake = format!("{} is missing or stale: fixtures/README.md says how it is made", path.display());
         let bytes = std::fs::read(path).expect(&remake);
@@ -99,12 +99,11 @@ impl Golden {
     }
 }
 
-/// Loads a model folder.
 pub fn load(folder: &Path) -> Model {
     Model::load(ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder")).expect("a model")
 }
 
-/// Loads a model folder with the head by which the model was trained, if it has one.
+/// Loads a model folder with its prediction head, if it has one.
 pub fn load_with_prediction(folder: &Path) -> Model {
     let files = ModelRef::Folder(folder.to_owned()).resolve(&()).expect("a model folder");
     Model::load_with_prediction(files).expect("a model")
@@ -121,14 +120,14 @@ pub fn encode(model: &Model, words: &[String]) -> Sequence {
         .expect("is not skipped")
 }
 
-/// All that can be lent.
+/// The activations that both encoders can show and that [`Forward`] records.
 pub const EVERYTHING: Needs = Needs {
     attention: true,
     values: true,
     value_norms: true,
     contexts: true,
     outputs: true,
-    // The readable encoder has none.
+    // The tensor encoder computes no direct effects.
     direct: false,
     hidden_states: true,
     layer_inputs: false,
@@ -146,12 +145,12 @@ pub fn forward(encoder: &dyn Encoder, sentences: Vec<Sequence>) -> Vec<Forward> 
     record(encoder, Start::Embeddings, &pack.batch(), &Gates::default(), needs)
 }
 
-/// A pass of which everything that is lent is kept.
+/// Runs a pass and records all activations that it shows.
 pub fn record(encoder: &dyn Encoder, start: Start<'_>, batch: &Batch<'_>, gates: &Gates, needs: Needs) -> Vec<Forward> {
     try_record(encoder, start, batch, gates, needs).expect("a forward pass")
 }
 
-/// The same of a pass that may fail.
+/// As [`record`], for a pass that may fail.
 pub fn try_record(
     encoder: &dyn Encoder,
     start: Start<'_>,
@@ -183,7 +182,7 @@ impl Visitor for Recorder {
         assert_eq!((view.attention.layer, view.attention.head), (view.layer, view.head));
         let to = &mut self.sequences[sequence];
         to.calls.0 += 1;
-        // It is always there.
+        // The view has attention whether or not it is needed.
         if self.needs.attention {
             to.attentions.extend(view.attention.rows().flatten());
         }
@@ -231,19 +230,19 @@ impl Visitor for Recorder {
     }
 }
 
-/// The largest difference between two lists of the same length.
+/// The largest difference between two lists of equal length.
 pub fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len(), "shapes differ");
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
-/// Holds a model's forward pass over a golden's sentences against the golden.
+/// Compares a model's forward pass over a golden's sentences with the golden.
 pub fn check_parity(model: &Model, golden: &Golden) {
     let sentences: Vec<Sequence> = golden.sentences.iter().map(|words| encode(model, words)).collect();
     check_forward(model.encoder.as_ref(), model.grid().layers, sentences, &golden.expected);
 }
 
-/// A sentence of chosen token ids.
+/// A sequence of chosen token ids.
 pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Sequence {
     Sequence {
         index,
@@ -254,12 +253,12 @@ pub fn of_ids(index: u64, ids: &[u32], segments: &[u32]) -> Sequence {
     }
 }
 
-/// Holds a forward pass against what is expected, sentence by sentence and layer by layer, and prints the largest
+/// Compares a forward pass with the expected values, sentence by sentence and layer by layer. Prints the largest
 /// differences.
 pub fn check_forward(encoder: &dyn Encoder, layers: usize, sentences: Vec<Sequence>, expected: &[Forward]) {
     assert_eq!(sentences.len(), expected.len());
     let (mut attention, mut hidden) = (vec![0_f32; layers], vec![0_f32; layers + 1]);
-    // Rounding is as large as what is rounded.
+    // Rounding errors grow with the values.
     let mut largest = vec![1_f32; layers + 1];
     for (actual, expected) in forward(encoder, sentences).iter().zip(expected) {
         assert_eq!(actual.ids, expected.ids, "token ids differ");

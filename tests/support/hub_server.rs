@@ -1,12 +1,11 @@
-//! A Hub on this machine that serves one model from a folder, for tests of downloads, and misbehaves if told to.
+//! A local Hub that serves one model from a folder, for tests of downloads. It misbehaves on request.
 //!
-//! It follows what the real one does as far as a client can tell: the weights lie on another host (here: another
-//! port) that refuses a request with the Hub's token, small files lead on to another path of the same host, a model
-//! that does not exist looks like a private one to those without a token, and a client that takes compressed
-//! answers gets neither ranges nor sizes.
+//! To a client, this Hub behaves as the real Hub does. The weights lie on another host, here another port, which
+//! refuses a request with the Hub's token. Small files redirect to another path of their host. Without a token, a
+//! missing model looks like a private model. A client that accepts compressed answers gets no ranges of small files.
 //!
-//! It speaks HTTP itself, over plain sockets and one request a connection, for no library lets a server do what the
-//! [`Fault`]s are.
+//! The server speaks HTTP itself, over plain sockets with one request per connection. No library lets a server commit
+//! the [`Fault`]s.
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
@@ -27,10 +26,10 @@ use sha2::{Digest, Sha256};
 
 /// The commit that `main` stands for.
 pub const MAIN_COMMIT: &str = "1111111111111111111111111111111111111111";
-/// The commit that the tag `v1` and the branch `refs/pr/5` stand for; its files are the same.
+/// The commit that the tag `v1` and the branch `refs/pr/5` stand for. Its files equal those of `main`.
 pub const V1_COMMIT: &str = "2222222222222222222222222222222222222222";
 
-/// A model that a [`HubServer`] serves, and how.
+/// A model that a [`HubServer`] serves, with its access rule and its fault.
 #[derive(Clone, Debug)]
 pub struct Hub {
     id: String,
@@ -45,104 +44,104 @@ pub struct Hub {
 pub enum Access {
     /// Everybody.
     Public,
-    /// Those with this token; others are not even told that it exists.
+    /// Clients with this token. Others are told that the model does not exist.
     Private(String),
-    /// Everybody may see what there is, those with this token may read it.
+    /// Everybody may list the model; clients with this token may read it.
     Gated(String),
 }
 
 /// A fault of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// The weights' host sends one byte less than the Hub promised, and says so in its `Content-Length`.
+    /// The weights' host sends one byte less than the Hub promised, with a matching `Content-Length`.
     ShortWeights,
-    /// The weights' host sends bytes that the Hub did not promise, after those that it did.
+    /// The weights' host sends one byte more than the Hub promised.
     LongWeights,
     /// The weights' host sends as many bytes as the Hub promised, but [`change`]s them.
     ChangedWeights,
-    /// The weights' host takes seconds for what it sends.
+    /// The weights' host pauses before each [`PIECE`] that it sends.
     SlowWeights,
-    /// The weights' host ends the connection after so many bytes of each answer.
+    /// The weights' host ends the connection after the first `after` bytes of an answer.
     CutWeights {
         /// Bytes of the body that are sent.
         after: usize,
-        /// How many answers end so.
+        /// Number of answers that are cut.
         times: u32,
-        /// The answer of the weights' host to requests for ranges.
+        /// How the weights' host answers requests for ranges.
         ranges: Ranges,
     },
-    /// The weights' host sends nothing more after so many bytes of its first answer, and keeps the connection.
+    /// The weights' host stops after this number of bytes of its first answer and keeps the connection open.
     StalledWeights(usize),
     /// Every answer has this status.
     Status(u16),
-    /// So many answers have this status and this header, and those after them are in order.
+    /// The first answers, up to this number, have this status and this header. Later answers are in order.
     Busy(u32, u16, Option<(&'static str, &'static str)>),
-    /// So many requests get no answer at all, and the connection stays open.
+    /// The first requests, up to this number, get no answer, and the connection stays open.
     Silent(u32),
-    /// So many requests get something that is not HTTP.
+    /// The first requests, up to this number, get an answer that is not HTTP.
     Garbage(u32),
     /// Every answer is a web page, as in a network that asks for a login first.
     WebPage,
-    /// The weights' host sends a byte at a time, with a pause after each.
+    /// The weights' host sends one byte at a time, with this pause after each byte.
     TrickledWeights(Duration),
-    /// The Hub does not say how long `tokenizer.json` is, and ends its first answer after so many bytes, as a proxy that
-    /// speaks HTTP/1.0 does that loses its connection.
+    /// The Hub gives no size of `tokenizer.json` and ends its first answer after this number of bytes. An HTTP/1.0
+    /// proxy that loses its connection does so.
     UnsizedTokenizer(usize),
-    /// The description of the model does not end.
+    /// The description of the model never ends.
     EndlessInfo,
-    /// The description of the model says another size and digest of the weights.
+    /// The description of the model gives another size and digest of the weights.
     OtherInfo,
-    /// Of this file the Hub promises so many bytes.
+    /// The Hub promises this number of bytes for this file.
     Promise(&'static str, u64),
-    /// The description of the model is at another port of this machine.
+    /// The description of the model redirects to another port of this machine.
     InfoElsewhere,
-    /// The description leads on to this.
+    /// The description of the model redirects to this address.
     InfoAt(&'static str),
-    /// The Hub says where every file is, by an address of another port, and nothing else.
+    /// For every file, the Hub sends only a redirect to another port.
     MovedFiles,
-    /// The Hub names the weights by this.
+    /// The Hub sends this `ETag` for every file.
     Etag(&'static str),
-    /// The Hub calls this the commit.
+    /// The description of the model gives this commit.
     Commit(&'static str),
-    /// Among the model's files the Hub names this one.
+    /// The description of the model lists this file, too.
     Sibling(&'static str),
 }
 
-/// The answer of a server to a request for a range.
+/// How a server answers a request for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// It sends the range.
+    /// Sends the range.
     Known,
-    /// It sends the whole file.
+    /// Sends the whole file.
     Unknown,
-    /// It sends the whole file and calls it a range.
+    /// Sends the whole file and calls it a range.
     Confused,
 }
 
 impl Hub {
-    /// The model `id` with the files of `folder`, public and in good order.
+    /// The model `id` with the files of `folder`, public and without fault.
     pub fn new(id: &str, folder: impl Into<PathBuf>) -> Self {
         Self { id: id.to_owned(), folder: folder.into(), access: Access::Public, fault: Fault::None, plain_info: false }
     }
 
-    /// The same, for fewer readers.
+    /// Restricts the readers.
     pub fn with_access(self, access: Access) -> Self {
         Self { access, ..self }
     }
 
-    /// The same, out of order.
+    /// Adds a fault.
     pub fn with_fault(self, fault: Fault) -> Self {
         Self { fault, ..self }
     }
 
-    /// The same, whose description says neither sizes nor digests, as that of a simple mirror.
+    /// Leaves sizes and digests out of the description, as a simple mirror does.
     pub fn with_plain_info(self) -> Self {
         Self { plain_info: true, ..self }
     }
 
-    /// Begins to serve, on ports that nobody uses.
+    /// Starts to serve on free ports.
     pub fn start(self) -> HubServer {
         let hub = Arc::new(self);
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -158,18 +157,18 @@ impl Hub {
         HubServer { front, _weights: weights, requests }
     }
 
-    /// An answer of the Hub itself. `faults` counts what has gone wrong so far.
+    /// An answer of the Hub itself. `faults` counts the faults so far.
     fn front(&self, asked: &Asked, weights: &str, faults: &AtomicU32) -> Reply {
-        let still = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
+        let is_due = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
         match self.fault {
             Fault::Status(status) => return Reply::new(status, "out of order"),
             Fault::WebPage => return Reply::new(200, "<html>Welcome! Please log in.</html>"),
-            Fault::Busy(times, status, header) if still(times) => {
+            Fault::Busy(times, status, header) if is_due(times) => {
                 let reply = Reply::new(status, "not now");
                 return header.into_iter().fold(reply, |reply, (name, value)| reply.with(name, value));
             }
-            Fault::Silent(times) if still(times) => return Reply::new(200, "").ending(End::Silent),
-            Fault::Garbage(times) if still(times) => return Reply::new(200, "").ending(End::Garbage),
+            Fault::Silent(times) if is_due(times) => return Reply::new(200, "").ending(End::Silent),
+            Fault::Garbage(times) if is_due(times) => return Reply::new(200, "").ending(End::Garbage),
             _ => {}
         }
         let readable = match &self.access {
@@ -222,7 +221,7 @@ impl Hub {
             if let Fault::UnsizedTokenizer(after) = self.fault
                 && file == "tokenizer.json"
             {
-                let end = End::Unsized(if still(1) { after } else { bytes.len() });
+                let end = End::Unsized(if is_due(1) { after } else { bytes.len() });
                 return Reply::new(200, bytes).with("ETag", &etag).ending(end);
             }
             return Reply::file(bytes, asked, !asked.compressed).with("ETag", &etag).with("X-Repo-Commit", commit);
@@ -246,7 +245,7 @@ impl Hub {
         reply.with("X-Linked-Size", &self.promised(file, bytes.len()).to_string())
     }
 
-    /// An answer of the host where the weights are.
+    /// An answer of the host that stores the weights.
     fn weights_host(&self, asked: &Asked, faults: &AtomicU32) -> Reply {
         if asked.token.is_some() {
             return Reply::new(400, "only one auth mechanism allowed");
@@ -260,14 +259,14 @@ impl Hub {
             Fault::ChangedWeights => change(&mut bytes),
             _ => {}
         }
-        let still = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
+        let is_due = |times: u32| faults.fetch_add(1, Ordering::SeqCst) < times;
         let (ranges, end) = match self.fault {
             Fault::TrickledWeights(pause) => (Ranges::Known, End::Trickled(pause)),
             Fault::SlowWeights => (Ranges::Known, End::Paced(Duration::from_millis(50))),
             Fault::CutWeights { after, times, ranges } => {
-                (ranges, if still(times) { End::Cut(after) } else { End::Whole })
+                (ranges, if is_due(times) { End::Cut(after) } else { End::Whole })
             }
-            Fault::StalledWeights(after) if still(1) => (Ranges::Known, End::Stalled(after)),
+            Fault::StalledWeights(after) if is_due(1) => (Ranges::Known, End::Stalled(after)),
             _ => (Ranges::Known, End::Whole),
         };
         let total = bytes.len();
@@ -284,7 +283,7 @@ impl Hub {
         reply.with("ETag", &format!("\"{name}\"")).ending(end)
     }
 
-    /// The size that is promised of a file.
+    /// The size that the Hub promises for a file.
     fn promised(&self, file: &str, bytes: usize) -> u64 {
         match self.fault {
             Fault::Promise(name, promised) if name == file => promised,
@@ -299,7 +298,7 @@ impl Hub {
             .collect()
     }
 
-    /// The fields that headscope reads, and one it must not mind.
+    /// The fields that headscope reads, and one field that it must ignore.
     fn info(&self, commit: &str) -> Reply {
         let mut names = self.names();
         let mut commit = commit;
@@ -330,7 +329,7 @@ impl Hub {
         Reply::new(200, info.to_string()).with("Content-Type", "application/json")
     }
 
-    /// The listing that Python's `snapshot_download` asks for: the files with their sizes and digests.
+    /// The listing that Python's `snapshot_download` requests: files with their sizes and digests.
     fn tree(&self) -> Reply {
         let entry = |name: &String| {
             let bytes = self.read(name).unwrap_or_default();
@@ -357,7 +356,7 @@ fn is_weights(file: &str) -> bool {
     [".safetensors", ".bin", ".h5"].iter().any(|end| file.ends_with(end))
 }
 
-/// The name of a file's bytes, as the real Hub has it: the SHA-256 of large files, the hash of the git blob of others.
+/// The `ETag` of a file, as on the real Hub: the SHA-256 of weights, the git blob hash of other files.
 pub fn etag(file: &str, bytes: &[u8]) -> String {
     if is_weights(file) {
         return hex(&Sha256::digest(bytes));
@@ -365,12 +364,12 @@ pub fn etag(file: &str, bytes: &[u8]) -> String {
     hex(&Sha1::new_with_prefix(format!("blob {}\0", bytes.len())).chain_update(bytes).finalize())
 }
 
-/// Changes a file as [`Fault::ChangedWeights`] does: one bit of its last byte is another one.
+/// Flips one bit of the last byte, as [`Fault::ChangedWeights`] does.
 pub fn change(bytes: &mut [u8]) {
     *bytes.last_mut().expect("a file that is not empty") ^= 1;
 }
 
-/// The commit of a revision as it stands in a URL.
+/// The commit of a revision as written in a URL.
 fn commit(revision: &str) -> Option<&'static str> {
     match revision {
         "main" | MAIN_COMMIT => Some(MAIN_COMMIT),
@@ -387,17 +386,18 @@ pub struct HubServer {
 }
 
 impl HubServer {
-    /// For `HF_ENDPOINT`.
+    /// The address for `HF_ENDPOINT`.
     pub fn url(&self) -> String {
         self.front.url()
     }
 
-    /// All requests so far, as `METHOD PATH` or `METHOD PATH RANGE`, in order. Those for weights on their own host have the path `/FILE`.
+    /// All requests so far in order, as `METHOD PATH` or `METHOD PATH RANGE`. Requests to the weights' host have the
+    /// path `/FILE`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("no request panics").clone()
     }
 
-    /// The byte from which each request for this path wanted it; `None` for all of it.
+    /// The first byte of the range in each request for `path`; `None` for a request of the whole file.
     pub fn ranges(&self, path: &str) -> Vec<Option<u64>> {
         let requests = self.requests();
         let words = requests.iter().map(|request| request.split(' ').collect::<Vec<_>>());
@@ -408,16 +408,16 @@ impl HubServer {
         asked.collect()
     }
 
-    /// How many requests so far had this path.
+    /// Number of requests for `path` so far.
     pub fn count(&self, path: &str) -> usize {
         self.requests().iter().filter(|request| request.split(' ').nth(1) == Some(path)).count()
     }
 }
 
-/// The parts of a request that matter here.
+/// The parts of a request that the server uses.
 struct Asked {
     method: String,
-    /// Without what follows a `?`.
+    /// The path without its query.
     path: String,
     token: Option<String>,
     range: Option<String>,
@@ -425,7 +425,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads the head of a request; none of those that come here has a body.
+    /// Reads the head of a request. No request here has a body.
     fn read(stream: &TcpStream) -> io::Result<Self> {
         let mut lines = BufReader::new(stream).lines();
         let first = lines.next().transpose()?.unwrap_or_default();
@@ -448,7 +448,7 @@ impl Asked {
     }
 }
 
-/// Notes a request; one for a range with the byte it begins with.
+/// Notes a request, with its range if it has one.
 fn record(requests: &Mutex<Vec<String>>, asked: Asked) -> Asked {
     let range = asked.range.as_ref().map_or_else(String::new, |range| format!(" {range}"));
     requests.lock().expect("no request panics").push(format!("{} {}{range}", asked.method, asked.path));
@@ -465,27 +465,27 @@ struct Reply {
 
 /// How an answer ends.
 enum End {
-    /// With its last byte.
+    /// After its last byte.
     Whole,
-    /// With its last byte, but each [`PIECE`] of it takes so long.
+    /// After its last byte, with this pause before each [`PIECE`].
     Paced(Duration),
-    /// With its last byte, but after each comes a pause.
+    /// After its last byte, with this pause after each byte.
     Trickled(Duration),
-    /// After so many bytes of its body.
+    /// After this number of bytes of its body.
     Cut(usize),
-    /// After so many bytes of its body, of which it does not say how many there should be.
+    /// After this number of bytes of its body, without a `Content-Length`.
     Unsized(usize),
-    /// Never: nothing comes after so many bytes of its body.
+    /// Never: nothing follows this number of bytes of its body.
     Stalled(usize),
-    /// Never: it does not begin.
+    /// Never: the answer does not begin.
     Silent,
-    /// It was never one.
+    /// At once, with bytes that are not HTTP.
     Garbage,
-    /// Never: its body comes again and again.
+    /// Never: its body repeats.
     Endless,
 }
 
-/// As much as is sent at once where time matters.
+/// Number of bytes that a paced answer sends at once.
 const PIECE: usize = 1024;
 
 impl Reply {
@@ -497,7 +497,7 @@ impl Reply {
         Self::new(status, code).with("X-Error-Code", code)
     }
 
-    /// All of a file, or the range `bytes=FIRST-[LAST]` that was asked for.
+    /// The whole file, or the requested range `bytes=FIRST-[LAST]`.
     fn file(bytes: Vec<u8>, asked: &Asked, ranges: bool) -> Self {
         let total = bytes.len();
         let Some(range) = asked.range.as_deref().and_then(|range| range.strip_prefix("bytes=")).filter(|_| ranges)
@@ -567,7 +567,7 @@ impl Reply {
     }
 }
 
-/// Until it has had enough.
+/// Reads until the client closes the connection.
 fn wait_for_the_client(stream: &mut TcpStream) -> io::Result<()> {
     while stream.read(&mut [0; 64])? > 0 {}
     Ok(())
@@ -595,7 +595,7 @@ impl Listener {
                     }
                     let (Ok(mut stream), answer) = (stream, Arc::clone(&answer)) else { continue };
                     thread::spawn(move || {
-                        // A client that has gone is no fault of the server's.
+                        // A client that has left is no fault of the server.
                         let Ok(asked) = Asked::read(&stream) else { return };
                         let method = asked.method.clone();
                         if !method.is_empty() && answer(asked).send(&mut stream, &method).is_ok() {
@@ -616,7 +616,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // The thread wakes up, sees that it is to stop, and takes the port with it.
+        // The connection wakes the thread, which sees `stop` and frees the port.
         let woken = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take()
             && woken.is_ok()

@@ -1,21 +1,21 @@
-//! Which module of `src/` imports from which, read off the sources, and the cycles among them.
+//! The imports among the modules of `src/`, read from the sources, and the cycles among these modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The modules that each module names, by their paths: `studies::registry` is src/analysis/studies/registry.rs.
+/// The modules that each module imports, by path: `studies::registry` is src/analysis/studies/registry.rs.
 pub type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The crates below the program, each a folder of `src/`; those above name their modules as their own.
+/// The crates below the program, each a folder of `src/`. The crates above name their modules as their own.
 const CRATES: [&str; 2] = ["engine/", "analysis/"];
 
-/// The module of a file, as its path.
+/// The module path of a file.
 pub fn module(file: &str) -> String {
     let file = CRATES.iter().find_map(|folder| file.strip_prefix(folder)).unwrap_or(file);
     file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
 }
 
-/// Every path that a list of imports names: `a::{b, c::{d, e}}` is `a::b`, `a::c::d` and `a::c::e`.
-fn paths(prefix: &str, imports: &str, found: &mut Vec<String>) {
+/// Every path in a list of imports: `a::{b, c::{d, e}}` gives `a::b`, `a::c::d` and `a::c::e`.
+fn paths(prefix: &str, imports: &str, listed: &mut Vec<String>) {
     let (mut depth, mut start) = (0, 0);
     let mut items = Vec::new();
     for (at, c) in imports.char_indices() {
@@ -34,36 +34,36 @@ fn paths(prefix: &str, imports: &str, found: &mut Vec<String>) {
         match item.split_once('{') {
             Some((stem, rest)) => {
                 let inside = rest.rsplit_once('}').expect("braces close").0;
-                paths(&format!("{prefix}{stem}"), inside, found);
+                paths(&format!("{prefix}{stem}"), inside, listed);
             }
-            None => found.push(format!("{prefix}{}", item.split(" as ").next().unwrap().trim_end_matches("::self"))),
+            None => listed.push(format!("{prefix}{}", item.split(" as ").next().unwrap().trim_end_matches("::self"))),
         }
     }
 }
 
 /// The text between `use` and the semicolon in every import of a file.
 fn statements(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut listed = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find("use ") {
         let line = rest[..start].rsplit('\n').next().unwrap().trim();
         let end = rest[start..].find(';').map_or(rest.len(), |end| start + end);
-        // Not the word within a text.
+        // Skips the word `use` inside other text.
         if line.is_empty() || line == "pub" || (line.starts_with("pub(") && line.ends_with(')')) {
-            found.push(&rest[start + 4..end]);
+            listed.push(&rest[start + 4..end]);
         }
         rest = &rest[start + 4..];
     }
-    found
+    listed
 }
 
-/// Every path of two parts or more in a text: `a::b::c`.
+/// Every path of two or more parts in a text: `a::b::c`.
 fn in_line(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     text.split(move |c| !is_part(c)).filter(|path| path.contains("::") && !path.starts_with(':'))
 }
 
-/// A path from the root of its crate, as it stands in the module `own`; `None` if it begins with no module of `own`.
+/// A path in the module `own`, from the root of its crate. `None` if the path begins with no module of `own`.
 fn absolute(path: &str, own: &str, is_module: impl Fn(&str) -> bool) -> Option<String> {
     let join = |folder: &str, rest: &str| if folder.is_empty() { rest.to_owned() } else { format!("{folder}::{rest}") };
     if let Some(rest) = path.strip_prefix("crate::") {
@@ -79,16 +79,16 @@ fn absolute(path: &str, own: &str, is_module: impl Fn(&str) -> bool) -> Option<S
     (rest != path || is_module(&child)).then(|| join(folder, rest))
 }
 
-/// The imports of sources, given by their paths under `src/`, without comments and tests.
-/// A path counts whether it is imported or written in line, from `crate`, `self`, `super` or an imported module.
-/// A parent may also list its children in line (`child::FAMILY`), though they take its types: such a path does not count.
+/// The imports of the sources in `code`, keyed by path under `src/`, without comments and tests.
+/// A path counts if it is imported, or written inline after `crate`, `self`, `super` or an imported module.
+/// A parent that names its children inline (`child::FAMILY`) does not count, though the children import its types.
 pub fn imports(code: &BTreeMap<String, String>) -> Imports {
     let files: Vec<(String, &String)> = (code.iter())
         .filter(|(name, _)| !name.ends_with("lib.rs") && *name != "main.rs")
         .map(|(name, text)| (module(name), text))
         .collect();
     let modules: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-    // The longest beginning of a path that is a module.
+    // The longest prefix of a path that is a module.
     let resolve = |mut path: &str| loop {
         if modules.contains(path) {
             return Some(path.to_owned());
@@ -133,8 +133,8 @@ pub fn cycles(imports: &Imports) -> Vec<[&str; 2]> {
     edges.filter(|[from, to]| reached.get(to).is_some_and(|reached| reached.contains(*from))).collect()
 }
 
-/// The imports that close a cycle among the entries of a folder, as `from -> to`, by the folder.
-/// An entry is a file, or a folder with all that is in it; a module and its parent are held apart as files.
+/// The imports that close a cycle among the entries of a folder, as `from -> to`, keyed by the folder.
+/// An entry is a file, or a folder with its contents. A module and its parent count as two files.
 pub fn folder_cycles(imports: &Imports) -> BTreeMap<String, Vec<String>> {
     let mut folders: BTreeMap<String, Vec<[&str; 4]>> = BTreeMap::new();
     for (from, to) in imports.iter().flat_map(|(from, imported)| imported.iter().map(move |to| (from, to))) {
@@ -149,8 +149,12 @@ pub fn folder_cycles(imports: &Imports) -> BTreeMap<String, Vec<String>> {
         for [from, to, ..] in &edges {
             entries.entry((*from).to_owned()).or_default().insert((*to).to_owned());
         }
-        let found = cycles(&entries);
-        edges.into_iter().filter(|[a, b, ..]| found.contains(&[a, b])).map(|[.., a, b]| format!("{a} -> {b}")).collect()
+        let listed = cycles(&entries);
+        edges
+            .into_iter()
+            .filter(|[a, b, ..]| listed.contains(&[a, b]))
+            .map(|[.., a, b]| format!("{a} -> {b}"))
+            .collect()
     };
     let closing = folders.into_iter().map(|(folder, edges)| (folder, closing(edges)));
     closing.filter(|(_, edges)| !edges.is_empty()).collect()
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_files_is_found_however_its_paths_are_written() {
+    fn file_cycles_are_found_in_every_form_of_path() {
         let b = ("s/b.rs", "use super::a::A;\npub fn f() {}");
         for a in [
             "use crate::s::b;",
@@ -186,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_a_module_and_its_parent_is_found() {
+    fn module_parent_cycles_are_found() {
         let child = ("s/a.rs", "fn g() { super::f() }");
         for parent in ["mod a;\nuse a::g;", "mod a;\nuse self::a::g;", "mod a;\nfn f() { self::a::g() }"] {
             assert_eq!(in_cycles(&[("s/mod.rs", parent), child]), ["s", "s::a"], "{parent}");
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_of_folders_is_found_where_no_files_have_one() {
+    fn folder_cycles_are_found_without_file_cycles() {
         let files = [
             ("s/a/one.rs", "use crate::s::b::one::B;"),
             ("s/a/two.rs", "pub struct A;"),
@@ -206,9 +210,9 @@ mod tests {
         ];
         let imports = imports_of(&files);
         assert_eq!(cycles(&imports), [[""; 2]; 0]);
-        let found = folder_cycles(&imports);
-        assert_eq!(found.keys().collect::<Vec<_>>(), ["s"]);
-        assert_eq!(found["s"], ["s::a::one -> s::b::one", "s::b::two -> s::a::two"]);
+        let listed = folder_cycles(&imports);
+        assert_eq!(listed.keys().collect::<Vec<_>>(), ["s"]);
+        assert_eq!(listed["s"], ["s::a::one -> s::b::one", "s::b::two -> s::a::two"]);
         assert_eq!(folder_cycles(&imports_of(&files[..3])), BTreeMap::new());
     }
 }

@@ -19,17 +19,17 @@ use headscope::model::files::ModelFile;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-/// A file of `fixtures/`.
+/// A path under `fixtures/`.
 pub fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
 }
 
-/// The random model of three layers and four heads.
+/// The random model with three layers and four heads.
 pub fn tiny_bert() -> PathBuf {
     fixture("models/tiny-bert")
 }
 
-/// The files of weights in a folder of `fixtures/models`.
+/// The weight files in a folder of `fixtures/models`.
 pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
     let files = folder.read_dir().expect("a folder").map(|entry| entry.expect("a file").path());
     let has_weights = |path: &PathBuf| path.extension().is_some_and(|end| end == "safetensors" || end == "bin");
@@ -38,7 +38,7 @@ pub fn weight_files(folder: &Path) -> Vec<PathBuf> {
     weights
 }
 
-/// Files of a model, opened.
+/// Opens the files of a model.
 pub fn opened(paths: &[PathBuf]) -> Vec<ModelFile> {
     paths.iter().map(|path| ModelFile::open(path).expect("a file of a model")).collect()
 }
@@ -49,7 +49,8 @@ pub fn architecture(folder: &Path) -> Architecture {
     Architecture::parse(&text).expect("a config.json that is supported")
 }
 
-/// The binary, with no variable set that changes what it does. Reports have all digits, for tests that compute from them.
+/// The binary, without the environment variables that change its behaviour. Reports get all digits, for tests that
+/// compute with them.
 pub fn headscope(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headscope"));
     for variable in [
@@ -77,12 +78,12 @@ pub fn headscope(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the binary; what it printed, or, if it failed, its message.
+/// Runs the binary. Returns its output, or its exit status and message if it failed.
 pub fn run(arguments: &[&str]) -> Result<String, (i32, String)> {
     outcome(&headscope(arguments).output().expect("the binary starts"))
 }
 
-/// The output of a finished run, or, if it failed, its exit status and message.
+/// The output of a finished run, or its exit status and message if it failed.
 pub fn outcome(output: &Output) -> Result<String, (i32, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     if output.status.success() {
@@ -99,12 +100,12 @@ pub fn analyze(corpus: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&run(&arguments).expect("a report")).expect("JSON")
 }
 
-/// Whether no check of the input fails in a report.
+/// Whether no health check of the input fails.
 pub fn fails_nothing(report: &Value) -> bool {
     report["corpus"]["health"].as_array().unwrap().iter().all(|check| check["fails"] == false)
 }
 
-/// A policy by which a model could read any corpus, for models whose vocabulary has a few words.
+/// A policy that relaxes three health checks, for models whose vocabulary has a few words.
 pub fn any_input() -> NamedTempFile {
     let mut policy = NamedTempFile::new().unwrap();
     for check in ["unparted", "foreign_script", "unknown_tokens"] {
@@ -113,12 +114,12 @@ pub fn any_input() -> NamedTempFile {
     policy
 }
 
-/// A path as an argument.
+/// A path as a command-line argument.
 pub fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The small model with each of its tensors changed, as the folder `to`.
+/// Writes a copy of the small model to `to`, with `change` applied to each tensor.
 pub fn changed_small(to: &Path, mut change: impl FnMut(&str, Tensor) -> Tensor) {
     let from = fixture("models/small");
     fs::create_dir(to).expect("a new folder");
@@ -126,15 +127,16 @@ pub fn changed_small(to: &Path, mut change: impl FnMut(&str, Tensor) -> Tensor) 
         fs::copy(from.join(name), to.join(name)).expect("a file of the model");
     }
     let tensors = candle_core::safetensors::load(from.join("model.safetensors"), &Device::Cpu).expect("weights");
-    // In the order of their names: a change may draw random numbers.
+    // Sorted by name, because `change` may draw random numbers.
     let tensors: BTreeMap<String, Tensor> = tensors.into_iter().collect();
     let changed: HashMap<String, Tensor> =
         tensors.into_iter().map(|(name, tensor)| (name.clone(), change(&name, tensor))).collect();
     candle_core::safetensors::save(&changed, to.join("model.safetensors")).expect("a new file");
 }
 
-/// Runs an analysis, `common` without an output, at once on two threads, and as two shards on one each that are merged in reverse:
-/// the reports have the same bytes. That of all at once is left in `whole`.
+/// Runs an analysis on two threads, then as two shards on one thread each, merged in reverse order. The two reports
+/// must have equal bytes.
+/// `common` are the arguments without an output. The report of the first run stays in `whole`.
 pub fn parts_add_up(common: &[&str], whole: &Path) {
     run(&[common, &["-o", path(whole), "--threads", "2"]].concat()).unwrap();
     let parts = [1, 2].map(|part| whole.with_file_name(format!("{part}.headscope")));
@@ -146,10 +148,10 @@ pub fn parts_add_up(common: &[&str], whole: &Path) {
     assert_eq!(fs::read(&merged).unwrap(), fs::read(whole).unwrap());
 }
 
-/// Lets the signals that end a program reach those that a test starts, however the tests were started: `nohup` has SIGHUP ignored,
-/// and a script has SIGINT and SIGQUIT ignored for what it starts with `&`.
+/// Lets signals end the programs that a test starts, however the tests were started. `nohup` ignores SIGHUP, and a
+/// script ignores SIGINT and SIGQUIT for commands started with `&`.
 ///
-/// A program inherits what is ignored and not what is caught (POSIX.1-2024, exec), so the tests catch them.
+/// A program inherits ignored signals but not caught signals (POSIX.1-2024, exec), so the tests catch them.
 #[cfg(unix)]
 pub fn let_signals_end_programs() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -158,7 +160,7 @@ pub fn let_signals_end_programs() {
         let Ok(status) = fs::read_to_string("/proc/self/status") else { return };
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("Linux has it");
         let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
-        // What is not ignored ends the tests, as it should.
+        // A signal that is not ignored still ends the tests.
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 1) {
             signal_hook::flag::register(signal, Arc::default()).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Random encoders of every shape there is, random sentences for them, and random interventions.
+//! Random encoders of every supported shape, with random sentences and random interventions.
 
 #![allow(dead_code, reason = "each test crate uses a part")]
 
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 use crate::golden::of_ids;
 
-/// A sequence of numbers: `SplitMix64` (Steele et al. 2014), for any well-mixed ones do here.
+/// Pseudo-random numbers by `SplitMix64` (Steele et al. 2014). Any well-mixed generator would do here.
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -29,17 +29,17 @@ impl Numbers {
         mixed >> 40
     }
 
-    /// From -1 to 1.
+    /// A value from -1 to 1.
     pub fn value(&mut self) -> f32 {
         self.next() as f32 / (1_u64 << 23) as f32 - 1.0
     }
 
-    /// From -`scale` to `scale`.
+    /// Values from -`scale` to `scale`.
     pub fn values(&mut self, count: usize, scale: f32) -> Vec<f32> {
         (0..count).map(|_| self.value() * scale).collect()
     }
 
-    /// From 0 to `end - 1`.
+    /// A number from 0 to `end - 1`.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next()).unwrap() % end
     }
@@ -50,50 +50,50 @@ impl Numbers {
 pub struct RandomEncoder {
     pub heads: usize,
     pub head_dim: usize,
-    /// The parameters of each layer, by number: the same number twice is a shared layer.
+    /// The index of each layer's parameters. A repeated index is a shared layer.
     pub order: Vec<usize>,
     pub wide: usize,
     pub embedding_size: Option<usize>,
     pub activation: Activation,
     pub positions: PositionEmbedding,
     pub position_bias: Bias,
-    /// Terms of the scores between content and distance: of queries, of keys.
+    /// Whether the scores have terms between content and distance: `[keys, queries]` of the distances.
     pub disentangled: Option<[bool; 2]>,
-    /// The dimensions of a head that turn; 0: none do.
+    /// Number of a head's dimensions that rotate; 0 for none.
     pub rotary: usize,
-    /// The keys that queries see in every second layer; in the others they see all.
+    /// Keys that queries see in even layers. In odd layers, queries see all keys.
     pub visibility: Visibility,
-    /// Of queries and keys: of each head, or of all together.
+    /// Norms of queries and keys: per head (`true`) or over all heads together (`false`).
     pub query_key_norms: Option<bool>,
-    /// Whether what blocks write is normalised, where layers are pre-norm.
+    /// Whether the outputs of blocks are normalised, in pre-norm layers.
     pub write_norms: bool,
     pub norm: NormKind,
     pub gated: bool,
-    /// The heads together are not as wide as the hidden states.
+    /// Width of the hidden states, if it may differ from the width of all heads together.
     pub hidden: Option<usize>,
     pub score_scale: Option<f64>,
     pub embedding_scale: EmbeddingScale,
     pub padding: Option<u32>,
     pub segments: bool,
     pub blocks: BlockPlan,
-    /// Whether what goes to the heads of the first layer is normalised, where layers are pre-norm.
+    /// Whether the input of the first layer's heads is normalised, in pre-norm layers.
     pub first_norm: bool,
     pub embedding_norm: bool,
     pub tied: bool,
-    /// Whether the masked-LM head has more than the product with the tokens' vectors.
+    /// Whether the masked-LM head has a layer before the product with the token vectors.
     pub transform: bool,
-    /// Width of the masked-LM head where it is not tied.
+    /// Width of an untied masked-LM head.
     pub output_embedding_size: Option<usize>,
     pub seed: u64,
 }
 
-/// The term that the distance of two tokens adds to their score.
+/// The bias that the distance of two tokens adds to their score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bias {
     None,
-    /// All layers share one.
+    /// One table of buckets that all layers share.
     Buckets,
-    /// Of so few distances that most are in the last bucket.
+    /// Buckets for so few distances that most distances fall into the last bucket.
     FewBuckets,
     Slopes,
 }
@@ -102,7 +102,7 @@ pub const VOCABULARY: usize = 50;
 const POSITIONS: usize = 75;
 
 impl RandomEncoder {
-    /// An encoder of three layers of two heads, as plain as can be.
+    /// A plain encoder with three layers of two heads.
     pub fn plain(seed: u64) -> Self {
         Self {
             heads: 2,
@@ -139,8 +139,8 @@ impl RandomEncoder {
         use PositionEmbedding::{Absolute, RelativeKey, RelativeKeyQuery};
         let activations =
             vec![Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Silu, Activation::QuickGelu];
-        // Hidden states are at least 8 wide: the normalisation of a few values that happen to be nearly equal magnifies
-        // rounding without bound, in either encoder.
+        // Hidden states have at least 8 values. The normalisation of a few nearly equal values magnifies rounding
+        // without bound, in either encoder.
         let sizes = (1..5_usize, 8..40_usize, 1..100_usize, prop::option::of(8..50_usize));
         let order = prop::sample::select(vec![vec![0], vec![0, 1], vec![0, 0, 0], vec![1, 0, 1]]);
         let positions = prop::sample::select(vec![Absolute, RelativeKey, RelativeKeyQuery, PositionEmbedding::None]);
@@ -151,7 +151,7 @@ impl RandomEncoder {
             EmbeddingScale::Constant(1.5),
             EmbeddingScale::WithoutMasks { mask: 7 },
         ]);
-        // Half of the heads' dimensions turn, or as many as an even number goes.
+        // None, half or all of a head's dimensions rotate, rounded down to an even number.
         let keys = (0..3_usize, prop::option::of(any::<bool>()), any::<bool>(), prop::option::of(0.05..0.3));
         let parts = (norm, any::<bool>(), scale, any::<bool>(), prop::option::of(8..60_usize));
         let padding = prop::option::of(0..4_u32);
@@ -159,23 +159,23 @@ impl RandomEncoder {
         let rest = (activation, positions, bias, padding, any::<bool>(), any::<u64>());
         let plans = prop::sample::select(vec![BlockPlan::Post, BlockPlan::Pre, BlockPlan::Parallel]);
         let norms = (plans, any::<bool>());
-        // Tied, or with a width of its own or the input's.
+        // The masked-LM head is tied, or has its own width, or has the width of the input.
         let head = prop::option::of(prop::option::of(8..50_usize));
         let disentangled = (prop::option::of(any::<[bool; 2]>()), any::<bool>());
         let farthest = || prop::option::of(0..12_usize);
         let window = (farthest(), farthest()).prop_map(|(before, after)| Visibility { before, after });
         let visibility = prop_oneof![3 => window, 1 => Just(Visibility::CAUSAL)];
         (sizes, order, rest, norms, head, keys, parts, (disentangled, visibility)).prop_map(
-            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, of_keys)| {
-                let (disentangled, visibility) = of_keys;
+            |((heads, head_dim, wide, embedding_size), order, rest, norms, head, keys, parts, key_parts)| {
+                let (disentangled, visibility) = key_parts;
                 let (rotary, query_key_norms, first_norm, score_scale) = keys;
-                // Where the first layer runs again, its heads would read sums that grow without bound.
+                // A first layer that runs again would read sums that grow without bound, so its input is normalised.
                 let first_norm = first_norm || order.iter().filter(|&&place| place == 0).count() > 1;
                 let (norm, gated, embedding_scale, transform, hidden) = parts;
                 let (disentangled, write_norms) = disentangled;
                 let (activation, positions, position_bias, padding, segments, seed) = rest;
                 let (blocks, embedding_norm) = norms;
-                // No family has both.
+                // No architecture family has both a position bias and relative positions.
                 let positions =
                     if position_bias != Bias::None && positions.is_relative() { Absolute } else { positions };
                 Self {
@@ -203,7 +203,7 @@ impl RandomEncoder {
                     first_norm,
                     embedding_norm,
                     tied: head.is_none(),
-                    // The product alone is with hidden states.
+                    // Without that layer, the product takes the hidden states themselves.
                     transform: transform || embedding_size.is_some() || head.flatten().is_some(),
                     output_embedding_size: head.flatten(),
                     seed,
@@ -212,7 +212,7 @@ impl RandomEncoder {
         )
     }
 
-    /// The sizes and options of this shape.
+    /// The model configuration of this shape.
     pub fn config(&self) -> Config {
         let hidden = self.hidden.unwrap_or(self.heads * self.head_dim);
         let rotary = (self.rotary > 0).then_some(Rotary {
@@ -261,14 +261,14 @@ impl RandomEncoder {
     pub fn parameters(&self) -> Parameters {
         let mut numbers = Numbers(self.seed);
         let values = &mut |count: usize, scale: f32| numbers.values(count, scale);
-        // Normalisations by the root of the mean square have no bias.
+        // RMS norms have no bias.
         let shift = if self.norm == NormKind::Layer { 1.0 } else { 0.0 };
         let heads_width = self.heads * self.head_dim;
         let (hidden, wide) = (self.hidden.unwrap_or(heads_width), self.wide);
         let width = self.embedding_size.unwrap_or(hidden);
         let config = self.config();
         let (absolute, relative) = (self.positions == PositionEmbedding::Absolute, self.positions.is_relative());
-        // Scores with a standard deviation near 1, whatever the width.
+        // Scores get a standard deviation near 1 at every width.
         let scale = 1.7 / (hidden as f32).sqrt();
         let embeddings = Embeddings {
             words: Arc::new(values(VOCABULARY * width, scale)),
@@ -313,8 +313,8 @@ impl RandomEncoder {
                 Disentangled { keys, queries, places: DistanceRows { span: 8, buckets: Some(8), longest_distance: 30 } }
             });
             let none = self.blocks.normalises_first() && !self.first_norm && place == 0;
-            let query_key_norms = self.query_key_norms.map(|of_each| {
-                let width = if of_each { self.head_dim } else { heads_width };
+            let query_key_norms = self.query_key_norms.map(|per_head| {
+                let width = if per_head { self.head_dim } else { heads_width };
                 [1.5, 0.5].map(|weight| Norm { weight: vec![weight; width], bias: values(width, shift * 0.3) })
             });
             Layer {
@@ -347,14 +347,14 @@ impl RandomEncoder {
             }),
             decoder: (!self.tied).then(|| values(VOCABULARY * width, scale)),
             bias: values(VOCABULARY, 0.3),
-            // Near enough to bound some logits.
+            // Half of the seeds get a cap that is low enough to bound some logits.
             cap: self.seed.is_multiple_of(2).then_some(1.0),
         };
         let order = self.order.clone();
         Parameters { config, embeddings, layers, order, final_norm, prediction: Some(prediction) }
     }
 
-    /// Gates and patched rows of all kinds, and heads that are left alone.
+    /// Random gates and patched rows of all kinds. Some heads stay untouched.
     pub fn interventions(&self, sentences: &[Sequence]) -> Gates {
         let mut numbers = Numbers(!self.seed);
         let mut gates = Gates::default();
@@ -386,7 +386,7 @@ impl RandomEncoder {
     }
 }
 
-/// Sentences of these lengths.
+/// Sentences of these lengths, in tokens.
 pub fn sentences(lengths: &[usize]) -> Vec<Sequence> {
     let sentence = |(index, &tokens): (u64, &usize)| {
         let ids: Vec<u32> =
@@ -397,13 +397,13 @@ pub fn sentences(lengths: &[usize]) -> Vec<Sequence> {
     (0..).zip(lengths).map(sentence).collect()
 }
 
-/// A class for each token, all of them in turn.
+/// A class for each token, cycling through all classes.
 pub fn classes(sentences: &[Sequence]) -> Vec<TokenClass> {
     let tokens = sentences.iter().map(|sentence| sentence.ids.len()).sum();
     TokenClass::ALL.into_iter().cycle().take(tokens).collect()
 }
 
-/// The first and the last position of each sentence, and one between.
+/// The last, the first and the middle position of each sentence.
 pub fn predicted(sentences: &[Sequence]) -> Vec<Vec<usize>> {
     let positions = |sentence: &Sequence| {
         let n = sentence.ids.len();

@@ -1,4 +1,5 @@
-//! Reports held against `fixtures/reference_metrics.py`, which computes every metric and label apart from the program.
+//! Reports compared with `fixtures/reference_metrics.py`, which computes every metric and label independently of the
+//! program.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::fixture;
 
-/// Both start from float32 attention, summed in different orders.
+/// Program and reference start from float32 attention and sum it in different orders.
 const TOLERANCE: f64 = 1e-5;
 
 /// The reference's figures for a model over the corpus of `fixtures/`.
@@ -17,7 +18,7 @@ pub fn reference(name: &str) -> Value {
     serde_json::from_str(&text.expect("python fixtures/reference_metrics.py makes the golden")).unwrap()
 }
 
-/// Asserts that every value of `expected` is in `actual`; returns the largest difference between numbers.
+/// Asserts that `actual` contains every value of `expected`. Returns the largest difference between numbers.
 fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
     match expected {
         Value::Object(fields) => fields
@@ -42,7 +43,7 @@ fn largest_difference(at: &str, actual: &Value, expected: &Value) -> f64 {
     }
 }
 
-/// Metrics and chance levels; prints the largest difference.
+/// Compares metrics and chance levels; prints the largest difference.
 pub fn check_metrics(report: &Value, reference: &Value) {
     for key in ["sentences", "tokens", "words"] {
         assert_eq!(report["corpus"][key], reference[key], "{key}");
@@ -61,25 +62,26 @@ pub fn check_metrics(report: &Value, reference: &Value) {
     assert_eq!(report["chance"]["uuas"], reference["chain_uuas"]);
 }
 
-/// Whether a label is of a study that this reference is about.
+/// Whether the reference covers the study that gives `label`.
 fn is_checked(label: &str) -> bool {
     let detectors = ["attention", "dependency"].into_iter().flat_map(|study| find_study(study).unwrap().card().labels);
     detectors.into_iter().any(|detector| detector.gives_label(label))
 }
 
-/// The labels of every head by these studies, and how far the syntactic ones reach; returns how many there are.
+/// Compares every head's labels from the studies `attention` and `dependency`, and how far the syntactic labels reach.
+/// Returns the number of labels.
 pub fn check_labels(report: &Value, reference: &Value) -> usize {
     let mut labels = 0;
     for (head, expected) in report["heads"].as_array().unwrap().iter().zip(reference["heads"].as_array().unwrap()) {
         let names = head["labels"].as_array().unwrap().iter().map(|label| label["label"].as_str().unwrap());
-        let mut found: BTreeSet<&str> = names.filter(|label| is_checked(label)).collect();
-        labels += found.len();
-        if found.is_empty() {
-            found.insert(UNLABELLED);
+        let mut actual: BTreeSet<&str> = names.filter(|label| is_checked(label)).collect();
+        labels += actual.len();
+        if actual.is_empty() {
+            actual.insert(UNLABELLED);
         }
         let named: BTreeSet<&str> =
             expected["labels"].as_array().unwrap().iter().map(|label| label.as_str().unwrap()).collect();
-        assert_eq!(found, named, "{}", head["name"]);
+        assert_eq!(actual, named, "{}", head["name"]);
         let unsure: Vec<&Value> = expected["borderline"].as_array().unwrap().iter().collect();
         for label in head["labels"].as_array().unwrap() {
             let name = label["label"].as_str().unwrap();
@@ -93,7 +95,8 @@ pub fn check_labels(report: &Value, reference: &Value) -> usize {
     labels
 }
 
-/// Counts, baselines and the accuracy of every head on every relation; intervals and significance of the best.
+/// Compares counts, baselines and the accuracy of every head on every relation. For the best head, also compares
+/// intervals and significance.
 pub fn check_relations(report: &Value, reference: &Value) {
     let relations = report["relations"].as_array().unwrap();
     let expected = reference["relations"].as_array().unwrap();
@@ -107,7 +110,8 @@ pub fn check_relations(report: &Value, reference: &Value) {
         for key in ["sentences", "blocks", "baseline", "tag_baseline"] {
             assert_eq!(relation[key], expected[key], "{name}: {key}");
         }
-        // A near tie may fall to either side in float32: among many words that may be one, and perhaps another winner.
+        // A near tie may fall to either side in float32. Among at least 100 words, one word may differ, and with it the
+        // best head.
         let count = expected["count"].as_f64().unwrap();
         let word = if count < 100.0 { 0.0 } else { 1.0 / count + 1e-9 };
         let close = |a: &Value, b: &Value| a == b || (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() <= word;
@@ -127,17 +131,20 @@ pub fn check_relations(report: &Value, reference: &Value) {
             assert_eq!((&head["layer"], &head["head"]), (&expected["layer"], &expected["head"]));
             for direction in ["dep->head", "head->dep"] {
                 assert!(close(&head[direction], &expected[direction]), "{name} {head} {expected}");
-                let [wrong, of_reference] = [head, expected].map(|entry| &entry["where_offset_wrong"][direction]);
-                // Of fewer words, so that one weighs more.
-                let (wrong, of_reference) = (wrong.as_f64(), of_reference.as_f64());
+                let [wrong, reference_wrong] = [head, expected].map(|entry| &entry["where_offset_wrong"][direction]);
+                // These words are fewer, so one word weighs more.
+                let (wrong, reference_wrong) = (wrong.as_f64(), reference_wrong.as_f64());
                 let near = |(a, b): (f64, f64)| (a - b).abs() <= word * 10.0;
-                assert!(wrong == of_reference || wrong.zip(of_reference).is_some_and(near), "{name} {head} {expected}");
+                assert!(
+                    wrong == reference_wrong || wrong.zip(reference_wrong).is_some_and(near),
+                    "{name} {head} {expected}"
+                );
             }
         }
     }
 }
 
-/// A head against a baseline: counts and intervals, and p and q by scipy.
+/// Compares a head's lead over a baseline with the reference: counts, intervals, and p and q by scipy.
 fn check_comparison(comparison: &Value, expected: &Value, baseline_only: &str) {
     if expected.is_null() {
         assert!(comparison.is_null());
@@ -160,6 +167,6 @@ fn check_comparison(comparison: &Value, expected: &Value, baseline_only: &str) {
     near("p", 1e-6);
     near("mcnemar_p", 1e-9);
     near("standard_error", 1e-9);
-    // A near tie of another head may change its p-value, and with it the ranks of all others a little.
+    // A near tie of another head may change its p-value and, slightly, the ranks of all other heads.
     near("q", 0.05);
 }

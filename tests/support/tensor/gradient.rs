@@ -1,4 +1,4 @@
-//! Derivatives of a loss with respect to every gate, by candle.
+//! Derivatives of a loss with respect to every gate, computed by candle.
 
 use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor, Var};
@@ -11,11 +11,13 @@ use headscope::model::forward::visitor::{Needs, Visitor};
 use headscope::model::forward::{ForwardPass, Start, check_input};
 
 impl TensorEncoder {
-    /// The loss of a batch by the prediction head and its gradient, at the shares and towards the replacements of `gates`.
+    /// The prediction loss of a batch and its gradient with respect to the gates. The gradient is taken at the shares
+    /// and towards the replacements of `gates`.
     ///
-    /// `targets` are the true classes at the batch's predicted positions, in their order. The loss is the sum over them
-    /// of `-ln p`, in nats.
-    /// Fails as [`TensorEncoder::gate_gradient`], and if there is no prediction head, or not one target for each position.
+    /// `targets` are the true classes at the batch's predicted positions, in order. The loss is the sum of `-ln p` over
+    /// these positions, in nats.
+    /// Fails as [`TensorEncoder::gate_gradient`] does. Also fails without a prediction head, or if the targets do not
+    /// fit the positions and classes.
     pub fn prediction_gradient(&self, batch: &Batch<'_>, gates: &Gates, targets: &[u32]) -> Result<GateGradient> {
         let (positions, classes) = (batch.predicted_places().count(), self.classes()?);
         ensure!(positions == targets.len(), "{positions} positions are predicted, and {} classes given", targets.len());
@@ -25,17 +27,19 @@ impl TensorEncoder {
         self.gate_gradient(batch, gates, |states| self.surprise(states, batch, targets))
     }
 
-    /// The sum over the batch's predicted positions of `-ln p` of their targets, by the last hidden states, `[tokens, hidden]`.
+    /// The sum of `-ln p` of the targets over the batch's predicted positions.
+    /// `states` are the last hidden states, `[tokens, hidden]`.
     fn surprise(&self, states: &Tensor, batch: &Batch<'_>, targets: &[u32]) -> Result<Tensor> {
         let targets = Tensor::from_slice(targets, (targets.len(), 1), &self.device)?;
         let likelihood = log_softmax(&self.logits(states, batch)?)?.gather(&targets, 1)?;
         Ok(likelihood.sum_all()?.neg()?)
     }
 
-    /// Any loss of the last hidden states, `[tokens, hidden]`, and its gradient, at the shares and towards the
-    /// replacements of `gates`. A head without a gate is whole, and goes towards zero.
-    /// Fails if the batch or the gates do not fit the model, `loss` fails or does not depend on the heads, or a derivative is not
-    /// finite.
+    /// Any loss of the last hidden states, `[tokens, hidden]`, and its gradient with respect to the gates.
+    /// The gradient is taken at the shares and towards the replacements of `gates`. A head without a gate is whole and
+    /// goes towards zero.
+    /// Fails if the batch or the gates do not fit the model. Also fails if `loss` fails or does not depend on the
+    /// heads, or if a derivative is not finite.
     pub fn gate_gradient(
         &self,
         batch: &Batch<'_>,
@@ -59,7 +63,7 @@ impl TensorEncoder {
     }
 }
 
-/// Looks at nothing.
+/// A visitor that needs nothing.
 struct NoVisitor;
 
 impl Visitor for NoVisitor {

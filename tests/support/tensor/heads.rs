@@ -1,4 +1,4 @@
-//! The heads of a layer at work, in tensors.
+//! The attention heads of a layer, in tensors.
 
 use anyhow::{Context, Result};
 use candle_core::{IndexOp, Module, Tensor};
@@ -13,8 +13,8 @@ use headscope::model::forward::rows::Rows;
 use headscope::model::forward::visitor::{HeadOutput, HeadValues, HeadView, ValueNorms};
 
 impl TensorEncoder {
-    /// Self-attention of all sequences of the batch, before the output projection, `[tokens, heads * head_dim]`: from the
-    /// residual stream below the layer, and what of it goes into its heads, both `[tokens, hidden]`.
+    /// Self-attention of all sequences of the batch before the output projection, `[tokens, heads * head_dim]`.
+    /// The inputs are the residual stream below the layer and the input of the layer's heads, both `[tokens, hidden]`.
     pub(super) fn attend(
         &self,
         number: usize,
@@ -41,8 +41,8 @@ impl TensorEncoder {
             };
             let (query, key, value) = (part(0)?, part(1)?, part(2)?);
             let norms = layer.query_key_norms.as_ref();
-            let query = self.prepared(layer, norms.map(|[of_queries, _]| of_queries), query)?;
-            let key = self.prepared(layer, norms.map(|[_, of_keys]| of_keys), key)?;
+            let query = self.prepared(layer, norms.map(|[query_norm, _]| query_norm), query)?;
+            let key = self.prepared(layer, norms.map(|[_, key_norm]| key_norm), key)?;
             let in_sentence = || format!("sentence {}", input.sentence_number);
             let own = softmax(&self.visible(number, self.scores(layer, &query, &key)?)?)?;
             let attention = self.patched(number, sequence, own, pass.gates)?;
@@ -64,7 +64,7 @@ impl TensorEncoder {
         self.exchanged(number, Tensor::cat(&contexts, 0)?, pass)
     }
 
-    /// The contexts of a layer, `[tokens, heads * head_dim]`, with those of exchanged heads in each other's place.
+    /// The contexts of a layer, `[tokens, heads * head_dim]`, after the swap of exchanged heads between sequences.
     fn exchanged(&self, number: usize, contexts: Tensor, pass: &ForwardPass<'_>) -> Result<Tensor> {
         let head_dim = self.config.head_dim();
         let (tokens, width) = contexts.dims2()?;
@@ -84,7 +84,7 @@ impl TensorEncoder {
         Ok(contexts.flatten_all()?.index_select(&order, 0)?.reshape((tokens, width))?)
     }
 
-    /// Queries or keys of a sequence, `[heads, n, head_dim]`, normalised and turned by their positions where the layer does.
+    /// Queries or keys of a sequence, `[heads, n, head_dim]`, normalised and rotated by position if the layer does so.
     fn prepared(&self, layer: &Layer, norm: Option<&Norm>, rows: Tensor) -> Result<Tensor> {
         let (heads, n, head_dim) = rows.dims3()?;
         let rows = match norm {
@@ -119,7 +119,7 @@ impl TensorEncoder {
             let first = self.config.max_position_embeddings - 1;
             let rows = pairs(n).map(|(query, key)| Ok(u32::try_from(query + first - key)?));
             let embedded = self.rows(distances, rows.collect::<Result<_>>()?)?.reshape((1, n, n, head_dim))?;
-            // [heads, n, 1, head_dim] times [1, n, n, head_dim], summed over the last.
+            // [heads, n, 1, head_dim] times [1, n, n, head_dim], summed over the last dimension.
             scores = (scores + query.unsqueeze(2)?.broadcast_mul(&embedded)?.sum(3)?)?;
             if self.config.position_embedding_type == PositionEmbedding::RelativeKeyQuery {
                 scores = (scores + key.unsqueeze(1)?.broadcast_mul(&embedded)?.sum(3)?)?;
@@ -133,18 +133,18 @@ impl TensorEncoder {
                 scores = (scores + query.matmul(keys)?.gather(&index, 2)?)?;
             }
             if let Some(queries) = queries {
-                // Rows are keys here, and their columns queries.
+                // Here, rows are keys and columns are queries.
                 let index = index.transpose(1, 2)?.contiguous()?;
                 scores = (scores + key.matmul(queries)?.gather(&index, 2)?.transpose(1, 2)?)?;
             }
         }
         scores = (scores * self.config.score_scale())?;
         if let Some(bias) = &layer.position_bias {
-            let of_head = |head| {
+            let head_bias = |head| {
                 pairs(n)
                     .map(move |(query, key)| bias.score_term((head, heads), key.cast_signed() - query.cast_signed()))
             };
-            let bias: Vec<f32> = (0..heads).flat_map(of_head).collect();
+            let bias: Vec<f32> = (0..heads).flat_map(head_bias).collect();
             scores = (scores + Tensor::from_vec(bias, (heads, n, n), &self.device)?.to_dtype(self.precision)?)?;
         }
         if let Some(cap) = self.config.score_cap {
@@ -153,7 +153,7 @@ impl TensorEncoder {
         Ok(scores)
     }
 
-    /// The scores of a layer, `[heads, n, n]`, minus infinity where the query does not see the key.
+    /// The scores of a layer, `[heads, n, n]`, with minus infinity where the query does not see the key.
     fn visible(&self, number: usize, scores: Tensor) -> Result<Tensor> {
         let (_, n, _) = scores.dims3()?;
         let visibility = self.config.visibility.in_layer(number);
@@ -165,7 +165,7 @@ impl TensorEncoder {
         Ok(scores.broadcast_add(&mask.to_dtype(self.precision)?)?)
     }
 
-    /// The attention of a layer over a sequence, `[heads, n, n]`, with the rows that stand in place of the heads' own.
+    /// The attention of a layer over a sequence, `[heads, n, n]`, with patched rows in place of the heads' own rows.
     fn patched(&self, layer: usize, sequence: usize, own: Tensor, gates: &Gates) -> Result<Tensor> {
         let (heads, n, _) = own.dims3()?;
         let rows_of = |head| gates.patched_rows((layer, head, sequence));
@@ -179,11 +179,11 @@ impl TensorEncoder {
                 rows[(head * n + query) * n..][..n].copy_from_slice(row);
             }
         }
-        let of = |values: Vec<f32>, shape| Tensor::from_vec(values, shape, &self.device)?.to_dtype(self.precision);
-        Ok((own.broadcast_mul(&of(kept, (heads, n, 1))?)? + of(rows, (heads, n, n))?)?)
+        let tensor = |values: Vec<f32>, shape| Tensor::from_vec(values, shape, &self.device)?.to_dtype(self.precision);
+        Ok((own.broadcast_mul(&tensor(kept, (heads, n, 1))?)? + tensor(rows, (heads, n, n))?)?)
     }
 
-    /// Contexts `z`, `[heads, n, head_dim]`, to `r + keep (z - r)`, with `r` the heads' replacements.
+    /// Maps contexts `z`, `[heads, n, head_dim]`, to `r + keep (z - r)`. The heads' replacements are `r`.
     fn gate(
         &self,
         layer: usize,
@@ -216,7 +216,7 @@ impl TensorEncoder {
         Ok((&replacement + (context - &replacement)?.broadcast_mul(&keep.reshape((heads, 1, 1))?)?)?)
     }
 
-    /// Lends each head of a layer over one sequence.
+    /// Shows each head of a layer over one sequence to the visitor.
     fn show_heads(
         &self,
         number: usize,
@@ -274,9 +274,9 @@ impl TensorEncoder {
 struct Heads<'a> {
     /// `[heads, n, n]`
     weights: &'a [f32],
-    /// The attention as a tensor.
+    /// `[heads, n, n]`: `weights` as a tensor.
     attention: Tensor,
-    /// `[heads, n, head_dim]`, the bias included.
+    /// `[heads, n, head_dim]`, with bias.
     value: &'a Tensor,
     /// `[heads, n, head_dim]`, after the heads' gates.
     context: &'a Tensor,
@@ -284,7 +284,7 @@ struct Heads<'a> {
     input_norms: &'a [f32],
 }
 
-/// All pairs of query and key of a sentence.
+/// All pairs of query and key of a sentence of `n` tokens.
 fn pairs(n: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(move |query| (0..n).map(move |key| (query, key)))
 }

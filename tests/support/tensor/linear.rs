@@ -3,8 +3,8 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp1, Layout, Module, Shape, Storage, Tensor, bail};
 
-/// A linear layer whose weights the backward pass does not differentiate: they are constant, and candle's own product
-/// would keep a gradient of every one.
+/// A linear layer whose weights are constant in the backward pass. candle's own product would keep a gradient of every
+/// weight.
 pub(super) struct LinearLayer {
     /// `[outputs, inputs]`
     weight: Tensor,
@@ -35,7 +35,7 @@ impl Module for LinearLayer {
     }
 }
 
-/// The product of a matrix and a constant one, `[inputs, outputs]`.
+/// The product of a matrix with a constant matrix, `[inputs, outputs]`.
 struct TimesConstant(Tensor);
 
 impl CustomOp1 for TimesConstant {

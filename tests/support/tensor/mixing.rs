@@ -1,4 +1,4 @@
-//! How much the heads of a layer mix into each token from others, in tensors (Kobayashi et al. 2021).
+//! Mixing ratios of the heads of a layer, in tensors (Kobayashi et al. 2021).
 
 use anyhow::Result;
 use candle_core::{Module, Tensor};
@@ -7,8 +7,9 @@ use super::{ForwardPass, TensorEncoder, flat};
 use headscope::model::forward::visitor::Mixing;
 
 impl TensorEncoder {
-    /// Shows how much the heads of a layer mix over one sequence: from the residual stream below it, `[n, hidden]`, and of its
-    /// heads attention, `[heads, n, n]`, values with their bias, and contexts after their gates, `[heads, n, head_dim]` both.
+    /// Shows the mixing ratios of a layer over one sequence to the visitor.
+    /// `residual` is the residual stream below the layer, `[n, hidden]`. The attention is `[heads, n, n]`. The values
+    /// with bias and the contexts after the gates are `[heads, n, head_dim]`.
     pub(super) fn show_mixing(
         &self,
         (number, sequence): (usize, usize),
@@ -44,7 +45,8 @@ impl TensorEncoder {
         Ok(())
     }
 
-    /// The mixing ratio of each token, from what is written of itself and of others, and of neither, `[n, hidden]` each.
+    /// The mixing ratio of each token. `own` is written from the token itself, `others` from other tokens, and
+    /// `constant` from neither; each is `[n, hidden]`.
     fn ratios(
         &self,
         number: usize,
@@ -54,8 +56,8 @@ impl TensorEncoder {
     ) -> Result<Vec<f32>> {
         let layer = &self.layers[self.order[number]];
         let whole = ((own + others)? + constant)?;
-        let of_sum = layer.attention_norm.as_ref().filter(|_| !self.config.blocks.normalises_first());
-        let [preserved, mixed] = match (&layer.write_norms, of_sum) {
+        let sum_norm = layer.attention_norm.as_ref().filter(|_| !self.config.blocks.normalises_first());
+        let [preserved, mixed] = match (&layer.write_norms, sum_norm) {
             (Some([norm, _]), _) => [(residual + norm.of_part(own, &whole)?)?, norm.of_part(others, &whole)?],
             (None, Some(norm)) => {
                 let whole = (&whole + residual)?;

@@ -1,7 +1,8 @@
-//! The encoder in candle tensors, the oracle of the packed one: it is short enough to check by eye, and candle differentiates it.
+//! The encoder in candle tensors, the oracle for the packed encoder. It is short enough to check by eye, and candle
+//! differentiates it.
 //!
-//! Softmax and layer normalisation are composed of plain tensor operations: candle's fused ones have no derivative, and
-//! a gradient that meets one is lost without a word.
+//! Softmax and layer normalisation consist of plain tensor operations. candle's fused operations have no derivative and
+//! lose the gradient without an error.
 
 mod gradient;
 mod heads;
@@ -24,7 +25,7 @@ use headscope::model::parameters::{self, Parameters};
 use linear::LinearLayer;
 use parts::{Layer, Loader, Norm, PredictionHead, Transform};
 
-/// The readable encoder.
+/// The tensor encoder.
 pub struct TensorEncoder {
     pub(super) device: Device,
     pub(super) precision: DType,
@@ -35,21 +36,21 @@ pub struct TensorEncoder {
     norm: Option<Norm>,
     projection: Option<LinearLayer>,
     layers: Vec<Layer>,
-    /// The index in `layers` of each layer of the model.
+    /// For each layer of the model, its index in `layers`.
     pub(super) order: Vec<usize>,
     final_norm: Option<Norm>,
     prediction: Option<PredictionHead>,
 }
 
 impl TensorEncoder {
-    /// An encoder with a copy of the parameters on `device`, that computes in float32.
-    /// Fails if the device has no room for them.
+    /// A float32 encoder with a copy of the parameters on `device`.
+    /// Fails if the device has no room for the copy.
     pub fn new(parameters: &Parameters, device: &Device) -> Result<Self> {
         Self::with_precision(parameters, device, DType::F32)
     }
 
-    /// This encoder in another floating-point type; float64 keeps rounding out of comparisons.
-    /// Fails if the device has no room for the parameters, or cannot compute in this type.
+    /// As [`TensorEncoder::new`], in another floating-point type. float64 keeps rounding out of comparisons.
+    /// Fails if the device has no room for the parameters or cannot compute in this type.
     pub fn with_precision(parameters: &Parameters, device: &Device, precision: DType) -> Result<Self> {
         let Parameters { config, embeddings, layers, order, final_norm, prediction } = parameters;
         let loader = Loader { device, precision, norms: (config.norm, config.layer_norm_eps) };
@@ -73,13 +74,14 @@ impl TensorEncoder {
         })
     }
 
-    /// The rows of a table.
+    /// The rows of a table at these indices.
     fn rows(&self, table: &Tensor, indices: Vec<u32>) -> candle_core::Result<Tensor> {
         let count = indices.len();
         table.index_select(&Tensor::from_vec(indices, count, &self.device)?, 0)
     }
 
-    /// Word, position and segment embeddings, summed, normalised if they are and as wide as the hidden states: `[tokens, hidden]`.
+    /// The sum of word, position and segment embeddings, `[tokens, hidden]`. The sum is normalised and projected if the
+    /// model does so.
     fn embed(&self, batch: &Batch<'_>) -> Result<Tensor> {
         let (mut ids, mut positions, mut segments) = (Vec::new(), Vec::new(), Vec::new());
         for input in &batch.inputs {
@@ -110,9 +112,9 @@ impl TensorEncoder {
         })
     }
 
-    /// Runs the layers; the hidden states at the end, `[tokens, hidden]`.
+    /// Runs the layers and returns the last hidden states, `[tokens, hidden]`.
     ///
-    /// `keeps`, `[layers, heads]`, are the shares of the heads that are kept; without them, the gates have their own.
+    /// `keeps`, `[layers, heads]`, are the kept shares of the heads. Without `keeps`, the gates give the shares.
     pub(super) fn run(&self, start: Start<'_>, pass: &mut ForwardPass<'_>, keeps: Option<&Tensor>) -> Result<Tensor> {
         let hidden = self.config.hidden_size;
         let mut states = match start {
@@ -132,7 +134,7 @@ impl TensorEncoder {
         };
         for number in start.layer()..self.order.len() {
             let layer = &self.layers[self.order[number]];
-            // Each block's layer normalisation is before it or after its sum with the residual.
+            // The layer normalisation of a block comes before the block, or after its sum with the residual stream.
             let pre_norm = self.config.blocks.normalises_first();
             let apply = |norm: Option<&Norm>, states: &Tensor, now: bool| match norm.filter(|_| now) {
                 Some(norm) => norm.forward(states),
@@ -142,7 +144,7 @@ impl TensorEncoder {
             let after = |norm, states: &Tensor| apply(norm, states, !pre_norm);
             let norms = [layer.attention_norm.as_ref(), Some(&layer.output_norm)];
             let needs = pass.needs;
-            // The heads that are gone work once more, unseen, for what their layer writes without them.
+            // The layer of the removed heads runs once more, unseen, for its output without these heads.
             let is_source = held.is_some() && number == start.layer();
             if is_source {
                 pass.needs = Needs::default();
@@ -181,7 +183,7 @@ impl TensorEncoder {
         Ok(states)
     }
 
-    /// The feed-forward block of a layer, from its input to its output, `[tokens, hidden]` both.
+    /// The feed-forward block of a layer. Input and output are `[tokens, hidden]`.
     fn feed_forward(&self, layer: &Layer, input: &Tensor) -> Result<Tensor> {
         let wide = layer.intermediate.forward(input)?;
         let active = if self.config.gated {
@@ -200,12 +202,12 @@ impl TensorEncoder {
         Ok(())
     }
 
-    /// The number of classes that it predicts.
+    /// The number of classes that the prediction head distinguishes.
     pub(super) fn classes(&self) -> Result<usize> {
         Ok(self.prediction.as_ref().context(NO_PREDICTION)?.classes)
     }
 
-    /// The logits at the predicted positions, `[positions, classes]`, of hidden states `[tokens, hidden]`.
+    /// The logits at the predicted positions, `[positions, classes]`, from hidden states `[tokens, hidden]`.
     pub(super) fn logits(&self, states: &Tensor, batch: &Batch<'_>) -> Result<Tensor> {
         let head = self.prediction.as_ref().context(NO_PREDICTION)?;
         let rows = batch.predicted_places().map(|(_, _, row)| Ok(u32::try_from(row)?)).collect::<Result<Vec<_>>>()?;
@@ -291,12 +293,12 @@ pub(super) fn log_softmax(scores: &Tensor) -> candle_core::Result<Tensor> {
     scores.broadcast_sub(&scores.exp()?.sum_keepdim(D::Minus1)?.log()?)
 }
 
-/// Scores less the largest of each row, so that no power overflows.
+/// The scores minus the largest score of each row, so that no exponential overflows.
 fn below_largest(scores: &Tensor) -> candle_core::Result<Tensor> {
     scores.broadcast_sub(&scores.max_keepdim(D::Minus1)?)
 }
 
-/// All values, as the visitor sees them.
+/// All values in float32, as the visitor sees them.
 fn flat(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
 }

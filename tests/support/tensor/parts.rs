@@ -1,4 +1,4 @@
-//! Parameters as tensors.
+//! Model parameters as tensors.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Layer {
     pub write_norms: Option<[Norm; 2]>,
 }
 
-/// The terms of the scores between content and distance.
+/// Terms of the scores between content and distance.
 pub(super) struct Disentangled {
     /// `[heads, head_dim, places]`
     pub keys: Option<Tensor>,
@@ -42,14 +42,14 @@ pub(super) struct PredictionHead {
     pub cap: Option<f64>,
 }
 
-/// The layer between hidden states and the classes' vectors.
+/// The layer between the hidden states and the vectors of the classes.
 pub(super) struct Transform {
     pub dense: LinearLayer,
     pub activation: Activation,
     pub norm: Option<Norm>,
 }
 
-/// Normalisation over the last dimension, of operations that have derivatives.
+/// Normalisation over the last dimension, built from operations that have derivatives.
 pub(super) struct Norm {
     weight: Tensor,
     bias: Tensor,
@@ -58,14 +58,15 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    /// As many values as it normalises at once.
+    /// Number of values that are normalised together.
     pub fn width(&self) -> usize {
         self.weight.elem_count()
     }
 }
 
 impl Norm {
-    /// A summand of `whole` as it is in the normalised sum, which is all of them and the bias.
+    /// The contribution of the summand `part` to the normalised `whole`. The contributions of all summands and the bias
+    /// add up to the normalised sum.
     pub fn of_part(&self, part: &Tensor, whole: &Tensor) -> candle_core::Result<Tensor> {
         let deviation = (self.centred(whole)?.sqr()?.mean_keepdim(D::Minus1)? + self.epsilon)?.sqrt()?;
         self.centred(part)?.broadcast_div(&deviation)?.broadcast_mul(&self.weight)
@@ -89,7 +90,7 @@ impl Module for Norm {
 pub(super) struct Loader<'a> {
     pub device: &'a Device,
     pub precision: DType,
-    /// The function of normalisations, and their epsilon.
+    /// The kind of the normalisations, and their epsilon.
     pub norms: (NormKind, f64),
 }
 
@@ -150,7 +151,7 @@ impl Loader<'_> {
         })
     }
 
-    /// `words` are the word embeddings, which the head may share.
+    /// `words` are the word embeddings, which the prediction head may share.
     pub fn prediction(&self, head: &parameters::PredictionHead, words: &Tensor) -> Result<PredictionHead> {
         let classes = head.bias.len();
         let decoder = match &head.decoder {
