@@ -172,7 +172,7 @@ fn grid_cell(cell: &str) -> Option<String> {
     ))
 }
 
-/// The name under which [`one`] explains the rules of all verdicts.
+/// The name under which [`explain`] explains the rules of all verdicts.
 pub const VERDICTS: &str = "verdicts";
 
 /// Markdown table of the rules of all verdicts; docs/detectors.md has only the verdicts that are not labels.

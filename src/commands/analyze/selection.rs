@@ -1,6 +1,6 @@
 //! Chooses the studies of a run: requested ones, plus studies they build on, minus studies that the corpus or model rules out.
 //!
-//! [`Selection`] alone decides, first from the options and the corpus, and again when the model is loaded.
+//! [`StudySelection`] alone decides, first from the options and the corpus, and again when the model is loaded.
 
 use std::sync::Arc;
 

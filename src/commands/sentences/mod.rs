@@ -194,7 +194,7 @@ impl Visitor for AttentionRecorder {
     }
 }
 
-/// View of one head in the weights from [`attention`]; `place` is the head's index there.
+/// View of one head in the weights from [`compute_attention`]; `place` is the head's index there.
 pub fn head_view(weights: &[f32], tokens: usize, place: usize, head: HeadPlace) -> AttentionView<'_> {
     AttentionView::new(head.layer, head.head, tokens, &weights[place * tokens * tokens..][..tokens * tokens])
 }

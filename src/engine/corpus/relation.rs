@@ -12,7 +12,7 @@ use crate::system::printable::excerpt;
 /// Name of the pooled relation: all dependency relations but `punct`.
 pub const POOLED_RELATION: &str = "all";
 
-/// The relation of punctuation marks: scored separately, left out of [`ALL`] and of trees.
+/// The relation of punctuation marks: scored separately, left out of [`POOLED_RELATION`] and of trees.
 pub const PUNCTUATION_RELATION: &str = "punct";
 
 /// A relation's base name: `nsubj` of `nsubj:pass`.

@@ -94,7 +94,7 @@ impl Sequence {
     }
 
     /// The words that metrics count, as queries and as keys: all except the words that the sequence [begins
-    /// with](Self::begins_with).
+    /// with](Self::begins_with_word).
     pub fn counted_words(&self) -> Range<usize> {
         let begin = (0..self.words.len()).take_while(|&word| self.begins_with_word(word)).count();
         begin..self.words.len()

@@ -40,7 +40,7 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Error> {
     })
 }
 
-/// Aborts a library from one of its infallible callbacks: the enclosing [`contained`] returns the error.
+/// Aborts a library from one of its infallible callbacks: the enclosing [`catch_panic`] returns the error.
 pub fn abort_with(error: Error) -> ! {
     panic::resume_unwind(Box::new(error))
 }

@@ -96,7 +96,7 @@ pub fn describe_error(error: &serde_json::Error) -> String {
     expected.or_else(object).map_or_else(|| text.clone(), |(words, place)| format!("{before}expected {words}{place}"))
 }
 
-/// Rewords an error as [`problem`], with only the column at its end, for a message that names the line before it.
+/// Rewords an error as [`describe_error`], with only the column at its end, for a message that names the line before it.
 pub fn describe_error_in_line(error: &serde_json::Error) -> String {
     describe_error(error).replace(&format!(" at line {} column ", error.line()), " at column ")
 }

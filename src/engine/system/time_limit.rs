@@ -1,4 +1,4 @@
-//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`check`]). For
+//! Time limits for libraries that process untrusted files. A library that calls back is aborted in its callback ([`abort_if_over`]). For
 //! any other, the process ends `GRACE` after the limit with an error, and leaves no half-written output.
 
 use std::cell::OnceCell;
@@ -74,7 +74,7 @@ fn own_slot() -> Arc<Slot> {
 }
 
 /// Runs `work` on `bytes` bytes of input within a time limit: four seconds, and one more per 64 KiB. `place` adds the location to
-/// the error. Inside other limited work, the outer limit holds. The work must call [`check`] where it can; if it does not return
+/// the error. Inside other limited work, the outer limit holds. The work must call [`abort_if_over`] where it can; if it does not return
 /// in time, the process ends.
 pub fn within_time_limit<T>(
     bytes: u64,
@@ -110,7 +110,7 @@ fn over(limit: Duration) -> Error {
     anyhow!("it takes more than {} s of processor time", limit.as_secs_f64())
 }
 
-/// Aborts the work of this thread if its time is over: [`contained`](super::contained::contained) then returns the error.
+/// Aborts the work of this thread if its time is over: [`catch_panic`](super::contained::catch_panic) then returns the error.
 pub fn abort_if_over() {
     let slot = own_slot();
     if slot.over.load(Ordering::Relaxed) {

@@ -39,7 +39,7 @@ pub fn to_json(value: &impl Serialize, form: JsonForm) -> Result<Vec<u8>> {
     Ok(if form.gzipped { gzip::compress(text.as_bytes())? } else { text.into_bytes() })
 }
 
-/// Writes any value as indented JSON, in the layout of [`render`].
+/// Writes any value as indented JSON, in the layout of [`to_json`].
 pub fn to_indented_json(value: &impl Serialize) -> Result<String> {
     Ok(to_json_text(value, Layout::Indented)?)
 }

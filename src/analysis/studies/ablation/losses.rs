@@ -78,7 +78,7 @@ pub fn scored_tokens<T>(sequence: &Sequence, word_data: impl Fn(usize) -> T) -> 
     scored_tokens_where(sequence, |word| Some(word_data(word)))
 }
 
-/// As [`scored`], without the tokens of words for which `word_data` returns `None`.
+/// As [`scored_tokens`], without the tokens of words for which `word_data` returns `None`.
 pub fn scored_tokens_where<T>(sequence: &Sequence, word_data: impl Fn(usize) -> Option<T>) -> Vec<ScoredToken<T>> {
     let score = |token: &PredictedToken| {
         Some(ScoredToken { position: token.position, truth: token.truth?, word_data: word_data(token.word)? })

@@ -44,7 +44,7 @@ impl Partners {
         })
     }
 
-    /// The largest weight of `word` on a candidate. In a decoder, the word that [`Self::of`] predicts may have a smaller weight.
+    /// The largest weight of `word` on a candidate. In a decoder, the word that [`Self::predict`] predicts may have a smaller weight.
     pub fn largest_weight(&self, attention: &WordAttention, word: usize) -> f64 {
         let Range { start, end } = self.candidates[word].clone();
         let end = if self.is_causal { word.min(end) } else { end };

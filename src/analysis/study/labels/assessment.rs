@@ -42,7 +42,7 @@ impl Bound {
 
 /// Compares a score with `threshold`; `number` is its name in the rule. `None` if there is no score, or the rule is off.
 ///
-/// [`correct`] tells firm labels from borderline ones once all heads are assessed.
+/// [`correct_for_multiple_tests`] tells firm labels from borderline ones once all heads are assessed.
 pub fn assess(
     label: &str,
     number: &str,

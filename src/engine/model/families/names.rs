@@ -121,7 +121,7 @@ pub enum PositionBiasNames {
 /// Tensor names of the score terms between the content of one token and the distance of two (DeBERTa, He et al. 2021).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DisentangledNames {
-    /// Embedding of distances, with a row for each of [`Places`].
+    /// Embedding of distances, with a row for each of [`DistanceRows`].
     pub table: &'static str,
     /// Normalisation over each row of `table`, if there is one.
     pub norm: Option<&'static str>,

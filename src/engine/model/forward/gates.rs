@@ -66,7 +66,7 @@ const ROW_TOLERANCE: f64 = 1e-4;
 
 /// The interventions in a forward pass, by layer and attention head; the default changes nothing. Gates act on a head's context,
 /// patched rows on its attention. Exchanges follow the gates, and act on both sequences of a
-/// [pair](super::batch::Input::exchange).
+/// [pair](super::batch::BatchInput::exchange).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
     gated: BTreeMap<(usize, usize), Gate>,
@@ -87,7 +87,7 @@ impl Gates {
         self.rows.entry((layer, head, sequence)).or_default().extend(rows);
     }
 
-    /// Exchanges the contexts of a head between each sequence with an [exchange](super::batch::Input::exchange) and the next one.
+    /// Exchanges the contexts of a head between each sequence with an [exchange](super::batch::BatchInput::exchange) and the next one.
     pub fn exchange_head(&mut self, layer: usize, head: usize) {
         self.exchanged.insert((layer, head));
     }

@@ -1,5 +1,5 @@
 //! A model's tokenizer, built from any set of files (`build.rs`), as transformers does.
-//! The library may panic at files of unknown origin, so [`contained`] turns panics in calls of it into errors.
+//! The library may panic at files of unknown origin, so [`catch_panic`] turns panics in calls of it into errors.
 //!
 //! `tokenizer.json` is a whole tokenizer. `vocab.txt` is a vocabulary of `WordPiece`, `vocab.json` with `merges.txt` one of
 //! byte-level BPE, `spm.model` and the like are sentencepiece models (`sentencepiece/`). For all but `tokenizer.json`, other

@@ -208,7 +208,7 @@ impl AgreementCounts {
 pub struct DuplicateArcs {
     /// Number of arcs in each offset class of the syntactic head.
     pub words: [u64; OFFSET_CLASSES],
-    /// Right predictions on these arcs, shaped as [`Agreement::places`], `[layers * heads]`. Empty if there are none.
+    /// Right predictions on these arcs, shaped as [`AgreementCounts::places`], `[layers * heads]`. Empty if there are none.
     pub right: Vec<[[u64; OFFSET_CLASSES]; 2]>,
 }
 

@@ -35,7 +35,7 @@ impl Cue {
         Self((class * RULES + rule) as u16)
     }
 
-    /// Returns the index in lists of all cues; it is below [`CUES`], unless the cue comes from a file.
+    /// Returns the index in lists of all cues; it is below [`CUE_COUNT`], unless the cue comes from a file.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -70,7 +70,7 @@ impl TagRules {
     }
 }
 
-/// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`Rules::best`].
+/// Returns the single rule that is best for dependents of every UPOS together, and its hits. Ties as in [`TagRules::best`].
 pub fn best_single_rule(hits: &BTreeMap<Cue, u64>) -> (TagRule, u64) {
     let hits_of = |rule: usize| hits.iter().filter(|(cue, _)| cue.index() % RULES == rule).map(|(_, hits)| hits).sum();
     let rule = first_largest(hits_of);

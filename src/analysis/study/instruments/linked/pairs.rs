@@ -48,7 +48,7 @@ impl LinkedPairs {
         self.words.len().min(self.pairs.len())
     }
 
-    /// Expected number of linked pairs among as many random pairs as [`Self::taken`].
+    /// Expected number of linked pairs among as many random pairs as [`Self::top_count`].
     pub fn expected_linked(&self) -> f64 {
         (self.top_count() * self.linked_count()) as f64 / self.pairs.len() as f64
     }

@@ -149,7 +149,7 @@ fn masked_variants(sequence: &Sequence, mask: u32, draw: &DrawnLengths) -> Vec<S
     places.into_iter().take(MASKED_VARIANTS).map(variant).collect()
 }
 
-/// The copies in a sequence that [`Repeats`] made.
+/// The copies in a sequence that [`RepeatVariant`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The tokens of the text, both copies and the tokens between them.
