@@ -7,7 +7,7 @@ use super::interval::Interval;
 /// Minimum number of corpora for a prediction interval: below three degrees of freedom it is too wide to be informative.
 pub const FEWEST_CORPORA: usize = 5;
 
-/// Minimum standard error of an estimate in one corpus, for numbers that do not vary within it.
+/// Minimum standard error of an estimate in one corpus, for numbers that do not vary within it: they err all the same.
 const LEAST_ERROR: f64 = 1e-6;
 
 /// The mean of a number that differs between corpora (DerSimonian & Laird 1986).

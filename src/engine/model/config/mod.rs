@@ -138,7 +138,8 @@ macro_rules! config_struct {
 }
 pub(super) use config_struct;
 
-/// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. Fails if the key is missing
+/// Reads one key of the text of a `config.json`: `text, key: Type = default`, or without a default. A default is that of the
+/// family's configuration class in transformers (`BertConfig`, `GPT2Config` and so on). Fails if the key is missing
 /// without a default, or has a value of another type.
 macro_rules! config_value {
     ($text:expr, $key:ident: $kind:ty) => {{

@@ -129,6 +129,7 @@ pub(super) fn megatron_bert(text: &str) -> Result<(Config, Names)> {
 pub(super) fn xlm_roberta_xl(text: &str) -> Result<(Config, Names)> {
     const LAYER: LayerNames =
         LayerNames { attention_norm: "attention.self_attn_layer_norm", output_norm: "LayerNorm", ..bert::ABSOLUTE };
+    // Unlike in `Config`, the default is 1e-5 (transformers' `XLMRobertaXLConfig`).
     let layer_norm_eps = config_value!(text, layer_norm_eps: f64 = 1e-5)?;
     let config = Config { layer_norm_eps, blocks: BlockPlan::Pre, ..parse(text)? };
     let (config, names) = Names::checked(config, &LAYER, "encoder.layer")?;

@@ -87,12 +87,14 @@ pub(super) fn electra(text: &str) -> Result<(Config, Names)> {
 const WIDENING: Option<&str> = Some("encoder.embedding_hidden_mapping_in");
 
 pub(super) fn rembert(text: &str) -> Result<(Config, Names)> {
+    let embedding_size = config_value!(text, input_embedding_size: usize)?;
+    let output_embedding_size = config_value!(text, output_embedding_size: usize)?;
     // Unlike in `Config`, the default is false.
     let is_tied = config_value!(text, tie_word_embeddings: bool = false)?;
     ensure!(!is_tied, "tie_word_embeddings is true: input and output embeddings are two in RemBERT");
     let config = Config {
-        embedding_size: Some(config_value!(text, input_embedding_size: usize)?),
-        output_embedding_size: Some(config_value!(text, output_embedding_size: usize)?),
+        embedding_size: Some(embedding_size),
+        output_embedding_size: Some(output_embedding_size),
         tie_word_embeddings: false,
         ..Config::parse(text)?
     };

@@ -38,18 +38,22 @@ pub(in crate::model) fn gather_files(
 }
 
 /// Lists the names of the regular files in a folder, and of the links that lead to one.
-pub(in crate::model) fn files_in(folder: &Path) -> io::Result<BTreeSet<String>> {
+pub(in crate::model) fn files_in(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<String>> + use<>> {
     let name = |entry: io::Result<DirEntry>| match entry {
         Ok(entry) => entry.path().is_file().then(|| Ok(entry.file_name().to_string_lossy().into_owned())),
         Err(error) => Some(Err(error)),
     };
-    folder.read_dir()?.filter_map(name).collect()
+    Ok(folder.read_dir()?.filter_map(name))
 }
 
-/// Lists the files in a subfolder of `folder`, as paths relative to `folder`; none if it cannot be read.
+/// Lists the files in a folder without those that cannot be read; none if the folder cannot be read.
+pub(in crate::model) fn readable_files(folder: &Path) -> impl Iterator<Item = String> + use<> {
+    files_in(folder).into_iter().flatten().filter_map(Result::ok)
+}
+
+/// Lists the readable files in a subfolder of `folder`, as paths relative to `folder`.
 pub(in crate::model) fn files_in_subfolder(folder: &Path, subfolder: String) -> impl Iterator<Item = String> + use<> {
-    let names = files_in(&folder.join(&subfolder)).unwrap_or_default();
-    names.into_iter().map(move |name| format!("{subfolder}/{name}"))
+    readable_files(&folder.join(&subfolder)).map(move |name| format!("{subfolder}/{name}"))
 }
 
 /// Lists the subfolders of `folder` whose names mark the first module of a sentence encoder (`0_...`).

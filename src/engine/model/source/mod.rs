@@ -1,5 +1,6 @@
 //! The source of a model: a folder, the Hub, or the binary itself.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -232,7 +233,9 @@ fn folder(path: &Path) -> Result<ModelFiles> {
         let way_out = format!("give the folder that holds {CONFIG}, {TOKENIZER} and {}", WEIGHTS[0]);
         return Err(anyhow!("`{shown}` is a file").with_file(shown).hint(way_out));
     }
-    let mut names = files_in(path).cannot("read model folder", &shown)?;
+    let unreadable = "read model folder";
+    let names: io::Result<BTreeSet<String>> = files_in(path).cannot(unreadable, &shown)?.collect();
+    let mut names = names.cannot(unreadable, &shown)?;
     // ONNX files are listed only for messages.
     let subfolders = first_modules(path).into_iter().chain([ONNX.to_owned()]);
     names.extend(subfolders.flat_map(|folder| files_in_subfolder(path, folder)));

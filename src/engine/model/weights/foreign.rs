@@ -50,3 +50,29 @@ pub(super) fn foreign_kind(name: &str) -> Option<(&'static str, &'static str)> {
     let kind = if is_lora { Some(&LORA) } else { name.split('.').find_map(by_part) };
     kind.map(|&(_, description, way_out)| (description, way_out))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_its_name_marks_a_foreign_tensor() {
+        for name in [
+            "encoder.layer.0.attention.self.query.lora_A.default.weight",
+            "base_model.model.h.0.attn.c_attn.lora_B.weight",
+            "wte.lora_embedding_A.default",
+            "unet.lora.down.weight",
+            "encoder.layer.0.output.adapters.x.adapter_down.0.weight",
+            "encoder.layer.1.attention.self.value.ia3_l.default",
+            "prompt_encoder.default.embedding.weight",
+            "model.layers.0.self_attn.q_proj.qweight",
+            "embeddings.parametrizations.weight.original",
+        ] {
+            assert!(foreign_kind(name).is_some(), "{name}");
+        }
+        for name in ["encoder.layer.0.attention.self.query.weight", "classifier.weight", "flora_Ab.weight", "explora.x"]
+        {
+            assert_eq!(foreign_kind(name), None, "{name}");
+        }
+    }
+}

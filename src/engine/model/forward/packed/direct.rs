@@ -78,7 +78,7 @@ impl PackedEncoder {
         Self::show_biases(number, norm, pass, &output.bias, direct);
     }
 
-    /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.written`, and puts the
+    /// Pulls the vectors of the compared tokens back through the norm of a block's output, into `direct.block_vectors`, and puts the
     /// norm's scales into `direct.scales`. Without such a norm, it copies the vectors.
     fn before_write(&self, norm: Option<&Norm>, update: &[f32], bias: &[f32], direct: &mut DirectScratch) {
         let DirectScratch { vectors, block_vectors, scales, .. } = direct;

@@ -7,7 +7,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use anyhow::{Context, Error, Result};
 use super::digest::Digest;
 use super::environment::Environment;
 use crate::model::files::{
-    FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, files_in, files_in_subfolder, first_modules,
-    gather_files,
+    FileStore, MissingFile, ModelFile, ModelFiles, ModelLocation, files_in_subfolder, first_modules, gather_files,
+    readable_files,
 };
 use crate::system::errors::{Facts, causes};
 use crate::system::files::{input, output, shared};
@@ -66,7 +66,7 @@ impl Cache {
         if !folder.is_dir() {
             return Err(absent());
         }
-        let mut names = files_in(&folder).unwrap_or_default();
+        let mut names: BTreeSet<String> = readable_files(&folder).collect();
         names.extend(first_modules(&folder).into_iter().flat_map(|module| files_in_subfolder(&folder, module)));
         let snapshot = FileStore { names, fetch: Box::new(|name, _| self.open(&folder.join(name), None)) };
         gather_files(id.to_owned(), Some(commit), &ModelLocation::Hub { id, revision }, &snapshot).map_err(|error| {
