@@ -192,7 +192,7 @@ impl<'a> PreparedRun<'a> {
         Ok(observation)
     }
 
-    /// Runs one stage over all of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
+    /// Runs one stage over all of the corpus: the second if `first` has the sums of the first, else the first.
     fn run_stage(&mut self, parts: Option<&mut PartsFolder<'_>>, first: Option<&FirstStage>) -> Result<Observation> {
         match parts {
             None => self.observe_shard(Shard::WHOLE, first),
@@ -200,13 +200,13 @@ impl<'a> PreparedRun<'a> {
         }
     }
 
-    /// Returns the second stage if `run_first_stage` has the sums of the first, else the first (or only) stage.
+    /// Returns the second stage if `first` has the sums of the first, else the first (or only) stage.
     pub fn stage_after(&self, first: Option<&FirstStage>) -> Stage {
         first.map_or_else(|| self.plan.first_stage(), FirstStage::second_stage)
     }
 
-    /// Runs one stage over a shard of the corpus: the second if `run_first_stage` has the sums of the first, else the first.
-    /// Fails if the corpus cannot be read or differs from the corpus of `run_first_stage`, or a forward pass fails.
+    /// Runs one stage over a shard of the corpus: the second if `first` has the sums of the first, else the first.
+    /// Fails if the corpus cannot be read or differs from the corpus of `first`, or a forward pass fails.
     pub fn observe_shard(&mut self, shard: Shard, first: Option<&FirstStage>) -> Result<Observation> {
         if let Some(first) = first { self.run_second_stage(shard, first) } else { self.run_first_stage(shard) }
     }

@@ -295,7 +295,7 @@ pub struct OutstandingWork {
 }
 
 impl OutstandingWork {
-    /// Returns the work that brings the files `asked` of a run up to date with `inputs`; `None` if there is none.
+    /// Returns the work that brings these `files` of a run up to date with `inputs`; `None` if there is none.
     pub fn new(ledger: &Ledger, run: &str, inputs: &RunInputs, files: &[(PathBuf, RunFormat)]) -> Option<Self> {
         let Some(entry) = ledger.entry(run) else {
             let failed = |message| format!("it failed when it was last tried: {message}");

@@ -145,7 +145,7 @@ fn why_untested(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], resu
 }
 
 /// Tests the fixed labels, each with its head index, in another corpus. Returns one result per label.
-/// q-values are corrected over all fixed labels; a confirmed label has at most `most`.
+/// q-values are corrected over all fixed labels; a confirmed label has at most `max_q`.
 fn test_in_corpus(first: &Side, side: &Side, fixed_labels: &[(usize, Label)], max_q: f64) -> Vec<InCorpus> {
     let assessed = side.results.every_assessment(&side.context.settings.policy);
     let assessment = |(place, label): &(usize, Label)| {

@@ -256,7 +256,7 @@ fn sentences_of_corpus(
                 if find.as_ref().is_none_or(|word| has_word(&sequence, word)) {
                     let target = if named || is_wanted(&sequence) { &mut sentences } else { &mut unwanted };
                     if target.len() < max_sentences {
-                        target.push(NamedSentence { sequence: sequence, id });
+                        target.push(NamedSentence { sequence, id });
                     }
                 }
             }

@@ -40,8 +40,10 @@ impl WordClass {
         ensure!(!key.is_empty() && !key.contains('='), bad_key().hint(way_out));
         let unnamed = || anyhow!("a class of `{}` has no name", excerpt(key));
         ensure!(!name.is_empty(), unnamed().hint("name it, or leave the word without a class (null)"));
-        let shown = excerpt(&name);
-        let too_long = || anyhow!("the class `{shown}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes");
+        let too_long = || {
+            let shown = excerpt(&name);
+            anyhow!("the class `{shown}` of `{key}` has a name of more than {MAX_RELATION_BYTES} bytes")
+        };
         ensure!(name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
         Ok(Arc::new(Self { key: Arc::clone(key), name }))
     }

@@ -185,10 +185,10 @@ impl LinkTypes {
     pub(in crate::corpus) fn get(&mut self, mut kind: LinkType) -> anyhow::Result<Arc<LinkType>> {
         kind.is_undirected |= self.options.undirected.contains(&*kind.name);
         kind.min_distance = self.options.min_distance.get(&*kind.name).copied().unwrap_or(kind.min_distance);
-        let name = excerpt(&kind.name);
+        let name = || excerpt(&kind.name);
         if let Some(known) = self.types.get(&kind.name) {
             let conflict = |[here, before]: [&str; 2]| {
-                anyhow!("links of the type `{name}` {here} here, and {before} before")
+                anyhow!("links of the type `{}` {here} here, and {before} before", name())
                     .hint("say `undirected` and `min_distance` of a type alike in every sentence that has it")
             };
             let direction = |kind: &LinkType| if kind.is_undirected { "are undirected" } else { "have a direction" };
@@ -198,9 +198,10 @@ impl LinkTypes {
             return Ok(Arc::clone(known));
         }
         ensure!(!kind.name.is_empty(), anyhow!("a type of links has no name").hint("name it, as in `maps`"));
-        let too_long = || anyhow!("the type of links `{name}` has a name of more than {MAX_RELATION_BYTES} bytes");
+        let too_long = || anyhow!("the type of links `{}` has a name of more than {MAX_RELATION_BYTES} bytes", name());
         ensure!(kind.name.len() <= MAX_RELATION_BYTES, too_long().hint(SHORTER_NAME));
-        let too_many = || anyhow!("links are of the type `{name}`, and there are {MAX_LINK_TYPES} other types before");
+        let too_many =
+            || anyhow!("links are of the type `{}`, and there are {MAX_LINK_TYPES} other types before", name());
         let way_out = "leave out the types that are no question of yours";
         ensure!(self.types.len() < MAX_LINK_TYPES, too_many().hint(way_out));
         let kind = Arc::new(kind);
