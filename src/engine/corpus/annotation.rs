@@ -12,28 +12,33 @@ use crate::system::printable::excerpt;
 pub struct Annotation {
     /// The universal part of speech (UPOS).
     pub upos: Option<Upos>,
+    /// Dictionary form of the word; `None` if the corpus does not annotate it.
     pub lemma: Option<Box<str>>,
-    /// Morphological features as CoNLL-U writes them: `Case=Nom|Number=Sing`.
+    /// Morphological features in CoNLL-U notation: `Case=Nom|Number=Sing`.
     pub features: Option<Box<str>>,
-    /// Beginnings and ends of entity mentions: the value of `Entity=` in MISC
-    /// (<https://universaldependencies.org/coref-format.html>), as in `(3-abstract-new(4-person` or `4)3)`.
+    /// The word's `Entity=` entry in MISC, which opens and closes entity mentions
+    /// (<https://universaldependencies.org/coref-format.html>): `(3-abstract-new(4-person`, `4)3)`.
     pub entity: Option<Box<str>>,
-    /// User-defined class of the word, if any: the element of an atom, or the category of a program token.
+    /// User-defined class of the word: in a chemical reaction the element of the atom, in source code the category of the
+    /// token. `None` without a class.
     pub class: Option<Arc<WordClass>>,
-    /// Values of the columns or keys requested by [`Corpus::with_columns`](super::Corpus::with_columns), in the order of the request.
+    /// Values of the columns (CoNLL-U) or keys (JSON lines) named by [`Corpus::with_columns`](super::Corpus::with_columns),
+    /// in that order; `None` for a missing value.
     pub requested: Box<[Option<Box<str>>]>,
 }
 
 /// A user-defined class of words (docs/methodology/classes.md).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WordClass {
-    /// Name of the classification that the class belongs to: `element`.
+    /// Name of the classification to which the class belongs, such as `element`.
     pub key: Arc<str>,
+    /// Name of the class within its classification, such as `Na`.
     pub name: Box<str>,
 }
 
 impl WordClass {
-    /// Makes a shared class. Fails if a label cannot name it: `key` is empty or has `=`, or `name` is empty or too long.
+    /// Makes a class that words can share. Fails if its label would be malformed: `key` is empty or contains `=`, or `name`
+    /// is empty or too long.
     pub(super) fn new(key: &Arc<str>, name: Box<str>) -> Result<Arc<Self>> {
         let bad_key = || anyhow!("the name of a kind of classes is empty or has `=`: `{}`", excerpt(key));
         let way_out = "rename it: labels name a class by `kind=class`, so that a kind has a name without `=`";

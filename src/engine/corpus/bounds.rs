@@ -4,12 +4,13 @@ use anyhow::{Result, ensure};
 
 use crate::system::errors::Facts;
 
-/// Longest line that is read, in bytes. A line is held whole, so a file without line ends is refused instead of filling the
-/// memory. The longest sentences have some ten kilobytes.
+/// Maximum length of a line, in bytes. A line is held in memory whole, so a file without line ends is refused instead of
+/// filling the memory. The longest sentences have some ten kilobytes.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// Maximum bytes of a sentence's words with annotations, and of running text tokenized at once. A tokenizer takes up to 500 bytes
-/// of memory per byte of text (measured on a text of dots). No encoder takes more than some ten kilobytes of text.
+/// Maximum size of a sentence, in bytes: its words with their annotations, or its running text. A tokenizer takes up to 500
+/// bytes of memory per byte of text (measured on a text of dots). No model takes more than some ten kilobytes of text at
+/// once.
 pub const MAX_SENTENCE_BYTES: usize = 1 << 20;
 
 /// Maximum number of words in a sentence: no encoder takes more than some thousand tokens.
@@ -31,23 +32,24 @@ pub const MAX_LINK_TYPES: usize = 100;
 /// Maximum number of links in a sentence: a protein of 1,000 residues has some 3,000 contacts.
 pub const MAX_LINKS: usize = 100_000;
 
-/// Maximum number of links in a file of links; memory holds 16 bytes per link. Training sets of protein contacts have some 10
-/// million.
+/// Maximum number of links in a file of links, which take 16 bytes of memory each. Training sets of protein contacts have
+/// some 10 million.
 pub const MAX_FILE_LINKS: usize = 1 << 24;
 
-/// Maximum number of word pairs in a sentence that a link rule may test: a second's work.
+/// Maximum number of word pairs that a link rule may test in one sentence: about a second's work.
 pub const MAX_RULE_PAIRS: usize = 10_000_000;
 
 /// Maximum length of `# global.generated` (the name of a corpus generator), in bytes; it stands in the report.
 pub const MAX_GENERATOR_BYTES: usize = 256;
 
-/// Longest sentence id that is kept, in bytes. Longer ids are dropped: nothing depends on them.
+/// Maximum length of a sentence id, in bytes. A longer id is dropped without an error, since no result depends on ids.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
 /// Maximum number of entries (distinct sentences and family names) in the hash table that finds repeated sentences. They fill
 /// 2^22 slots to 7/8, just before the table would grow: 71 MB at 17 bytes a slot, and half as much again during the last growth.
 pub const MAX_REMEMBERED_DIGESTS: usize = 7 << 19;
 
+/// End of the error messages about a sentence that exceeds a bound.
 const TOO_MUCH: &str = "no encoder takes that much";
 
 /// Numbers of words and bytes of a sentence that is being read.
@@ -86,5 +88,6 @@ impl SentenceSize {
 /// Maximum ratio of decompressed to compressed bytes of a corpus file. Text compresses to a tenth, and treebanks to a twentieth.
 pub(super) const MAX_DECOMPRESSION_RATIO: u64 = 256;
 
-/// Decompressed bytes up to which [`LARGEST_RATIO`] is not checked, 64 MiB: a second's work.
+/// Number of decompressed bytes below which [`MAX_DECOMPRESSION_RATIO`] is not checked: 64 MiB, which take a second to
+/// process.
 pub(super) const UNCHECKED_DECOMPRESSED_BYTES: u64 = 64 << 20;

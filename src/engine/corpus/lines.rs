@@ -19,19 +19,22 @@ use crate::system::files::input::ensure_no_lfs_pointer;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
-    /// gzip (RFC 1952), one or more members.
+    /// gzip (RFC 1952), with one or more members.
     Gzip,
-    /// Zstandard (RFC 8878), one or more frames.
+    /// Zstandard (RFC 8878), with one or more frames.
     Zstd,
 }
 
 impl Compression {
+    /// File name extensions with the compression that each implies.
     const EXTENSIONS: [(&str, Self); 2] = [("gz", Self::Gzip), ("zst", Self::Zstd)];
 
-    /// Number of first bytes of a file that suffice to recognise any compression.
+    /// Length of the longest magic number of a compression, in bytes: so many first bytes of a file identify any
+    /// compression.
     pub(super) const MAX_MAGIC_BYTES: usize = 4;
 
-    /// First bytes of every file with this compression: RFC 1952, 2.3.1, and RFC 8878, 3.1.1.
+    /// Magic number of the compression, with which its files begin: RFC 1952, 2.3.1, and RFC 8878, 3.1.1. Empty for
+    /// uncompressed files.
     const fn magic(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -77,13 +80,13 @@ pub(super) fn lower_extension(path: &Path) -> String {
 struct StoredBytes {
     source: Box<dyn Read + Send>,
     hash: Sha256,
-    /// Counter of the stored bytes of all files of the corpus.
+    /// Number of stored bytes read so far from all files of the corpus; shared by their readers.
     read: Arc<AtomicU64>,
     /// Number of stored bytes of this file read so far.
     bytes: u64,
-    /// Whether reading the stored bytes failed: a decoder's error then does not mean damaged data.
+    /// Whether reading the stored bytes failed. The error of the decompressor then does not mean damaged data.
     failed: bool,
-    /// First bytes of the file, enough to recognise its compression.
+    /// First bytes of the file, kept to recognise its compression.
     start: Vec<u8>,
 }
 
@@ -134,11 +137,14 @@ pub(super) struct Lines {
     path: Arc<str>,
     source: BufReader<Decoder>,
     compression: Compression,
+    /// Number of the line that was read last, counted from 1; 0 before the first.
     number: u64,
+    /// Bytes of the line that was read last, with its line end.
     buffer: Vec<u8>,
     /// Number of decompressed bytes read so far.
     position: u64,
-    /// Start of the current piece in decompressed bytes, and the digest of its lines.
+    /// Offset in decompressed bytes at which the current piece of the file begins, and the digest of its lines so far;
+    /// `None` outside a piece.
     piece: Option<(u64, Sha256)>,
 }
 
@@ -162,7 +168,7 @@ impl Lines {
         Ok(Self { file, path, source, compression, number: 0, buffer: Vec::new(), position: 0, piece: None })
     }
 
-    /// Numbers the lines as if `lines` lines preceded the first one.
+    /// Adds `lines` to all line numbers, for a reader that starts after the first `lines` lines of its file.
     pub(super) fn starting_after(mut self, lines: u64) -> Self {
         self.number = lines;
         self
@@ -188,6 +194,7 @@ impl Lines {
         &self.path
     }
 
+    /// File and line number of the line that was read last.
     pub(super) fn origin(&self) -> Origin {
         Origin { file: self.file, path: Arc::clone(&self.path), line: self.number }
     }
@@ -223,7 +230,7 @@ impl Lines {
         self.decode_line(read).at(&self.path, self.number).map(Some)
     }
 
-    /// Fails on a decompression bomb: more than [`LARGEST_RATIO`] bytes for each stored byte.
+    /// Fails on a decompression bomb: a file with more than [`MAX_DECOMPRESSION_RATIO`] decompressed bytes per stored byte.
     fn ensure_plausible(&mut self) -> Result<()> {
         if self.position <= UNCHECKED_DECOMPRESSED_BYTES {
             return Ok(());
@@ -241,7 +248,8 @@ impl Lines {
         Ok(())
     }
 
-    /// Decodes the line in the buffer, of `read` bytes with its end. Fails if it is too long, not UTF-8 or a git LFS pointer.
+    /// Decodes the line in the buffer, which has `read` bytes with its line end. Fails if it is too long, not UTF-8 or a
+    /// git LFS pointer.
     fn decode_line(&self, read: usize) -> Result<&str> {
         ensure!(
             read <= MAX_LINE_BYTES,

@@ -15,7 +15,7 @@ pub const POOLED_RELATION: &str = "all";
 /// The relation of punctuation marks: scored separately, left out of [`POOLED_RELATION`] and of trees.
 pub const PUNCTUATION_RELATION: &str = "punct";
 
-/// A relation's base name: `nsubj` of `nsubj:pass`.
+/// Base name of a dependency relation, without its subtype: `nsubj` for `nsubj:pass`.
 pub fn base_relation(relation: &str) -> &str {
     relation.split_once(':').map_or(relation, |(base, _)| base)
 }
@@ -34,8 +34,9 @@ pub fn scored_relations(relation: &str) -> impl Iterator<Item = &str> {
 pub(super) struct RelationNames(HashSet<Box<str>>);
 
 impl RelationNames {
-    /// Checks the relation of a word with this syntactic head. Fails if it is empty, missing, reserved, too long or one relation
-    /// too many. The error is a predicate (`is empty`), to follow the location.
+    /// Checks the relation of a word with this syntactic head. Fails if the relation is empty, missing, reserved or too
+    /// long, or if it exceeds the number of relations. The error is a predicate (`is empty`) that the caller appends to the
+    /// word's location.
     pub(super) fn check(&mut self, head: TreeHead, relation: &str) -> Result<()> {
         ensure!(!relation.is_empty(), "is empty");
         if self.0.contains(relation) {

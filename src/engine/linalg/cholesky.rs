@@ -1,6 +1,6 @@
 //! Positive definite systems of equations by Cholesky's factorisation (Golub & Van Loan 2013, section 4.2).
 
-/// A factor `U` of a positive definite matrix `Uᵀ U`, upper triangular.
+/// The factor `U` of a positive definite matrix `Uᵀ U`; it is upper triangular.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cholesky {
     size: usize,
@@ -9,8 +9,8 @@ pub struct Cholesky {
 }
 
 impl Cholesky {
-    /// Factorises a symmetric matrix, `[size, size]`, reading only its upper half; `None` if it is not positive definite. Panics
-    /// if `matrix` has not `size * size` values.
+    /// Factorises a symmetric matrix, `[size, size]`, of which only the upper triangle is read. `None` if the matrix is not
+    /// positive definite. Panics if `matrix` does not have `size * size` values.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Option<Self> {
         assert_eq!(matrix.len(), size * size, "a square matrix");
         for row in 0..size {
@@ -29,6 +29,7 @@ impl Cholesky {
         Some(Self { size, upper: matrix })
     }
 
+    /// The values of a row, `[size]`; the values left of the diagonal have no meaning.
     fn row(&self, row: usize) -> &[f64] {
         &self.upper[row * self.size..][..self.size]
     }

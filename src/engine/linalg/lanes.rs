@@ -2,10 +2,10 @@
 
 #![expect(clippy::inline_always, reason = "what is not inlined is not compiled for the instruction set of its caller")]
 
-/// Number of values computed side by side: one vector of f32 of the widest registers (AVX-512), two of f64.
+/// Number of values that a loop computes side by side: one AVX-512 vector of f32, or two of f64.
 pub const LANES: usize = 16;
 
-/// Combines the partial results of all lanes to one, by halving their number four times.
+/// Combines the partial results of all lanes into one, in four steps that each halve their number.
 #[inline(always)]
 pub fn reduce_lanes<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T) -> T {
     let mut width = LANES;
@@ -18,7 +18,8 @@ pub fn reduce_lanes<T: Copy>(mut lanes: [T; LANES], combine: impl Fn(T, T) -> T)
     lanes[0]
 }
 
-/// The sum of attention weights, a multiple of [`LANES`] in number. Each lane sums in f32: 32 weights of a row of 512.
+/// The sum of attention weights, whose number is a multiple of [`LANES`]. Each lane adds its weights in f32: 32 of them for
+/// a row of 512.
 #[inline(always)]
 pub fn sum_full_lanes(weights: &[f32]) -> f64 {
     let mut partial = [0.0_f32; LANES];
@@ -30,7 +31,7 @@ pub fn sum_full_lanes(weights: &[f32]) -> f64 {
     reduce_lanes(partial.map(f64::from), |a, b| a + b)
 }
 
-/// The sum of any number of values, in f64.
+/// The sum of `values`, in f64; their number is arbitrary.
 #[inline(always)]
 pub fn sum_any_length<T: Copy + Into<f64>>(values: &[T]) -> f64 {
     let mut partial = [0.0; LANES];
@@ -68,8 +69,8 @@ pub fn centred_dot(a: &[f32], mean: f32, b: &[f32]) -> f32 {
     reduce_lanes(partial, |a, b| a + b)
 }
 
-/// The dot product `(a + a_shift) · (b + b_shift)` of rows of equal length. Shifting first keeps the digits that would be lost in
-/// the rounding of larger terms.
+/// The dot product `(a + a_shift) · (b + b_shift)` of rows of equal length. The shifts are added first: expanding the
+/// product would lose digits to larger terms.
 #[inline(always)]
 pub fn shifted_dot(a: &[f32], a_shift: &[f32], b: &[f32], b_shift: &[f32]) -> f32 {
     let mut partial = [0.0; LANES];

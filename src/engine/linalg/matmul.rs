@@ -22,13 +22,14 @@ pub struct Matrix<'a, T = f32> {
 }
 
 impl<'a, T: Number> Matrix<'a, T> {
-    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
+    /// Views `values` as a matrix whose rows follow each other without gaps. Panics if `values` is shorter than `rows *
+    /// columns`.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
 
-    /// A matrix whose rows begin `row_stride` values apart.
-    /// Panics if `values` does not reach to the end of the last row.
+    /// Views `values` as a matrix whose rows begin `row_stride` values apart. Panics if `values` ends before the last row
+    /// does.
     pub fn strided(values: &'a [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits =
             required_length(rows, columns, row_stride).is_some_and(|required_length| values.len() >= required_length);
@@ -50,7 +51,7 @@ impl<'a, T: Number> Matrix<'a, T> {
         self.values[row * self.row_stride + column * self.column_stride]
     }
 
-    /// The view of `columns` columns from `first` on. Panics if the matrix has fewer.
+    /// The view of `columns` columns, beginning with column `first`. Panics if the matrix has fewer.
     pub fn columns_from(self, first: usize, columns: usize) -> Self {
         assert!(first + columns <= self.columns, "columns of the matrix");
         Self { values: &self.values[first * self.column_stride..], columns, ..self }
@@ -83,13 +84,14 @@ pub struct MatrixMut<'a, T = f32> {
 }
 
 impl<'a, T: Number> MatrixMut<'a, T> {
-    /// A matrix whose rows follow each other. Panics if `values` is shorter than `rows * columns`.
+    /// Views `values` as a mutable matrix whose rows follow each other without gaps. Panics if `values` is shorter than
+    /// `rows * columns`.
     pub fn new(values: &'a mut [T], rows: usize, columns: usize) -> Self {
         Self::strided(values, rows, columns, columns)
     }
 
-    /// A matrix whose rows begin `row_stride` values apart.
-    /// Panics if `values` does not reach to the end of the last row, or rows overlap.
+    /// Views `values` as a mutable matrix whose rows begin `row_stride` values apart. Panics if `values` ends before the
+    /// last row does, or if rows overlap.
     pub fn strided(values: &'a mut [T], rows: usize, columns: usize, row_stride: usize) -> Self {
         let fits = row_stride >= columns
             && required_length(rows, columns, row_stride)
@@ -99,16 +101,16 @@ impl<'a, T: Number> MatrixMut<'a, T> {
     }
 }
 
-/// The number of values up to the end of the last row; `None` if that overflows.
+/// Number of values from the first to the end of the last row; `None` on overflow.
 fn required_length(rows: usize, columns: usize, row_stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(row_stride)?.checked_add(columns))
 }
 
-/// Columns of the right factor per call of gemm, so that its packed part stays in the second-level cache. The best of 128 to 768
-/// for the shapes of small and base models (docs/PERFORMANCE.md).
+/// Number of columns of the right factor in one call of gemm, so that its packed part fits into the second-level cache.
+/// Fastest of 128 to 768 for the shapes of small and base models (docs/PERFORMANCE.md).
 const COLUMNS_PER_CALL: usize = 256;
 
-/// Rows of the right factor per call of gemm, measured as for [`COLUMNS_PER_CALL`].
+/// Number of rows of the right factor in one call of gemm, chosen by measurements like [`COLUMNS_PER_CALL`].
 const INNER_PER_CALL: usize = 512;
 
 /// Multiplies two matrices, `into = a b`, on this thread. Panics if the shapes do not fit.
@@ -121,6 +123,7 @@ pub fn multiply_add<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matr
     product(into, a, b, true);
 }
 
+/// Computes `into = a b`, or with `add` `into += a b`, in calls of gemm on blocks of `b`.
 #[expect(clippy::needless_pass_by_value, reason = "what is written is borrowed for the one call")]
 fn product<T: Number>(into: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, add: bool) {
     assert_eq!((into.rows, a.columns, b.columns), (a.rows, b.rows, into.columns), "shapes fit");

@@ -16,7 +16,8 @@ pub fn largest<T: Copy + PartialOrd + From<f32>>(values: &[T]) -> T {
     reduce_lanes(most, |a, b| if b > a { b } else { a })
 }
 
-/// The largest of the `values` where the mask `kept` is 1 and not 0; at least 0. Lengths are multiples of [`LANES`].
+/// The largest of `values` at which the mask `kept` is 1; at least 0. A mask has the values 0 and 1. Both lengths are a
+/// multiple of [`LANES`].
 #[inline(always)]
 pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     let mut most = [0.0; LANES];
@@ -29,7 +30,8 @@ pub fn largest_kept(values: &[f32], kept: &[f32]) -> f32 {
     largest(&most)
 }
 
-/// The index of the first of `values` that is not less than `least`; 0 if there is none.
+/// The index of the first of `values` that is at least `least`; 0 if none is. The number of values is a multiple of
+/// [`LANES`].
 #[inline(always)]
 pub fn first_at_least<T: Copy + PartialOrd>(values: &[T], least: T) -> usize {
     for (number, chunk) in values.as_chunks::<LANES>().0.iter().enumerate() {

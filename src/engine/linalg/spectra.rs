@@ -4,11 +4,13 @@ use nalgebra::{Complex, DMatrix};
 
 use super::matmul::Matrix;
 
+/// Copies a matrix into an f64 matrix of `nalgebra`.
 pub fn to_dmatrix(weights: Matrix<'_>) -> DMatrix<f64> {
     DMatrix::from_fn(weights.rows(), weights.columns(), |row, column| f64::from(weights.get(row, column)))
 }
 
-/// The minimum number of the largest values whose sum reaches `share` of the total. Values are 0 or more, except for rounding.
+/// The smallest number of values whose sum reaches `share` of the total of all `values`. Values are 0 or more, except for
+/// rounding.
 pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     values.sort_by(|a, b| b.total_cmp(a));
     let total: f64 = values.iter().sum();
@@ -21,10 +23,11 @@ pub fn count_for_share(share: f64, mut values: Vec<f64>) -> usize {
     counted.count()
 }
 
-/// The share of positive eigenvalues, `Re(sum of eigenvalues) / sum of their moduli`, of a square matrix. `None` if all are 0, or
-/// the algorithm does not converge.
+/// The share of positive eigenvalues of a square matrix: the real part of the sum of eigenvalues, divided by the sum of
+/// their moduli. `None` if all are 0, or if the algorithm does not converge.
 pub fn positive_share(matrix: DMatrix<f64>) -> Option<f64> {
-    /// Maximum number of steps per row. A matrix takes about two steps per eigenvalue, so more means no convergence.
+    /// Maximum number of steps per row. A matrix takes about two steps per eigenvalue, so a larger number means no
+    /// convergence.
     const MOST_STEPS: usize = 100;
     let steps = MOST_STEPS * matrix.nrows();
     let eigenvalues = nalgebra::Schur::try_new(matrix, f64::EPSILON, steps)?.complex_eigenvalues();

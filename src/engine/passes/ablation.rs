@@ -44,7 +44,8 @@ pub struct Choice {
 impl FromStr for Choice {
     type Err = String;
 
-    /// Parses `top:20,bottom:20,random:20`, or some of its parts. Fails if a part is unknown, repeated or not above 0.
+    /// Parses a choice such as `top:20,bottom:20,random:20`; each of the three parts may be left out. Fails if a part is
+    /// unknown, repeated or not above 0.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected heads by their gradient, such as top:20,bottom:20,random:20, or some of these";
         let mut choice = Self::default();
@@ -64,33 +65,36 @@ impl FromStr for Choice {
 }
 
 impl Default for Ablation {
-    /// Mean ablation on 500 sentences. Each runs once per head, from the head's layer on: 500 sentences of 25 tokens cost
-    /// BERT-base 75 full passes over 12,500 tokens. That is a matter of minutes, with some 1,700 masked tokens.
+    /// Mean ablation on 500 sentences. Each sentence runs once per head, from that head's layer on. For BERT-base, 500
+    /// sentences of 25 tokens cost as much as 75 full passes over 12,500 tokens. That takes minutes, and gives some 1,700
+    /// masked tokens.
     fn default() -> Self {
         Self { removal: Replacement::Mean, phases: 1, sample: 500, effect_of: None, gradient_steps: None }
     }
 }
 
-/// First equivalence margin for a negligible head, as a share of the effect of all heads together: one hundredth.
+/// First equivalence margin of a head's effect: one hundredth of the effect of removing all heads together.
 const MARGIN_OF_TOTAL: f64 = 0.01;
 
-/// Second equivalence margin, as a part of one head's equal share of the effect of all heads: one half, so that the average head
-/// is never negligible. It is the smaller margin in a model of more than 50 heads.
+/// Second equivalence margin of a head's effect: half of the total effect divided by the number of heads. So the average
+/// head is never negligible. It is the smaller margin in models of more than 50 heads.
 const MARGIN_OF_EQUAL_SHARE: f64 = 0.5;
 
-/// Equivalence margin of a head's effect, in the unit of `worth`, the effect of all `heads` together; at least 0.
+/// Equivalence margin of a head's effect, at least 0: the smaller of two shares of `worth`, the effect of removing all
+/// `heads` heads. It has the unit of `worth`.
 pub fn equivalence_margin(worth: f64, heads: usize) -> f64 {
     MARGIN_OF_TOTAL.min(MARGIN_OF_EQUAL_SHARE / heads as f64) * worth.max(0.0)
 }
 
-/// Conditions of a pass: its ablation, its prediction task and the user's task. The sums of its observers keep them.
+/// Facts about a pass that its observers keep with their sums: the ablation, the prediction task and the user's task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassConditions {
-    /// The replacement of heads that are ablated one by one; `None` in a pass that ablates none, or before it begins.
+    /// The replacement for heads that are ablated one by one; `None` in a pass without such heads, or before the pass
+    /// begins.
     pub removal: Option<Replacement>,
-    /// Prediction task of the losses; `None` in a pass that predicts nothing.
+    /// The prediction task whose loss is measured; `None` in a pass that predicts nothing.
     pub objective: Option<Objective>,
-    /// Kind of the user's task that is scored; `None` in a pass over other sequences.
+    /// The kind of the user's task whose items are scored; `None` in a pass over other sequences.
     pub task: Option<TaskKind>,
 }
 

@@ -7,39 +7,44 @@ use sha2::{Digest, Sha256};
 
 use crate::stats::blocks::{Merge, merge_fields};
 
-/// Number of starting points of fits in each fold of blocks: enough to show whether fits end in one minimum.
+/// Number of starting points from which gates are fitted in each fold of blocks; several show whether all fits end in one
+/// minimum.
 pub const STARTING_POINTS: u64 = 5;
 
-/// Smallest gate of a head that counts as kept: midway between its replacement (0) and the intact head (1).
+/// Minimum gate of a head that counts as kept: halfway between the removed head (0) and the intact head (1).
 pub const MIN_KEPT_GATE: f64 = 0.5;
 
-/// Gates fitted to one fold: to the even-numbered or to the odd-numbered blocks.
+/// Gates fitted to the sentences of one fold, the even-numbered or the odd-numbered jackknife blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateFits {
-    /// Losses that all fits of the fold share; `None` before the pass.
+    /// Losses without and with all heads, shared by all fits of the fold; `None` before the pass.
     pub known: Option<FittedLoss>,
-    /// Fits by the number of the starting point, divided among shards; empty if the loss without all heads is no larger.
+    /// Fits by the number of their starting point; each shard has some of them. Empty if removing all heads does not raise
+    /// the loss.
     pub fits: BTreeMap<u64, GateFit>,
 }
 
 merge_fields!(GateFits { known, fits });
 
+/// Losses of the intact model and of the model without heads on the sequences of a fold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FittedLoss {
-    /// Number of scored tokens, or of items of a task.
+    /// Number of scored tokens, or of scored items of a task.
     pub units: u64,
-    /// The mean loss with all gates open; 0 without units.
+    /// Mean loss with all gates fully open, which is the intact model; 0 if nothing is scored.
     pub loss: f64,
+    /// Mean loss with all heads removed.
     pub loss_without_heads: f64,
-    /// The price of one fully open gate in the objective, in units of the loss.
+    /// Penalty in the objective for one fully open gate, in the unit of the loss.
     pub band: f64,
 }
 
+/// One fit of the gates of all heads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateFit {
-    /// `[layers * heads]`: the gate of each head; `None` for a head that the model lacks, or that the whole pass removes.
+    /// The fitted gate of each head, `[layers * heads]`; `None` for a head that the model lacks or that the pass removes.
     pub gates: Vec<Option<f64>>,
-    /// The objective of the fit at its end: the loss plus the price of the open gates.
+    /// The objective at the end of the fit: the loss plus the penalty for open gates.
     pub objective: f64,
     pub loss: f64,
     /// Number of evaluations of the loss and its derivatives.
@@ -55,15 +60,16 @@ impl Merge for GateFit {
 }
 
 impl GateFit {
-    /// Whether the head with this index, layer by layer, is kept; `None` if it has no gate.
+    /// Whether the head with this index (layer by layer) is kept, by its gate of at least [`MIN_KEPT_GATE`]; `None` if it
+    /// has no gate.
     pub fn keeps_head(&self, place: usize) -> Option<bool> {
         self.gates[place].map(|gate| gate >= MIN_KEPT_GATE)
     }
 }
 
-/// The gate of a head at a starting point, uniform from .5 to 1 by SHA-256, so that other programs can reproduce it. All heads
-/// are kept at first, and a fit closes gates. Lower starts would lose heads that need each other: each is worth nothing while the
-/// others are nearly closed.
+/// The gate of a head at a starting point, drawn uniformly from 0.5 to 1 by SHA-256, which other programs can reproduce.
+/// All heads begin as kept, and the fit closes gates. From lower gates, heads that work together would be lost, since each
+/// is worth nothing while the others are nearly closed.
 pub fn starting_gate(fold: usize, start: u64, place: usize) -> f64 {
     let digest = Sha256::digest(format!("headscope/gates/{fold}/{start}/{place}"));
     let first = digest.first_chunk().expect("a digest has 32 bytes");

@@ -6,54 +6,58 @@ use crate::model::forward::gates::{Gate, Gates};
 use crate::model::grid::HeadPlace;
 use crate::sequences::derived::repeats::RepeatVariant;
 
+/// One run of the model over sequences: which sequences, with which weights, without which heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub sequences: Sequences,
     pub weights: Weights,
-    /// The removed heads, ascending: zeros replace their contexts at every position, before the output projection.
+    /// The removed heads, ascending. At every position, zeros replace their contexts, which are their outputs before the
+    /// output projection.
     pub removed: Vec<HeadPlace>,
     pub portion: Portion,
     pub shown: ShownEvents,
 }
 
-/// The kind of events that observers of a pass receive.
+/// What observers of a pass receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownEvents {
-    /// The activations and logits of each sequence, in all variants.
+    /// The activations and logits of each sequence, in the baseline and in all ablation variants.
     Activations,
-    /// For each sequence the derivatives of its loss by the gates of all heads. A gate leads from the intact head to its
-    /// replacement by the [`Ablation`](super::ablation::Ablation).
+    /// The derivatives of each sequence's loss by the gates of all heads. A gate blends the intact head with its
+    /// replacement, which the [`Ablation`](super::ablation::Ablation) names.
     Derivatives,
-    /// No activations, only the [gates](super::gate_fits) fitted to the loss over the sequences of all shards.
+    /// The [gates](super::gate_fits) fitted to the loss over the sequences of all shards; no activations.
     Fits,
 }
 
-/// Sequences that can be made of the sentences of a corpus.
+/// Sequences that a pass runs, most of them made from the sentences of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sequences {
     /// Each sentence by itself.
     Sentences,
-    /// Each sentence by itself, its words in random order.
+    /// Each sentence by itself, with its words in random order.
     Shuffled { seed: u64 },
     /// Pairs of segments of consecutive sentences, as [`crate::sequences::derived::pairs`] packs them.
     Pairs {
-        /// The longest pair, in tokens, special tokens included; less if the model has fewer positions.
+        /// Maximum length of a pair in tokens, special tokens included. It is lower if the model has fewer positions.
         max_tokens: usize,
     },
-    /// Windows of documents, as [`crate::sequences::derived::windows`] makes them, of at most as many tokens as a sentence.
+    /// Windows of consecutive sentences of a document, as [`crate::sequences::derived::windows`] makes them. The token
+    /// limit is that of a sentence.
     Windows,
     /// Pairs of sentences, as [`crate::sequences::derived::sentence_pairs`] makes them.
     SentencePairs,
-    /// Each sentence, changed for the model's prediction task by [`crate::sequences::derived::corrupted`]. Whole words are
-    /// masked, to be predicted, or replaced, to be detected. A decoder predicts each token of the intact sentence from those
-    /// before it.
+    /// Each sentence, prepared for the model's prediction task by [`crate::sequences::derived::corrupted`]. Whole words are
+    /// masked, to be predicted, or replaced, to be detected. A decoder reads the intact sentence, and predicts each token
+    /// from the tokens before it.
     Corrupted(CorruptedVariants),
-    /// Sequences of random tokens, each repeated once, instead of the corpus: [`crate::sequences::derived::repeats`].
+    /// Sequences of random tokens in which each token occurs twice, instead of the corpus:
+    /// [`crate::sequences::derived::repeats`].
     Repeats(RepeatVariant),
     /// The items of the run's [`Task`](crate::sequences::derived::task::Task), instead of the corpus.
     Task,
-    /// The texts of the task's items, each followed by its corrupted text; heads exchange their contexts between the two, and no
-    /// head is removed.
+    /// Each text of the task's items, followed by its corrupted text. Heads exchange their contexts between the two texts,
+    /// and no head is removed.
     Interchange,
 }
 
@@ -67,37 +71,40 @@ impl Sequences {
     }
 }
 
+/// The weights that a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
+    /// The weights of the checkpoint.
     Trained,
     /// The weights of an untrained model.
     Untrained {
         seed: u64,
     },
-    /// The weights of an untrained model, sharpened so that its layers attend as sharply as the trained ones.
+    /// The weights of an untrained model, rescaled so that each layer attends as sharply as the trained layer.
     UntrainedSharp {
         seed: u64,
     },
-    /// The checkpoint's weights, with the output of each head rotated at random.
+    /// The checkpoint's weights, except that the output of each head is rotated at random.
     RotatedOutputs {
         seed: u64,
     },
 }
 
+/// The part of the corpus that a pass runs over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Portion {
     All,
-    /// A sample of sentences, of the size in the [`Ablation`](super::ablation::Ablation), for passes that run each sequence many
-    /// times.
+    /// A sample of sentences, as many as the [`Ablation`](super::ablation::Ablation) says; for passes that run each
+    /// sequence many times.
     Sample,
-    /// The sampled sentences in even-numbered blocks, on which heads are chosen.
+    /// The sampled sentences in even-numbered jackknife blocks, on which heads are chosen.
     EvenSample,
-    /// The sampled sentences in odd-numbered blocks, on which choices from the even-numbered blocks are tested.
+    /// The sampled sentences in odd-numbered jackknife blocks, on which choices from the even-numbered blocks are tested.
     OddSample,
 }
 
 impl Portion {
-    /// The parity of the blocks that the sentences are in; `None` for all blocks.
+    /// The parity of the jackknife blocks that hold the sentences, 0 or 1; `None` for all blocks.
     pub fn parity(self) -> Option<usize> {
         match self {
             Self::All | Self::Sample => None,
@@ -107,17 +114,17 @@ impl Portion {
     }
 }
 
-/// The number of variants of each sentence, each with other words masked or replaced.
+/// The number of variants of each sentence; each variant has other words masked or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorruptedVariants {
-    /// The number in the [`Ablation`](super::ablation::Ablation) of the run.
+    /// As many variants as the run's [`Ablation`](super::ablation::Ablation) says.
     Requested,
-    /// Enough variants that every word is masked or replaced in one of them.
+    /// As many variants as it takes to mask or replace every word once.
     All,
 }
 
 impl Pass {
-    /// The plain pass: all sentences through the checkpoint's weights.
+    /// The plain pass: all sentences, through the checkpoint's weights, with all heads.
     pub const PLAIN: Self = Self {
         sequences: Sequences::Sentences,
         weights: Weights::Trained,
@@ -126,7 +133,7 @@ impl Pass {
         shown: ShownEvents::Activations,
     };
 
-    /// A name of the pass for readers: the sequences, the change of the weights, and the treatment of heads.
+    /// Name of the pass for messages: its sequences, the change of the weights, and the removed heads.
     pub fn name(&self) -> String {
         let sequences = match self.sequences {
             Sequences::Sentences => "sentences",
@@ -154,14 +161,14 @@ impl Pass {
         format!("{sequences}{weights}{treatment}")
     }
 
-    /// Whether the pass also runs the model's prediction layer.
+    /// Whether the pass runs the model's prediction layer in addition to its blocks.
     pub fn predicts(&self) -> bool {
         let has_targets =
             matches!(self.sequences, Sequences::Corrupted(_) | Sequences::Repeats(RepeatVariant::Predicted));
         has_targets || self.sequences.are_task_items()
     }
 
-    /// Adds heads to the heads that the pass removes.
+    /// Adds `removed` to the heads that the pass removes.
     pub fn with_removed(mut self, removed: &[HeadPlace]) -> Self {
         self.removed.extend(removed);
         self.removed.sort_unstable();
@@ -169,14 +176,14 @@ impl Pass {
         self
     }
 
-    /// The interventions that remove the pass's heads.
+    /// The gates that remove the heads of the pass.
     pub fn removal_gates(&self) -> Gates {
         let mut gates = Gates::default();
         self.removed.iter().for_each(|place| gates.set(place.layer, place.head, Gate::scale(0.0)));
         gates
     }
 
-    /// This pass under `control`; `None` if the pass has nothing that the control takes away.
+    /// The corresponding pass under `control`; `None` if the control changes nothing in this pass.
     pub fn under_control(self, control: Control) -> Option<Self> {
         let seed = control.seed;
         match control.kind {
@@ -190,7 +197,7 @@ impl Pass {
     }
 }
 
-/// Merges equal passes, each with all its requests, in the order of the first request.
+/// Groups equal passes. Each distinct pass has all its requests, and stands at the place of its first request.
 pub fn group_equal_passes<R>(requests: impl IntoIterator<Item = (Pass, R)>) -> Vec<(Pass, Vec<R>)> {
     let mut passes: Vec<(Pass, Vec<R>)> = Vec::new();
     for (pass, request) in requests {

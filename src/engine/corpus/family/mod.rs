@@ -33,11 +33,12 @@ pub(super) struct Families {
     /// Families met so far, keyed by the digest of the words or of the family name.
     remembered: HashMap<u64, RememberedFamily>,
     pub counts: RepeatCounts,
+    /// Number of the document in which the latest family began; `None` where documents are not the sampling unit.
     last_document: Option<u64>,
 }
 
-/// Family number of a digest, and whether the sentence with the digest has recurred. Eight bytes, so that a map entry has
-/// sixteen.
+/// Number of the family that a digest belongs to, and whether the sentence with this digest has recurred. It takes eight
+/// bytes, so that an entry of the hash map takes sixteen.
 struct RememberedFamily {
     family: u32,
     has_recurred: bool,
@@ -81,7 +82,8 @@ impl Families {
         if family.is_first { SentenceFamily::new(document.or(name).unwrap_or(words)) } else { family }
     }
 
-    /// Records the family number of a digest, unless it has one. False if the table is full or the number exceeds 32 bits.
+    /// Records that a digest belongs to the family with this number, unless the digest is already known. Returns false if
+    /// the table is full or the number exceeds 32 bits.
     fn remember(&mut self, digest: u64, family: u64) -> bool {
         let has_room = self.remembered.len() < MAX_REMEMBERED_DIGESTS;
         let Some(family) = u32::try_from(family).ok().filter(|_| has_room) else { return false };
@@ -90,9 +92,12 @@ impl Families {
     }
 }
 
-/// First byte of a digest's input (text, words, family name), so that running text never equals a list of words.
+/// First byte of the digested bytes of running text. It differs from that of word lists and of family names, so that no two
+/// kinds share a digest.
 const TEXT: u8 = 0;
+/// First byte of the digested bytes of a list of words.
 const WORDS: u8 = 1;
+/// First byte of the digested bytes of a family name.
 const NAME: u8 = 2;
 
 /// The digest of a sentence's words, without annotations; running text is split at white space.
@@ -103,7 +108,8 @@ fn content_digest(content: &Content) -> u64 {
     }
 }
 
-/// First 64 bits of a SHA-256. Among `n` remembered digests, two collide with a probability below one in a million (`n² / 2^65`).
+/// Digest of `pieces`: the first 64 bits of a SHA-256. Among `n` remembered digests, two collide with a probability of at
+/// most `n² / 2^65`, below one in a million.
 fn digest<'a>(kind: u8, pieces: impl IntoIterator<Item = &'a str>) -> u64 {
     let mut hash = Sha256::new();
     hash.update([kind]);
@@ -129,7 +135,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Name of the unit, `[singular, plural]`; `piece` is the word for a sentence of this corpus: `sentence`, `protein`.
+    /// Name of the sampling unit as `[singular, plural]`. A sentence is called `piece`, the noun for this corpus, such as
+    /// `sentence` or `protein`.
     pub fn nouns(self, piece: &str) -> [String; 2] {
         match self {
             Self::Documents => ["document".to_owned(), "documents".to_owned()],
@@ -146,10 +153,12 @@ impl fmt::Display for Unit {
     }
 }
 
-/// Minimum number of documents, marked by file ends alone, that serve as sampling units: fewer give too few blocks for a test.
+/// Minimum number of documents for documents to be the sampling unit, if the corpus marks documents by file ends alone.
+/// Fewer documents give too few jackknife blocks for a test.
 pub(in crate::corpus) const MIN_UNMARKED_DOCUMENTS: u64 = 10;
 
-/// Marks in the files that decide the sampling unit, gathered up to the [`MIN_UNMARKED_DOCUMENTS`]th document.
+/// Counts of document and family marks in the corpus files, which decide the sampling unit. Counting may stop at document
+/// number [`MIN_UNMARKED_DOCUMENTS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) struct UnitMarks {
     /// Number of documents; every file begins a new one.
@@ -159,8 +168,8 @@ pub(in crate::corpus) struct UnitMarks {
 }
 
 impl UnitMarks {
-    /// Sampling unit that the marks decide: families if the corpus names them; documents if there are [`MIN_UNMARKED_DOCUMENTS`], or if
-    /// the corpus marks at least two; else sentences.
+    /// Sampling unit that the marks imply. Families, if the corpus names any; documents, if there are
+    /// [`MIN_UNMARKED_DOCUMENTS`] or the corpus marks at least two; else sentences.
     pub fn unit(self) -> Unit {
         let has_documents = self.documents >= MIN_UNMARKED_DOCUMENTS || self.documents >= 2 && self.marks_documents;
         match (self.names_families, has_documents) {

@@ -38,6 +38,7 @@ pub enum Input {
     File(PathBuf, FileKind),
     /// Corpus files of a folder; if a format is given, only the files of that format.
     Folder(PathBuf, Option<Format>),
+    /// Corpus embedded in the program: its name, bytes and kind.
     Embedded(&'static str, &'static [u8], FileKind),
 }
 
@@ -84,7 +85,7 @@ impl Input {
         }
     }
 
-    /// Whether the input may hold running text. Only running text can be truncated (`--truncate`).
+    /// Whether the input may hold running text; only running text can be cut to the token limit (`--truncate`).
     pub fn may_have_text(&self) -> bool {
         let format = match self {
             Self::Stdin(format) => Some(*format),
@@ -118,7 +119,7 @@ impl Input {
     }
 }
 
-/// Explains the `error` of opening the corpus file at `path`: broken link, missing file, or another cause.
+/// Explains why the corpus file at `path` cannot be opened: a broken link, a missing file, or the cause that `error` gives.
 pub(super) fn explain_open_error(path: &Path, error: io::Error) -> Error {
     let shown = path.display();
     match fs::read_link(path) {

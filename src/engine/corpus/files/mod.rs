@@ -17,8 +17,9 @@ use crate::system::errors::Facts;
 use crate::system::files::{input as reading, output};
 use input::{FileKind, Input, explain_open_error};
 
-/// A file of the corpus, to be read when its turn comes.
+/// A file of the corpus, opened when the files before it have been read.
 pub(super) struct CorpusFile {
+    /// Name of the file in reports, without its folder.
     pub name: String,
     /// Path of the file as messages give it.
     pub path: Arc<str>,
@@ -28,11 +29,13 @@ pub(super) struct CorpusFile {
     pub source: Source,
 }
 
+/// Origin of a corpus file's bytes.
 pub(super) enum Source {
     /// File that is opened when its turn comes, so that a thousand files are not open at once.
     Path(PathBuf),
-    /// Stream that can be read only once: standard input, a pipe.
+    /// Stream that can be read only once, such as standard input or a pipe.
     Stream(Box<dyn Read + Send>),
+    /// Bytes of a corpus in memory.
     Bytes(Cow<'static, [u8]>),
 }
 
@@ -62,6 +65,7 @@ impl Source {
         })
     }
 
+    /// Opens `bytes` bytes of the file from byte offset `start` on.
     pub(super) fn open_at(&self, start: u64, bytes: u64) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Path(path) => {
@@ -79,7 +83,7 @@ impl Source {
     }
 }
 
-/// Identity of an input file, by which a file that is given twice is found.
+/// Identity of an input file, which shows whether a file is given twice.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     Stdin,
@@ -105,8 +109,9 @@ impl Identity {
     }
 }
 
-/// Lists the files of all inputs in reading order, and counts the skipped entries of folders: subfolders, hidden files, pipes,
-/// and files without an extension of the requested format (or of any format). Fails if a file is given twice or cannot be opened.
+/// Lists the files of all inputs in reading order, and counts the ignored entries of folders. Ignored are subfolders,
+/// hidden files, pipes, and files whose extension belongs to no corpus format or not to the requested one. Fails if a file
+/// is given twice or cannot be opened.
 pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     let mut files = Files::default();
     let mut passed_over = 0;
@@ -133,11 +138,12 @@ pub(super) fn from_inputs(inputs: &[Input]) -> Result<(Vec<CorpusFile>, u64)> {
     Ok((files.files, passed_over))
 }
 
-/// Files in order, without duplicates: a repeated sentence would count as evidence twice, and held-out halves would overlap.
+/// Corpus files in reading order, each at most once. A file given twice would count as evidence twice, and both halves of a
+/// held-out split could contain it.
 #[derive(Default)]
 struct Files {
     files: Vec<CorpusFile>,
-    /// How messages name each file.
+    /// Name of each listed file in messages, by its identity.
     names: HashMap<Identity, String>,
 }
 
@@ -174,8 +180,8 @@ impl Files {
     }
 }
 
-/// Lists the corpus files of a folder, sorted by the bytes of their names. Counts its other entries except temporary outputs.
-/// A dangling link counts as a file, so that opening it reports the error.
+/// Lists the corpus files of a folder, sorted by the bytes of their names, and counts all other entries except incomplete
+/// outputs. A dangling link is listed as a file, so that opening it reports the error.
 fn folder_files(path: &Path, format: Option<Format>) -> Result<(Vec<(PathBuf, FileKind)>, u64)> {
     let shown = path.display();
     let (mut files, mut passed_over) = (Vec::new(), 0);

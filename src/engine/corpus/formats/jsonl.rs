@@ -111,7 +111,8 @@ fn sentence_id(id: Value) -> Option<Arc<str>> {
     Some(id.into()).filter(|id: &Arc<str>| (1..=MAX_ID_BYTES).contains(&id.len()))
 }
 
-/// Keys of JSON lines, each with its names in other programs (spaCy, Stanza, Hugging Face's datasets).
+/// Keys of JSON lines, each with the names under which other programs write the same data (spaCy, Stanza, Hugging Face's
+/// datasets).
 const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("words", &["tokens", "token", "forms", "form", "word"]),
     ("text", &["sentence", "sent"]),
@@ -122,7 +123,8 @@ const OTHER_NAMES: [(&str, &[&str]); 7] = [
     ("space_after", &["whitespace", "spaces"]),
 ];
 
-/// Adds a hint to an error: which unread keys of the line to rename, and to what.
+/// Adds to an error the hint to rename keys: the ignored keys of the line that other programs use, each with the key to use
+/// instead.
 fn with_key_hint(json: &str, error: Error) -> Error {
     #[expect(
         clippy::zero_sized_map_values,
@@ -138,7 +140,8 @@ fn with_key_hint(json: &str, error: Error) -> Error {
 }
 
 impl Line {
-    /// Takes the `text` of a line without `words`. Fails if there is no `text`, or if the line has a key that needs `words`.
+    /// Takes the running text of a line that has no `words`. Fails if there is no `text`, or if the line has a key that is
+    /// only valid beside `words`.
     fn only_text(&mut self, json: &str) -> Result<String> {
         let ensure_missing = |keys: &[(&str, bool)]| match keys.iter().find(|(_, is_given)| *is_given) {
             Some((name, _)) => Err(anyhow!("`{name}` is of `words`, and there are none")),
@@ -157,6 +160,7 @@ impl Line {
         Ok(text)
     }
 
+    /// Takes the link sets of a sentence of `words` words, one per link type, out of the line.
     fn take_links(&mut self, words: usize, types: &mut LinkTypes) -> Result<Vec<LinkSet>> {
         let links = self.links.take().unwrap_or_default();
         let mut candidates = self.candidates.take().unwrap_or_default();
@@ -200,6 +204,8 @@ impl Line {
         Err(error.with_value(&name).hint("give the type a list in `links`; it may be empty"))
     }
 
+    /// Written text of the sentence, from `text` or from `space_after`; `None` if the line has neither. Fails if `text`
+    /// does not have the words from left to right.
     fn written(&self, forms: &[String]) -> Result<Option<Written>> {
         let forms: Vec<&str> = forms.iter().map(String::as_str).collect();
         let spaces = self.space_after.as_deref().unwrap_or_default().iter().copied().chain(iter::repeat(true));
@@ -219,7 +225,7 @@ impl Line {
         Written::align(text, &forms, &pieces).map(Some).map_err(misfit)
     }
 
-    /// Length of the list under each key with a value per word; `None` for a missing key.
+    /// Length of each list that should have one value per word, by its key; `None` for a missing key.
     fn lengths(&self) -> [(&'static str, Option<usize>); 6] {
         let Self { heads, relations, upos, lemmas, feats, space_after, .. } = self;
         [
@@ -232,8 +238,8 @@ impl Line {
         ]
     }
 
-    /// Makes words of `forms` and the lists of the line. `requested` are the lists under the requested keys, and `listed` the
-    /// list under `class_key`, if there is one.
+    /// Makes the words of the line from `forms` and the line's lists of annotations. `requested` has the lists under the
+    /// requested keys; `listed` has the list under `class_key`, if any.
     fn into_annotated(
         self,
         forms: Vec<String>,
@@ -284,7 +290,8 @@ impl Line {
     }
 }
 
-/// Requested key, the line's list of values under it, and the entry to take from each value (`Number` for `feats.Number`).
+/// List of one value per word that the run requested: its key, the values of the line (`None` if missing), and the entry to
+/// take from each value (`Number` for `feats.Number`).
 type AlignedList<'a> = (&'a str, Option<Vec<Value>>, Option<&'a str>);
 
 /// Looks up the lists of a line under the requested keys.
@@ -301,7 +308,7 @@ fn aligned_lists<'a, S: AsRef<str>>(json: &str, requested: &'a [S]) -> Result<Ve
     Ok(requested.iter().map(|name| aligned(name.as_ref())).collect())
 }
 
-/// Values of a word in each list; numbers and booleans are written as JSON.
+/// The word's value in each of the requested lists; numbers and booleans are written as JSON.
 fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str>>]> {
     let value = |(_, list, entry): &AlignedList<'_>| {
         let value = match &list.as_ref()?[word] {
@@ -317,8 +324,9 @@ fn values_of_word(lists: &[AlignedList<'_>], word: usize) -> Box<[Option<Box<str
     lists.iter().map(value).collect()
 }
 
-/// Class of each word, from the key `wanted` of the line's `classes`, or from its only key; empty without classes. Fails if there
-/// are several keys, or not one class or null per word.
+/// Class of each word in the classification `wanted`, or in the line's only classification; empty without classes. Fails if
+/// `wanted` is `None` and the line has several classifications. Also fails if a classification has not one class or null
+/// per word.
 fn classes_of_words(
     given: Option<BTreeMap<String, Vec<Option<Box<str>>>>>,
     words: usize,

@@ -65,7 +65,7 @@ static READERS: [FormatReader; Format::ALL.len()] = [
     FormatReader { name: "pairs", extensions: &["pairs"], may_have_text: false, read: pairs::next },
 ];
 
-/// Reads the next sentence of plain text, which is a line; a blank line separates documents.
+/// Reads the next line of plain text as a sentence. A blank line ends a document.
 fn next_text(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
     let before = lines.number();
     let parsed = next_line(lines, |line| Ok(Sentence::new(Content::Text(line.to_owned())).into()))?;

@@ -14,7 +14,7 @@ use crate::corpus::sentence::{Content, Sentence, TreeHead, Word};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// Token between the fields of a line.
+/// Separator between the fields of a line.
 const SEPARATOR: &str = "|||";
 
 pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Option<ParsedSentence>> {
@@ -24,7 +24,8 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     })
 }
 
-/// Parses a line into the words of both texts, the number of words in the first text, and the links. Fails if it is malformed.
+/// Parses a line into the words of both texts, the number of words in the first text, and the links between them. Fails if
+/// the line is malformed.
 fn pair(line: &str, types: &mut LinkTypes) -> Result<(Vec<Word>, usize, Vec<LinkSet>)> {
     let tokens: Vec<&str> = line.split_whitespace().collect();
     let fields: Vec<&[&str]> = tokens.split(|&token| token == SEPARATOR).collect();

@@ -21,7 +21,8 @@ pub(in crate::corpus) struct FormatReader {
     pub read: fn(&mut Lines, &mut ReaderContext) -> Result<Option<ParsedSentence>>,
 }
 
-/// A sentence as a reader hands it over, before it gets its numbers, document and family in the corpus.
+/// A sentence as a format's reader returns it. Its index, document number and family number in the corpus are assigned
+/// later.
 pub(in crate::corpus) struct ParsedSentence {
     pub sentence: Sentence,
     /// Whether the file marks the beginning of a document here. The first sentence of a file always begins one.
@@ -36,7 +37,7 @@ impl From<Sentence> for ParsedSentence {
     }
 }
 
-/// Parses the next line that is not blank and sets the sentence's origin; `None` at the end of the file.
+/// Parses the next line that is not blank, and records its file and line in the sentence; `None` at the end of the file.
 pub(super) fn next_line(
     lines: &mut Lines,
     mut parse: impl FnMut(&str) -> Result<ParsedSentence>,
@@ -53,11 +54,14 @@ pub(super) fn next_line(
     Ok(None)
 }
 
+/// State that a reader keeps from sentence to sentence.
 #[derive(Default)]
 pub(in crate::corpus) struct ReaderContext {
     pub relations: RelationNames,
     pub link_types: LinkTypes,
+    /// Names of the columns or keys that are read into [`Annotation::requested`](crate::corpus::Annotation::requested).
     pub requested_columns: Arc<[String]>,
+    /// Column of CoNLL-U from which links are read; `None` if links are not read from columns.
     pub links_from: Option<LinksFrom>,
     /// Whether word classes are read. If a line has classes under several keys, the run must name one key.
     pub reads_classes: bool,
@@ -66,19 +70,21 @@ pub(in crate::corpus) struct ReaderContext {
     pub file: FileContext,
 }
 
+/// Declarations of the current file that apply to its later sentences.
 #[derive(Default)]
 pub(in crate::corpus) struct FileContext {
     /// Field names of [`Annotation::entity`](crate::corpus::Annotation::entity), in the order that the file declares.
     pub entity_fields: Option<Arc<str>>,
     /// Name of the preceding sentence's document, in formats that name the document of each sentence.
     pub document: Option<DocumentName>,
+    /// Name of the program that generated the corpus, from `# global.generated`; `None` without that comment.
     pub generated: Option<Box<str>>,
     pub is_glued: bool,
 }
 
 impl FileContext {
-    /// Sets a sentence's index, its entity fields, and whether it is glued: no white space separates it from the sentence before.
-    /// The first sentence of a segment is never glued, since a shard may not read the one before.
+    /// Sets a sentence's index and entity fields, and whether it is glued to the sentence before: no white space separates
+    /// the two. The first sentence of a segment is never glued, since a shard may not read the sentence before it.
     pub(in crate::corpus) fn with_file_context(
         &mut self,
         sentence: Sentence,
@@ -110,7 +116,7 @@ impl JsonName {
     }
 }
 
-/// Name of a document as the binary index stores it: a [`JsonName`] with a tag for text or number.
+/// Name of a document, tagged as text or number, in the form that the binary index stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::corpus) enum DocumentName {
     Text(Box<str>),

@@ -37,12 +37,15 @@ mod tests;
 /// computed from its own sentences alone, on any machine.
 pub const SEGMENT_SENTENCES: u64 = 256;
 
+/// Beginning of every index, before the version of its format.
 const MAGIC: &str = "headscope index ";
 
 /// Version of the index format, raised when the bytes, or the rules for finding sentences and families, change after a release.
 const FORMAT_VERSION: u32 = 2;
 
+/// Length of a SHA-256, in bytes.
 const DIGEST_BYTES: usize = 32;
+/// Length of the last field of an index, the length of its contents, in bytes.
 const LENGTH_BYTES: usize = 8;
 
 /// Maximum bytes of a 64-bit number in postcard, which stores seven bits a byte.
@@ -51,15 +54,16 @@ const NUMBER_BYTES: u64 = 10;
 /// Minimum length of a segment's record, in bytes: three numbers of one byte, and the digest.
 const SHORTEST_RECORD: u64 = 3 + DIGEST_BYTES as u64;
 
-/// Maximum length of the contents of an index, in bytes: enough for 4 billion sentences or half a million files. A segment takes
-/// at most 4 bytes (its record is below 256 MiB), a file some hundred.
+/// Maximum length of the contents of an index, in bytes: enough for 4 billion sentences or half a million files. A segment
+/// takes at most 4 bytes of it (the length of its record, below 256 MiB), a file some hundred.
 const LONGEST_CONTENTS: u64 = 64 << 20;
 
-/// Minimum length of a file's entry in the contents, in bytes: its digest with the digest's length, and five more fields.
+/// Minimum length of a file's entry in the contents, in bytes: its SHA-256 in hexadecimal with a length byte (65), and five
+/// more fields of at least one byte.
 const SHORTEST_FILE: u64 = 65 + 5;
 
-/// Maximum length of a segment's record in a corpus of `files` files, in bytes. A segment has at most one piece more than there
-/// are files. Only two pieces begin within a file and carry entity fields or a document name, each from one line.
+/// Maximum length of a segment's record in a corpus of `files` files, in bytes. The segment has at most `files + 1` pieces.
+/// Only two of them can begin within a file, and so hold entity fields or a document name, each read from one line.
 fn longest_record(files: u64) -> u64 {
     const FAMILY_BYTES: u64 = 1 + NUMBER_BYTES;
     const PIECE_BYTES: u64 = 8 * NUMBER_BYTES + DIGEST_BYTES as u64 + 2 * (2 + NUMBER_BYTES);
@@ -68,7 +72,7 @@ fn longest_record(files: u64) -> u64 {
         .saturating_add(pieces)
 }
 
-/// Bound on every count in an index, so that later additions cannot overflow.
+/// Maximum of every count in an index, low enough that sums of counts cannot overflow.
 const COUNT_BOUND: u64 = 1 << 62;
 
 /// A file of the corpus as the index stores it.
@@ -82,7 +86,7 @@ pub(super) struct IndexedFile {
     pub generated: Option<String>,
 }
 
-/// Segment of consecutive sentences: [`SEGMENT_SENTENCES`], or fewer in the last segment.
+/// Segment of consecutive sentences: [`SEGMENT_SENTENCES`] of them, fewer in the last segment.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Segment {
     families_before: u64,
@@ -90,36 +94,41 @@ pub(super) struct Segment {
     pub pieces: Vec<Piece>,
 }
 
-/// Family of a sentence as the index stores it: a single byte if the sentence begins a family with the next number.
+/// Family of a sentence as the index stores it. The common case, a sentence that begins the next family, takes a single
+/// byte.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum FamilyId {
-    /// The family begins with this sentence and has the next number.
+    /// The sentence begins a family whose number follows the latest one.
     Next,
-    /// The family begins with this sentence and has this number.
+    /// The sentence begins a family with this number.
     Begins(u64),
-    /// The family with this number began with an earlier sentence.
+    /// The sentence joins the family with this number, which began with an earlier sentence.
     Of(u64),
 }
 
-/// Consecutive lines of one file: its sentences in one segment.
+/// Consecutive lines of one file whose sentences are in one segment.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Piece {
     /// Number of the file in the corpus, counted from 0.
     pub file: usize,
     pub sentences: u64,
-    /// Number of sentences of the file before the piece.
+    /// Number of the file's sentences before the piece.
     pub before: u64,
-    /// Number of decompressed bytes of the file before the piece.
+    /// Offset of the piece in the decompressed file, in bytes.
     pub start: u64,
+    /// Length of the piece in decompressed bytes.
     pub bytes: u64,
+    /// Number of the file's lines before the piece.
     pub lines_before: u64,
+    /// SHA-256 of the decompressed bytes of the piece.
     pub sha256: [u8; DIGEST_BYTES],
-    /// Document in which the piece begins: the index of the document's first sentence.
+    /// Document in which the piece begins, as the index of its first sentence in the corpus.
     pub document: u64,
+    /// Number of documents that began before the piece.
     pub documents_before: u64,
     /// Field names of entity annotations that the file declared before the piece.
     pub entity_fields: Option<Box<str>>,
-    /// Name of the document of the sentence before the piece, in formats that name the document of each sentence.
+    /// Name of the document that the sentence before the piece belongs to, in formats that name each sentence's document.
     pub document_name: Option<DocumentName>,
 }
 
@@ -132,7 +141,8 @@ impl Segment {
         self.families.len() as u64 == SEGMENT_SENTENCES
     }
 
-    /// Adds a piece with the families of its sentences. Returns `families_before` plus the number of families begun in it.
+    /// Adds a piece and the families of its sentences. Returns `families_before` plus the number of families that begin in
+    /// the piece.
     pub(super) fn add_piece(&mut self, piece: Piece, families: &[SentenceFamily], mut families_before: u64) -> u64 {
         for family in families {
             self.families.push(match family {
@@ -155,7 +165,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Whether the segment has this number of sentences, its pieces are of these files, and all its counts are in bounds.
+    /// Whether the segment has `sentences` sentences, its pieces lie in the first `files` files, and all its counts are in
+    /// bounds.
     fn is_valid(&self, sentences: u64, files: usize) -> bool {
         let is_bounded = |piece: &Piece| {
             let counts = [piece.sentences, piece.before, piece.lines_before, piece.documents_before];
@@ -185,6 +196,7 @@ impl Segment {
 /// Writer of an index: the segments in order, then the contents.
 pub(super) struct IndexWriter<W> {
     write: W,
+    /// Length in bytes of the record of each segment written so far.
     lengths: Vec<u64>,
 }
 
@@ -200,7 +212,7 @@ impl<W: FnMut(&[u8]) -> Result<()>> IndexWriter<W> {
         (self.write)(&record)
     }
 
-    /// Writes the contents, which end the index. Returns the number of segments. Fails if the contents are too long.
+    /// Writes the contents at the end of the index, and returns the number of segments. Fails if the contents are too long.
     pub(super) fn finish(mut self, files: &[IndexedFile], repeats: RepeatCounts, marks: UnitMarks) -> Result<usize> {
         let segments = self.lengths.len();
         let mut contents = sealed(&(env!("CARGO_PKG_VERSION"), files, repeats, marks, &self.lengths))?;
@@ -227,7 +239,7 @@ fn sealed(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Removes the SHA-256 after a value. Fails if it is not the digest of the value.
+/// Returns the value without the SHA-256 that follows it. Fails if the digest is not that of the value.
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     let (value, digest) = bytes.split_last_chunk::<DIGEST_BYTES>().ok_or_else(damaged)?;
     ensure!(Sha256::digest(value)[..] == *digest, damaged());
@@ -239,7 +251,8 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes).map_err(|_| damaged())
 }
 
-/// Parses a postcard sequence. Returns its items and the remaining bytes. Fails on more than `most` items before allocating any.
+/// Parses a postcard sequence of at most `most` items. Returns the items and the remaining bytes. Fails on more items,
+/// before allocating any.
 fn parse_sequence<'a, T: Deserialize<'a>>(bytes: &'a [u8], most: u64) -> Result<(Vec<T>, &'a [u8])> {
     let (count, mut rest) = parse::<u64>(bytes)?;
     ensure!(count <= most, damaged());
@@ -256,16 +269,19 @@ fn damaged() -> Error {
     anyhow!("it is damaged or cut short").hint(AGAIN)
 }
 
+/// Hint on a damaged or outdated index.
 const AGAIN: &str = "make it again with `headscope index`";
 
+/// Index of a corpus, open for reading.
 #[derive(Debug)]
 pub struct Index {
+    /// Path of the index as messages show it.
     shown: String,
     file: Mutex<File>,
     pub(super) indexed_files: Vec<IndexedFile>,
     pub(super) repeats: RepeatCounts,
     pub(super) marks: UnitMarks,
-    /// Byte offset of each segment's record in the file, and the end of the last record.
+    /// Byte offset in the index of each segment's record, followed by the end of the last record.
     bounds: Vec<u64>,
 }
 
@@ -331,7 +347,7 @@ impl Index {
         read().cannot("use the index", &self.shown)
     }
 
-    /// Fails unless these files have the names, formats, compression and sizes of the indexed ones.
+    /// Fails unless `files` agree with the indexed files in name, format, compression and size.
     pub(super) fn ensure_matches(&self, files: &[CorpusFile]) -> Result<()> {
         let shown = &self.shown;
         let mismatch = |error: Error| error.with_file(shown).hint(SAME);
@@ -359,6 +375,7 @@ impl Index {
     }
 }
 
+/// Hint on files that differ from the indexed ones.
 const SAME: &str =
     "name the same files, with the same --format, to `headscope index` and here, or make the index again";
 

@@ -11,33 +11,37 @@ use super::sentence::TreeHead;
 #[cfg(test)]
 mod tests;
 
+/// A mention of an entity: a span of words that refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     /// Name of the mentioned entity in its document.
     pub entity: &'a str,
     /// Word ranges of the mention, first to last: one, or several if it is discontinuous; none is empty.
     pub parts: Vec<Range<usize>>,
-    /// Syntactic head that the annotation names; `None` if it names no single word of the mention.
+    /// Word index of the mention's syntactic head by the annotation; `None` if the annotation names no single word of the
+    /// mention.
     pub annotated_head: Option<usize>,
 }
 
-/// Entity mentions of a text, in the order in which they end.
+/// Entity mentions of a text, ordered by the words at which they end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions<'a> {
     pub mentions: Vec<Mention<'a>>,
-    /// Number of mention brackets, and of parts of discontinuous mentions, without a counterpart.
+    /// Number of opening and closing brackets, and of parts of discontinuous mentions, that have no counterpart.
     pub unmatched: u64,
 }
 
-/// Places of the fields in the label of a bracket.
+/// Positions of fields in the label of a bracket, counted from 0.
 struct EntityFields {
     count: usize,
     entity: usize,
+    /// Position of the field that gives the mention's syntactic head; `None` without that field.
     head: Option<usize>,
 }
 
 impl EntityFields {
-    /// Finds the entity and head fields in a declaration (`eid-etype-head`); without one, the entity is the only field.
+    /// Finds the entity and head fields in a declaration such as `eid-etype-head`. Without a declaration, the entity is the
+    /// only field.
     fn new(declared: Option<&str>) -> Self {
         let names: Vec<&str> = declared.unwrap_or_default().split('-').collect();
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
@@ -45,7 +49,8 @@ impl EntityFields {
         Self { count: names.len(), entity: place(&["eid", "GRP"]).unwrap_or(0), head: place(&["head", "minspan"]) }
     }
 
-    /// Splits the label of an opening bracket into the entity (with its part, as in `e1[1/2]`) and the head field, if any.
+    /// Splits the label of an opening bracket into the entity, with the part (`e1[1/2]`) if any, and the head field, if
+    /// any.
     fn split_label<'a>(&self, label: &'a str) -> (&'a str, Option<&'a str>) {
         // The last field may contain hyphens.
         let fields: Vec<&str> = label.splitn(self.count.max(2), '-').collect();
@@ -54,21 +59,22 @@ impl EntityFields {
     }
 }
 
-/// Discontinuous mention that still lacks parts: its head field, and the word ranges so far.
+/// Discontinuous mention some of whose parts are still to come: its head field, and the word ranges of the parts so far.
 type UnfinishedMention<'a> = (Option<&'a str>, Vec<Range<usize>>);
 
 /// Parser of the mentions of a text, word by word.
 struct MentionParser<'a> {
     fields: EntityFields,
-    /// First word and head field of each open bracket, keyed by its entity (with its part, if any).
+    /// Open brackets by entity name (with the part, if any): the first word and the head field of each.
     open: BTreeMap<&'a str, Vec<(usize, Option<&'a str>)>>,
-    /// Discontinuous mentions that still lack parts, keyed by entity and number of parts.
+    /// Discontinuous mentions some of whose parts are still to come, by entity and number of parts.
     unfinished: BTreeMap<(&'a str, u32), UnfinishedMention<'a>>,
     parsed: Mentions<'a>,
 }
 
 impl<'a> Mentions<'a> {
-    /// Parses the mentions in the `Entity=` values of words; `fields` is the declaration by `# global.Entity`.
+    /// Parses the mentions in the `Entity=` values of consecutive words (`None` for a word without one). `fields` is the
+    /// declaration in `# global.Entity`.
     pub fn parse(words: impl IntoIterator<Item = Option<&'a str>>, fields: Option<&str>) -> Self {
         let fields = EntityFields::new(fields);
         let mut parser =
@@ -105,6 +111,7 @@ impl<'a> MentionParser<'a> {
         }
     }
 
+    /// Closes the latest open mention of `name` at the word with index `word`; counts it as unmatched if none is open.
     fn close(&mut self, word: usize, name: &'a str) {
         let Some((start, head)) = self.open.get_mut(name).and_then(Vec::pop) else {
             self.parsed.unmatched += 1;
@@ -143,7 +150,8 @@ fn parse_part(name: &str) -> Option<(&str, u32, u32)> {
 }
 
 impl<'a> Mention<'a> {
-    /// Makes a mention; `head` is its syntactic head among its words, counted from 1. Other values than a number are ignored.
+    /// Makes a mention whose syntactic head is word number `head` of the mention, counted from 1. A `head` that is no such
+    /// number is ignored.
     fn new(entity: &'a str, parts: Vec<Range<usize>>, head: Option<&str>) -> Self {
         let mut place = head.and_then(|head| head.parse::<usize>().ok()?.checked_sub(1));
         let named_head = parts.iter().find_map(|part| {
@@ -154,7 +162,8 @@ impl<'a> Mention<'a> {
         Self { entity, parts, annotated_head: named_head }
     }
 
-    /// Syntactic head of the mention: the annotated word, else the first word whose head is outside the mention, if any.
+    /// Word index of the mention's syntactic head: the annotated one, else the first word whose own syntactic head is
+    /// outside the mention; `None` without either.
     pub fn head(&self, tree_head: impl Fn(usize) -> TreeHead) -> Option<usize> {
         let is_outside = |word: &usize| match tree_head(*word) {
             TreeHead::Root => true,

@@ -14,14 +14,17 @@ use crate::system::errors::Facts;
 use crate::system::errors::similar::closest_name;
 use crate::system::printable::excerpt;
 
+/// The links of one type in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSet {
     /// Type of the links, shared by all sentences of the corpus.
     pub link_type: Arc<LinkType>,
+    /// Target words of each source word, all by their index in the sentence.
     pub targets: BTreeMap<usize, BTreeSet<usize>>,
-    /// Words that can be targets, if the corpus names them.
+    /// Indices of the words that can be targets; `None` if the corpus does not restrict them.
     pub candidates: Option<BTreeSet<usize>>,
-    /// Number of links dropped because a word is missing: it has no token, or is an empty node.
+    /// Number of links dropped because one of their words is not in the sequence: it has no token, or is an empty node of
+    /// CoNLL-U.
     pub dropped_links: u64,
 }
 
@@ -29,7 +32,8 @@ pub struct LinkSet {
 pub struct LinkType {
     pub name: Box<str>,
     pub is_undirected: bool,
-    /// Minimum distance of a scored link, in words. Closer words are neither targets nor candidates.
+    /// Minimum distance between linked words, in words, for a link to be scored. Words closer to the source are neither
+    /// targets nor candidates.
     pub min_distance: usize,
 }
 
@@ -38,7 +42,8 @@ impl LinkSet {
         Self { link_type: kind, targets: BTreeMap::new(), candidates: None, dropped_links: 0 }
     }
 
-    /// Adds a link, and its reverse where the type is undirected. A repeated link counts once.
+    /// Adds a link between two words by their indices, and its reverse if the type is undirected. A repeated link counts
+    /// once.
     pub(in crate::corpus) fn add(&mut self, from: usize, to: usize) {
         self.targets.entry(from).or_default().insert(to);
         if self.link_type.is_undirected {
@@ -69,7 +74,8 @@ impl LinkSet {
         links.any(|(from, to)| from.abs_diff(to) >= self.link_type.min_distance)
     }
 
-    /// Maps each word position by `new_position`. Links to or from a word without a new position are dropped and counted in `lost`.
+    /// Maps the index of each word by `new_position`. Links and candidates whose word has no new index are dropped; dropped
+    /// links are added to `dropped_links`.
     #[must_use]
     pub fn remapped(&self, new_position: impl Fn(usize) -> Option<usize>) -> Self {
         let map =
@@ -85,7 +91,8 @@ impl LinkSet {
     }
 }
 
-/// Converts a word number, counted from 1, to a position, counted from 0. Fails if the number is 0 or above `words`.
+/// Converts a word number of the corpus, counted from 1, to an index, counted from 0. Fails if the number is 0 or above
+/// `words`.
 pub(in crate::corpus) fn word_position(number: u64, words: usize) -> anyhow::Result<usize> {
     let position = number.checked_sub(1).and_then(|position| usize::try_from(position).ok());
     let out_of_range =
@@ -150,7 +157,7 @@ pub struct LinkTypeOptions {
     pub min_distance: BTreeMap<String, usize>,
 }
 
-/// Link types of a corpus, by name. Each type has the same properties throughout.
+/// Link types of a corpus, by name. A type has equal properties in all sentences.
 #[derive(Default)]
 pub(in crate::corpus) struct LinkTypes {
     types: BTreeMap<Box<str>, Arc<LinkType>>,
@@ -158,16 +165,18 @@ pub(in crate::corpus) struct LinkTypes {
 }
 
 impl LinkTypes {
-    /// Starts without link types; `options` override the properties that the corpus gives a type.
+    /// Starts without link types. `options` take precedence over the properties that the corpus gives a type.
     pub(in crate::corpus) fn new(options: LinkTypeOptions) -> Self {
         Self { types: BTreeMap::new(), options }
     }
 
-    /// Gets the link type `name`, directed and without a minimum distance unless options set them. Fails as [`LinkTypes::get`].
+    /// Gets the link type `name`. It is directed and without a minimum distance, unless options say otherwise. Fails as
+    /// [`LinkTypes::get`].
     pub(in crate::corpus) fn get_by_name(&mut self, name: &str) -> anyhow::Result<Arc<LinkType>> {
         self.get(LinkType { name: name.into(), is_undirected: false, min_distance: 1 })
     }
 
+    /// Fails if an option names a link type that the corpus lacks.
     pub(in crate::corpus) fn ensure_options_used(&self) -> anyhow::Result<()> {
         let undirected = self.options.undirected.iter().map(|name| ("undirected", name));
         let mut named = undirected.chain(self.options.min_distance.keys().map(|name| ("min-distance", name)));

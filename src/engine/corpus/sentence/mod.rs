@@ -19,20 +19,24 @@ pub struct Sentence {
     /// Position among the sentences read from all files, counted from 0; sentences that are skipped later count too.
     pub index: u64,
     pub origin: Origin,
-    /// Index of the first sentence of this sentence's document. The end of a file ends its document.
+    /// Sentence index at which this sentence's document begins. A document never continues into the next file.
     pub document: u64,
-    /// Number of the sentence's document among those read, from 0; `None` where documents are not the sampling unit.
+    /// Number of the sentence's document among the documents read, counted from 0; `None` unless documents are the sampling
+    /// unit.
     pub document_number: Option<u64>,
-    /// Family of this sentence: the sentences that count as one observation with it.
+    /// Group of related sentences, called a family in corpora, to which this sentence belongs; a group counts as one
+    /// observation.
     pub family: SentenceFamily,
-    /// Id in the corpus (`# sent_id` in CoNLL-U), at most 256 bytes.
+    /// Id of the sentence in the corpus (`# sent_id` in CoNLL-U), at most 256 bytes; `None` without an id.
     pub id: Option<Arc<str>>,
-    /// Field names of [`Annotation::entity`] as `# global.Entity` declares them, joined by `-`: `etype-identity`.
+    /// Field names of [`Annotation::entity`] that `# global.Entity` declares, joined by `-` as in `etype-identity`; `None`
+    /// without a declaration.
     pub entity_fields: Option<Arc<str>>,
     pub content: Content,
     /// Links between words of the sentence, one set per link type.
     pub links: Vec<LinkSet>,
-    /// Text as written, with the byte range of each word; `None` for running text, and if the corpus does not give it.
+    /// Text of the sentence as written, with the byte range of each word. `None` for running text, or if the corpus gives
+    /// words alone.
     pub written: Option<Written>,
     /// Number of words in the first text of a pair; `None` for a single text.
     pub first_text_word_count: Option<usize>,
@@ -40,7 +44,7 @@ pub struct Sentence {
 }
 
 impl Sentence {
-    /// Makes a sentence that comes from no file; messages give `name` as its file.
+    /// Makes a sentence that belongs to no corpus file; messages call its file `name`.
     pub fn standalone(name: &str, content: Content) -> Self {
         Self { origin: Origin { file: 0, path: name.into(), line: 1 }, ..Self::new(content) }
     }
@@ -50,12 +54,12 @@ impl Sentence {
     }
 }
 
-/// Family of a sentence: a group of sentences that count as one observation. A sentence joins the family of an earlier sentence
-/// with equal words, or else of an earlier sentence with an equal family name. Otherwise it begins a family.
+/// Membership of a sentence in a group of related sentences, called a family, which counts as one observation. A sentence
+/// with the words or the family name of an earlier sentence joins its group. Any other sentence begins a new group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentenceFamily {
-    /// Number of the family, which decides the jackknife block. Families are counted from 0 in the order of their first
-    /// sentences. Where documents are the sampling unit, it is the number of the document in which the family begins.
+    /// Number of the group, which decides the jackknife block. Groups are numbered from 0 in the order of their first
+    /// sentences. If documents are the sampling unit, the number is that of the document in which the group begins.
     pub number: u64,
     pub is_first: bool,
 }
@@ -77,7 +81,7 @@ impl Default for SentenceFamily {
 pub struct Origin {
     pub file: usize,
     pub path: Arc<str>,
-    /// The 1-based line on which the sentence starts.
+    /// Line on which the sentence begins, counted from 1.
     pub line: u64,
 }
 
@@ -89,7 +93,7 @@ impl fmt::Display for Origin {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Running text; the tokenizer finds the words.
+    /// Running text, which the tokenizer splits into words.
     Text(String),
     /// Pre-split words, with their gold dependency tree where it is annotated.
     Words(Vec<Word>),
@@ -102,6 +106,7 @@ impl Default for Content {
 }
 
 impl Content {
+    /// Number of bytes of the running text, or of the word forms together.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
             Self::Text(text) => text.len(),
@@ -148,7 +153,7 @@ impl TreeHead {
     }
 }
 
-/// Checks that syntactic heads are in range and lead to a root. The error is `(word, problem)`, the word counted from 0.
+/// Checks that syntactic heads are in range and free of cycles. The error is `(word, problem)`, the word by its index.
 pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     let next = |word: usize| words[word].head.word();
     for word in 0..words.len() {
@@ -179,7 +184,7 @@ pub(super) fn check_tree(words: &[Word]) -> Result<(), (usize, Error)> {
     Ok(())
 }
 
-/// Formats the cycle of syntactic heads through `word`, as in `2 -> 5 -> 2`, with at most a dozen words.
+/// Describes the cycle of syntactic heads through `word`, as in `2 -> 5 -> 2`; at most a dozen words are shown.
 fn cycle(word: usize, next: impl Fn(usize) -> Option<usize>) -> String {
     const SHOWN: usize = 12;
     let mut shown = vec![(word + 1).to_string()];

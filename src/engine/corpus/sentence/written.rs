@@ -14,11 +14,12 @@ pub struct Written {
     pub space_after: bool,
 }
 
-/// Unit that is located in the written text: one word, or a multiword token of CoNLL-U with its words.
+/// One piece of a written text: a single word, or a multiword token of CoNLL-U with its words.
 #[derive(Clone, Debug)]
 pub(in crate::corpus) struct WrittenPiece {
-    /// Multiword token as written (`zum`); `None` for a single word, which is written as its form.
+    /// Spelling of a multiword token (`zum`); `None` for a single word, whose form is its spelling.
     pub surface: Option<String>,
+    /// Number of words in the piece: 1, or the words of the multiword token.
     pub word_count: usize,
     pub space_after: bool,
 }
@@ -28,18 +29,19 @@ impl WrittenPiece {
         Self { surface: None, word_count: 1, space_after }
     }
 
-    /// The piece as written, and the forms of its words; `first` is the index of its first word in `forms`.
+    /// Spelling of the piece, and the forms of its words; `first` is the index of its first word in `forms`.
     fn surface<'a>(&'a self, forms: &'a [&'a str], first: usize) -> (&'a str, &'a [&'a str]) {
         let own_forms = &forms[first..first + self.word_count];
         (self.surface.as_deref().unwrap_or(own_forms[0]), own_forms)
     }
 }
 
+/// The place at which a written text and its words disagree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::corpus) struct Misalignment {
-    /// First word that was not found in the text, counted from 0; the number of words if text follows the last word.
+    /// Index of the first word that was not found in the text. It equals the number of words if text follows the last word.
     pub word: usize,
-    /// Byte offset in the text at which the word was expected, or at which the text after the last word begins.
+    /// Byte offset in the text at which that word was expected, or at which the text after the last word begins.
     pub offset: usize,
 }
 
@@ -50,8 +52,8 @@ impl Written {
         Self::join(&forms, &vec![WrittenPiece::single_word(true); forms.len()])
     }
 
-    /// Locates the words (`forms`) in `text`. White space may stand between pieces. Fails if a piece is missing, or if text
-    /// follows the last piece.
+    /// Locates the words, given by their `forms`, in `text`. White space is allowed between pieces. Fails if a piece is
+    /// missing, or if text follows the last piece.
     pub(in crate::corpus) fn align(text: &str, forms: &[&str], pieces: &[WrittenPiece]) -> Result<Self, Misalignment> {
         let text = text.trim();
         let mut written =
@@ -75,6 +77,7 @@ impl Written {
         Ok(written)
     }
 
+    /// Joins word forms by spaces, except after pieces that no white space follows.
     pub(in crate::corpus) fn join(forms: &[&str], pieces: &[WrittenPiece]) -> Self {
         let mut written = Self { space_after: true, ..Self::default() };
         for piece in pieces {
@@ -93,12 +96,14 @@ impl Written {
     }
 }
 
-/// Maximum number of cells in the table of [`common`]: two strings of a thousand characters. Multiword tokens have about a dozen.
+/// Maximum number of cells in the table of [`longest_common_subsequence`]: enough for two strings of a thousand characters.
+/// Multiword tokens have about a dozen.
 const MAX_CELLS: usize = 1 << 20;
 
-/// Divides a multiword token as written (`surface`) among its words; returns the byte range of each. It follows a longest common
-/// subsequence with the lower-cased forms. On a tie, the later word takes the character. An unmatched character joins the one
-/// before it, or the first word: `zum` gives `zu` and `m` for zu and dem, and à takes all of `au`.
+/// Divides the spelling of a multiword token (`surface`) among its words, and returns the byte range of each. Characters go
+/// to words along a longest common subsequence with the lower-cased forms; on a tie, the later word gets the character. A
+/// character outside the subsequence goes with the character before it, or to the first word. So `zum` gives `zu` and `m`
+/// to zu and dem, and all of `au` goes to à.
 fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<usize>> {
     let mut ends: Vec<usize> = forms.iter().map(|form| form.len()).collect();
     if forms.concat() == surface {
@@ -119,8 +124,8 @@ fn split_surface(surface: &str, forms: &[&str]) -> impl Iterator<Item = Range<us
     (0..ends.len()).map(move |word| if word == 0 { 0..ends[0] } else { ends[word - 1]..ends[word] })
 }
 
-/// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Returns the byte offset of each
-/// character in `surface`, and the index of its form. Empty if the table would exceed [`MAX_CELLS`].
+/// Finds a longest common subsequence of `surface` and the joined `forms`, ignoring case. Each element is a character's
+/// byte offset in `surface`, with the index of its form. Empty if the table would exceed [`MAX_CELLS`].
 fn longest_common_subsequence(surface: &str, forms: &[&str]) -> Vec<(usize, usize)> {
     let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
     let of_surface: Vec<(usize, char)> = surface.char_indices().map(|(byte, c)| (byte, lower(c))).collect();

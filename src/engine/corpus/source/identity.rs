@@ -26,14 +26,15 @@ pub struct CorpusIdentity {
 }
 
 impl CorpusIdentity {
-    /// Fails if `again`, the identity after a second reading, differs: the corpus changed meanwhile.
+    /// Fails if `again`, the identity of the corpus after another reading, differs: the corpus changed between the
+    /// readings.
     pub fn ensure_same(&self, again: &Self) -> Result<()> {
         let changed = || anyhow!("corpus `{}` changed while it was analysed, which reads it several times", self.name);
         ensure!(self == again, changed().hint("run again when nothing writes to it").class(Class::Input));
         Ok(())
     }
 
-    /// Pairs `[first, repeat]` of non-empty files with equal bytes, which count twice as evidence.
+    /// Pairs of non-empty files with equal bytes, whose sentences count twice as evidence: `[first, repeat]`.
     pub fn equal_files(&self) -> Vec<[&FileIdentity; 2]> {
         let empty = hex(&Sha256::digest([]));
         let mut first: BTreeMap<&str, &FileIdentity> = BTreeMap::new();

@@ -10,6 +10,7 @@ use crate::corpus::lines::Compression;
 use crate::corpus::sentence::SentenceFamily;
 use crate::system::errors::{Class, Facts};
 
+/// Counts of what an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexCounts {
     pub files: usize,
@@ -24,7 +25,8 @@ pub fn write_index(inputs: &[Input], write: impl FnMut(&[u8]) -> Result<()>) -> 
     index(corpus, write).class(Class::Input)
 }
 
-/// Fails unless all inputs can be read again. Called before any input is opened: opening a pipe waits for a writer.
+/// Fails unless all inputs can be read twice. The check comes before any input is opened, since opening a pipe waits for a
+/// writer.
 pub(super) fn ensure_files(inputs: &[Input]) -> Result<()> {
     let Some(once) = inputs.iter().find(|input| !input.can_be_read_again()) else { return Ok(()) };
     let shown = once.path().map_or_else(|| "standard input".into(), |path| path.display().to_string());
@@ -65,8 +67,8 @@ fn index(mut corpus: Corpus, write: impl FnMut(&[u8]) -> Result<()>) -> Result<I
 }
 
 impl Corpus {
-    /// Reads the open file up to its end or the end of the segment. Returns the piece read and the family of each sentence in it;
-    /// `None` if the file has ended.
+    /// Reads the open file up to the end of the file or of the segment. Returns the piece read and the family of each of
+    /// its sentences; `None` at the end of the file.
     fn piece(&mut self) -> Result<Option<(Piece, Vec<SentenceFamily>)>> {
         let (file, documents_before) = (self.finished_files.len(), self.documents);
         // A file begins a document.

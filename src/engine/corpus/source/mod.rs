@@ -39,7 +39,7 @@ pub struct Corpus {
     current: Option<(String, Format, Lines)>,
     /// Files read to their ends.
     finished_files: Vec<FileIdentity>,
-    /// Number of entries in the input folders that are not corpus files.
+    /// Number of ignored entries in the input folders, which are no corpus files.
     passed_over: u64,
     /// Stored size of all files; `None` if a size is unknown before reading.
     bytes: Option<u64>,
@@ -47,15 +47,15 @@ pub struct Corpus {
     bytes_read: Arc<AtomicU64>,
     /// Index of the next sentence.
     next_index: u64,
-    /// Index of the first sentence of the open file.
+    /// Index of the first sentence of the open file in the corpus.
     first_index: u64,
-    /// Index of the first sentence of the current document.
+    /// Index of the first sentence of the current document in the corpus.
     document: u64,
-    /// Number of documents begun so far, without skipped ones.
+    /// Number of documents begun so far; skipped documents do not count.
     documents: u64,
-    /// Number of documents begun so far, skipped ones included.
+    /// Number of documents begun so far, documents outside the scope included.
     met_documents: u64,
-    /// Number of sentences parsed so far, skipped ones included.
+    /// Number of sentences parsed so far, sentences outside the scope included.
     met_sentences: u64,
     links: ExternalLinks,
     begins_file: bool,
@@ -69,11 +69,12 @@ pub struct Corpus {
     failed: bool,
 }
 
-/// Inputs of a run in addition to words and trees: annotation columns, links, word classes.
+/// What a run reads of each sentence besides words and trees: requested columns, links and word classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnotationOptions<'a> {
     pub requested_columns: &'a [String],
     pub links: Option<&'a LinkOptions>,
+    /// Column or key that holds the class of each word; `None` if the run names none.
     pub class_column: Option<&'a str>,
 }
 
@@ -85,8 +86,8 @@ impl Corpus {
         Ok(Self::from_files(name, files, passed_over))
     }
 
-    /// Opens the inputs with a scope, columns and an index. Fails as [`Corpus::open`] and [`Corpus::with_index`], or if there is an
-    /// index and an input can be read only once.
+    /// Opens the inputs with a scope, annotation options and an index. Fails as [`Corpus::open`] and
+    /// [`Corpus::with_index`], or if there is an index and an input can be read only once.
     pub fn open_with(
         inputs: &[Input],
         scope: &Scope,
@@ -111,14 +112,15 @@ impl Corpus {
         Self { scope: scope.clone(), ..self }
     }
 
-    /// Requests columns of CoNLL-U, their entries (`feats.Number`), or per-word keys of JSON lines; their values become
+    /// Names the columns (CoNLL-U), entries of columns (`feats.Number`) or keys (JSON lines) whose values are read into
     /// [`Annotation::requested`](super::Annotation::requested).
     pub fn with_columns(mut self, requested: &[String]) -> Self {
         self.context.requested_columns = requested.into();
         self
     }
 
-    /// Reads by `index`, if given; a limit or another sampling unit disables it. Fails if it is the index of other files.
+    /// Reads the corpus by `index`, if given. The index goes unused under a sentence limit, or if it was made for another
+    /// sampling unit. Fails if it is the index of other files.
     pub fn with_index(mut self, index: Option<&Arc<Index>>) -> Result<Self> {
         if let Some(index) = index {
             index.ensure_matches(self.files.as_slice()).class(Class::Input)?;
@@ -130,7 +132,8 @@ impl Corpus {
         Ok(self)
     }
 
-    /// Fails if the index was made of other bytes than `read`, the corpus identity after reading all files to their ends.
+    /// Fails if the bytes that were indexed differ from those that were read; `read` is the corpus identity after reading
+    /// all files to their ends.
     pub fn ensure_index_matches(&self, read: &CorpusIdentity) -> Result<()> {
         let Some(index) = &self.index else { return Ok(()) };
         let mut files = self.files.as_slice().iter().zip(&index.indexed_files).zip(&read.files);
@@ -140,7 +143,7 @@ impl Corpus {
         }
     }
 
-    /// Link types of the rules (`--link-rules`) that have made no link.
+    /// Link types whose rule (`--link-rules`) has made no link so far.
     pub fn unused_rules(&self) -> Vec<&str> {
         self.links.unused_rules()
     }
@@ -149,7 +152,7 @@ impl Corpus {
         self.index.as_ref()
     }
 
-    /// Reads only segments whose range of sentence numbers is `wanted`; without an index, reads everything.
+    /// Reads only the segments whose range of sentence numbers satisfies `wanted`. Without an index, all segments are read.
     pub fn with_segments(mut self, wanted: impl Fn(Range<u64>) -> bool) -> Self {
         // The unit is decided before the files go to the selection.
         self.decided();
@@ -164,7 +167,7 @@ impl Corpus {
         self
     }
 
-    /// Makes a corpus of one file in memory; `name` stands in the report and in error messages.
+    /// Makes a corpus of one file in memory, which reports and messages call `name`.
     pub fn from_bytes(name: &str, bytes: impl Into<Cow<'static, [u8]>>, format: Format) -> Self {
         let file = CorpusFile::from_bytes(name, bytes.into(), FileKind::uncompressed(format));
         Self::from_files(name.to_owned(), vec![file], 0)
@@ -192,8 +195,8 @@ impl Corpus {
         Arc::clone(&self.bytes_read)
     }
 
-    /// Reads on to the end of the corpus, so that the hashes cover all of it, and returns the identity. After [`Corpus::with_segments`]
-    /// with an index, it reads only the remaining selected segments, and the index gives the identity.
+    /// Reads the corpus to its end, so that the file hashes cover all bytes, and returns its identity. If segments were
+    /// selected by an index, only the remaining selected ones are read, and the identity comes from the index.
     pub fn into_identity(mut self) -> Result<CorpusIdentity> {
         if let Some(index) = self.index.clone().filter(|_| self.selected.is_some()) {
             while self.read().class(Class::Input)?.is_some() {}
@@ -231,6 +234,7 @@ impl Corpus {
         self.decided().unit
     }
 
+    /// Sampling unit and part of the corpus to read, decided at the first call.
     fn decided(&mut self) -> Arc<ScopeDecision> {
         if self.scope.decision.is_none() {
             self.scope = self.scope.decide(self.files.as_slice());
@@ -340,8 +344,8 @@ impl Corpus {
         Ok(None)
     }
 
-    /// Numbers the next sentence, and its document if it begins one, as the first sentence of a file always does. Returns the
-    /// index of the sentence.
+    /// Numbers the next sentence and returns its index. If it begins a document, as the first sentence of a file always
+    /// does, the document is numbered too.
     fn number_sentence(&mut self, begins_document: bool) -> u64 {
         let index = self.next_index;
         self.next_index += 1;
@@ -352,13 +356,15 @@ impl Corpus {
         index
     }
 
-    /// Sets what a sentence gets from its place in the corpus, except its family.
+    /// Sets the fields of a sentence that depend on its place in the corpus: index, document, entity fields. Its family is
+    /// set elsewhere.
     fn placed(&mut self, sentence: Sentence, index: u64) -> Sentence {
         let sentence = self.context.file.with_file_context(sentence, index, index.is_multiple_of(SEGMENT_SENTENCES));
         let document_number = self.documents.checked_sub(1).filter(|_| self.unit() == Unit::Documents);
         Sentence { document: self.document, document_number, ..sentence }
     }
 
+    /// Sets the fields of a sentence that depend on its place in the corpus, its family included.
     fn finish_sentence(&mut self, ParsedSentence { sentence, family, .. }: ParsedSentence, index: u64) -> Sentence {
         let sentence = self.placed(sentence, index);
         let family = family.filter(|_| !self.scope.asks_for_sentences());

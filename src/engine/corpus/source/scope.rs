@@ -11,13 +11,18 @@ use crate::corpus::files::CorpusFile;
 
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
+    /// Approximate number of sentences to read; `None` for all.
     limit: Option<u64>,
+    /// Sampling unit that the run asks for; `None` if the corpus decides it.
     unit: Option<Unit>,
+    /// Half of the sampling units to read; `None` for all.
     pub(super) half: Option<UnitHalf>,
+    /// Decision about unit and part; `None` before the files were read ahead.
     pub(super) decision: Option<Arc<ScopeDecision>>,
 }
 
-/// Half of the sampling units: the even or the odd numbers. A half renumbers its units, so that they fill all jackknife blocks.
+/// Half of the sampling units, those with even or those with odd numbers. Units are renumbered within a half, so that they
+/// fill all jackknife blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitHalf {
     Even,
@@ -48,20 +53,23 @@ impl UnitHalf {
     }
 }
 
+/// The sampling unit and the part of the corpus to read.
 #[derive(Debug)]
 pub(super) struct ScopeDecision {
     pub unit: Unit,
     pub part: ReadPart,
 }
 
+/// The part of a corpus that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadPart {
     All,
+    /// The first sentences of the corpus, this many.
     First(u64),
-    /// First sentences of each file: their number, per file.
+    /// The first sentences of each file; their number per file.
     FirstOfFiles(Vec<u64>),
-    /// Complete documents: their ascending numbers (`taken`), the number of documents in the corpus (`of`), and the number of
-    /// sentences in `taken`.
+    /// Complete documents. `taken` has their numbers, ascending; `of` is the number of documents in the corpus; `sentences`
+    /// is the number of sentences in the taken documents.
     Documents {
         taken: Vec<u64>,
         of: u64,
@@ -70,7 +78,8 @@ pub(super) enum ReadPart {
 }
 
 impl Scope {
-    /// Makes a scope of about `limit` sentences, or of all; `unit` overrides the sampling unit that the corpus marks.
+    /// Makes a scope of about `limit` sentences, or of all sentences for `None`; `unit` overrides the sampling unit that
+    /// the corpus implies.
     pub fn new(limit: Option<u64>, unit: Option<Unit>) -> Self {
         Self { limit, unit, half: None, decision: None }
     }
@@ -79,11 +88,12 @@ impl Scope {
         Self { half, ..self }
     }
 
-    /// Scope of all sentences, with the sentence as sampling unit, so that no file is read ahead.
+    /// Scope of all sentences with sentences as the sampling unit, which needs no reading ahead.
     pub fn all_sentences() -> Self {
         Self::new(None, Some(Unit::Sentences))
     }
 
+    /// Number of sentences to read; `None` for all, or before the decision.
     pub fn sentence_count(&self) -> Option<u64> {
         match self.part()? {
             ReadPart::All => None,
@@ -97,13 +107,13 @@ impl Scope {
         Some(&self.decision.as_deref()?.part)
     }
 
-    /// Scope of the complete corpus; its sampling unit is `own` unless the run asks for another.
+    /// Scope of the complete corpus; its sampling unit is `own`, unless the run asks for another unit.
     pub(super) fn with_all_sentences(&self, own: Unit) -> Self {
         let unit = self.unit.unwrap_or(own);
         Self { decision: Some(Arc::new(ScopeDecision { unit, part: ReadPart::All })), ..self.clone() }
     }
 
-    /// Whether the run asks for sentences as the sampling unit, whatever the corpus marks.
+    /// Whether the run asks for sentences as the sampling unit, against any marks in the corpus.
     pub(super) fn asks_for_sentences(&self) -> bool {
         self.unit == Some(Unit::Sentences)
     }
@@ -112,8 +122,9 @@ impl Scope {
         self.limit.is_some()
     }
 
-    /// Decides the sampling unit and the part to read by reading the files ahead. If a file can be read only once, no marks are
-    /// found, and a limit takes the first sentences. A broken file counts up to its error, which the reader reports later.
+    /// Decides the sampling unit and the part to read, by reading the files ahead. If a file can be read only once, marks
+    /// stay unknown and a limit takes the first sentences. A broken file counts up to its error, which the later reading
+    /// reports.
     pub(super) fn decide(&self, files: &[CorpusFile]) -> Self {
         let ahead =
             if self.asks_for_sentences() { ReadAhead::default() } else { ReadAhead::read(files, self.is_limited()) };
@@ -127,15 +138,17 @@ impl Scope {
     }
 }
 
+/// Facts about the corpus files from reading them ahead.
 #[derive(Default)]
 pub(super) struct ReadAhead {
     pub marks: UnitMarks,
+    /// Number of sentences in each document, in the order of the corpus.
     documents: Vec<u64>,
 }
 
 impl ReadAhead {
-    /// Reads the files ahead until the sampling unit is decided. With `to_the_end` it reads on, unless families are the unit.
-    /// Reads nothing if a file can be read only once.
+    /// Reads the files ahead until the sampling unit is decided, or with `to_the_end` to the end, unless families are the
+    /// unit. Reads nothing if a file can be read only once.
     pub fn read(files: &[CorpusFile], to_the_end: bool) -> Self {
         let again: Option<Vec<CorpusFile>> = files.iter().map(CorpusFile::for_second_reading).collect();
         let Some(again) = again else { return Self::default() };
@@ -157,9 +170,9 @@ impl ReadAhead {
     }
 }
 
-/// Takes complete documents until they have `limit` sentences, in the order of the van der Corput sequence (van der Corput 1935);
-/// `documents` holds the number of sentences in each. The documents taken are about evenly spaced, and a larger limit keeps all
-/// documents of a smaller one.
+/// Takes complete documents until they have `limit` sentences; `documents` has the number of sentences of each. Documents
+/// are taken in the order of the van der Corput sequence (van der Corput 1935), so they are about evenly spaced. A larger
+/// limit keeps all documents of a smaller one.
 fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
     let bits = documents.len().next_power_of_two().trailing_zeros();
     let order =
@@ -176,8 +189,8 @@ fn spread_documents(documents: &[u64], limit: u64) -> ReadPart {
     ReadPart::Documents { taken, of: documents.len() as u64, sentences }
 }
 
-/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once. Files
-/// are read ahead up to their shares. A broken file counts up to its error, which the reader reports later.
+/// Number of sentences to take from each file under `limit`; `None` for a single file, or if a file can be read only once.
+/// Files are read ahead up to their shares. A broken file counts up to its error, which the later reading reports.
 fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     if files.len() < 2 || files.iter().any(|file| file.for_second_reading().is_none()) {
         return None;
@@ -189,8 +202,8 @@ fn sentences_per_file(files: &[CorpusFile], limit: u64) -> Option<Vec<u64>> {
     }))
 }
 
-/// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all it has;
-/// `count(file, most)` counts them up to `most`. The remainder goes to the first of the other files.
+/// Divides `limit` sentences equally among `files` files. A file with fewer sentences than its share gives all of them;
+/// `count(file, most)` counts a file's sentences up to `most`. The remainder goes to the earliest files that have more.
 fn equal_shares(files: usize, limit: u64, count: impl Fn(usize, u64) -> u64) -> Vec<u64> {
     let mut shares = vec![0; files];
     let (mut left, mut others): (u64, Vec<usize>) = (limit, (0..files).collect());

@@ -16,26 +16,27 @@ use crate::corpus::sentence::{Sentence, SentenceFamily};
 use crate::system::errors::Facts;
 use crate::system::files::digest::hex;
 
-/// Reader of the selected segments. The numbers of sentences and documents are kept in the [`Corpus`].
+/// Reader of selected segments. It updates the [`Corpus`]'s numbers of sentences and documents.
 pub(super) struct SelectedSegments {
     index: Arc<Index>,
     files: Vec<CorpusFile>,
     segments: vec::IntoIter<u64>,
-    /// Pieces of the current segment still to read.
+    /// Pieces of the current segment that are not read yet.
     pieces: vec::IntoIter<Piece>,
-    /// Families of the sentences of the current segment still to read.
+    /// Families of the sentences of the current segment that are not read yet.
     families: vec::IntoIter<SentenceFamily>,
     open: Option<OpenPiece>,
 }
 
-/// Open stretch of an uncompressed file, or open compressed file, which is read from beginning to end.
+/// An open file: a stretch of an uncompressed one, or a compressed one from its beginning.
 struct OpenPiece {
     file: usize,
     lines: Lines,
+    /// SHA-256 of the current piece by the index, or of the complete file if it is compressed.
     sha256: String,
-    /// Number of sentences in the file before the next one to read.
+    /// Number of the file's sentences before the next one to read.
     sentences_before: u64,
-    /// Number of sentences of the current piece still to read.
+    /// Number of sentences of the current piece that are not read yet.
     sentences_left: u64,
 }
 
@@ -45,8 +46,8 @@ impl SelectedSegments {
         Self { index, files, segments: segments.into_iter(), pieces, families, open: None }
     }
 
-    /// Reads the next sentence, with the format of its file; `None` after the last. Fails if the bytes read differ from the
-    /// indexed ones.
+    /// Reads the next sentence of the selected segments, with the format of its file; `None` after the last one. Fails if
+    /// the bytes read differ from the indexed bytes.
     pub(super) fn next(&mut self, corpus: &mut Corpus) -> Result<Option<(Sentence, Format)>> {
         while self.open.as_ref().is_none_or(|open| open.sentences_left == 0) {
             if !self.begin_piece(corpus)? {
@@ -60,7 +61,8 @@ impl SelectedSegments {
         Ok(Some((Sentence { family, ..corpus.placed(sentence, index) }, format)))
     }
 
-    /// Reads a sentence of the open file. If that fails, a change of the file since indexing is reported before other errors.
+    /// Reads a sentence of the open file. On failure, a change of the file since indexing is reported in preference to
+    /// other errors.
     fn read(&mut self, context: &mut ReaderContext) -> Result<ParsedSentence> {
         let open = self.open.as_mut().context("a piece is open")?;
         let format = self.files[open.file].kind.format;
@@ -78,7 +80,7 @@ impl SelectedSegments {
         }
     }
 
-    /// Goes to the next selected piece; false after the last.
+    /// Goes to the next piece of the selected segments; false after the last one.
     fn begin_piece(&mut self, corpus: &mut Corpus) -> Result<bool> {
         let Some(piece) = self.next_piece(corpus)? else {
             self.close()?;
@@ -115,7 +117,7 @@ impl SelectedSegments {
         }
     }
 
-    /// Opens an uncompressed file at a piece, or a compressed file at its beginning.
+    /// Opens an uncompressed file at the beginning of `piece`, or a compressed file at its own beginning.
     fn open(&mut self, piece: &Piece, compression: Compression, corpus: &mut Corpus) -> Result<()> {
         let (number, file) = (piece.file, &self.files[piece.file]);
         let is_plain = compression == Compression::None;
@@ -137,7 +139,7 @@ impl SelectedSegments {
         Ok(())
     }
 
-    /// Closes the open file. Fails if its bytes differ from the indexed ones.
+    /// Closes the open file. Fails if the bytes read differ from the indexed bytes.
     fn close(&mut self) -> Result<()> {
         let Some(OpenPiece { file, lines, sha256, .. }) = self.open.take() else { return Ok(()) };
         if lines.into_sha256()? == sha256 { Ok(()) } else { Err(self.index.changed_error(&self.files[file].path)) }

@@ -17,12 +17,12 @@ use crate::sequences::shard::Shard;
 use crate::system::machine::memory;
 pub use pack::{KeepRequest, KeptPack};
 
-/// Divisor of the free memory that gives the default bound of kept activations. Packs in progress get [half](super::run) of the
-/// remainder.
+/// Divisor of the free memory that gives the default memory for kept activations: a quarter. [Half](super::run) of the
+/// remainder goes to the packs that are running.
 const FREE_MEMORY_DIVISOR: u64 = 4;
 
-/// The largest number of bytes of activations to keep: `requested`, but at most half of the free memory. Without a request it is
-/// a quarter, or 0 if the free memory is unknown.
+/// Maximum number of bytes of kept activations. A `requested` number is reduced to half of the free memory if it is higher.
+/// Without a request, the bound is a quarter of the free memory, or 0 if that is unknown.
 pub fn memory_bound(requested: Option<u64>) -> u64 {
     let free = memory::available();
     match requested {
@@ -31,26 +31,26 @@ pub fn memory_bound(requested: Option<u64>) -> u64 {
     }
 }
 
-/// Activations that passes of the first stage keep for passes of the second.
+/// Activations of first-stage passes, kept in memory for second-stage passes over the same sequences.
 pub struct KeptActivations {
     requests: Vec<(Pass, Vec<KeepRequest>)>,
     config: Config,
-    /// Number of bytes that may still be kept.
+    /// Number of bytes of activations that may still be kept.
     left: AtomicU64,
     packs: Mutex<Vec<(PackKey, KeptPack)>>,
 }
 
-/// The key of a pack: the index of its pass among the requested ones, the shard, and the number of the pack in the shard.
+/// Key of a pack: the index of its pass in `requests`, the shard, and the number of the pack in the shard.
 type PackKey = (usize, Shard, usize);
 
 impl KeptActivations {
-    /// An empty store for these passes of a model, of up to `bound` bytes.
+    /// Makes an empty store of at most `bound` bytes for the passes in `requests`, each with the activations to keep.
     pub fn new(requests: Vec<(Pass, Vec<KeepRequest>)>, config: &Config, bound: u64) -> Self {
         Self { requests, config: config.clone(), left: AtomicU64::new(bound), packs: Mutex::default() }
     }
 
-    /// The store for the activations of a pass over a shard; `None` if no later pass needs any. A pass that `follows` replays
-    /// activations. Any other pass records them.
+    /// The store's part for a pass over a shard; `None` if no activations of the pass are kept. If `follows` is set, the
+    /// pass is replayed from the store; otherwise it is recorded.
     pub fn pass_store(&self, pass: &Pass, shard: Shard, follows: bool) -> Option<KeptPassStore<'_>> {
         let is_kept = |requested: &Pass| requested == pass && pass.portion == Portion::All;
         let request = self.requests.iter().position(|(requested, _)| is_kept(requested))?;
@@ -61,33 +61,34 @@ impl KeptActivations {
 #[derive(Clone, Copy)]
 pub struct KeptPassStore<'a> {
     store: &'a KeptActivations,
-    /// Index of the pass among the requested ones.
+    /// Index of the pass in [`KeptActivations::requests`].
     request: usize,
     shard: Shard,
     follows: bool,
 }
 
 impl KeptPassStore<'_> {
+    /// Number of bytes to leave free for activations that this pass may keep; 0 for a replayed pass.
     pub fn reserved_bytes(&self) -> u64 {
         if self.follows { 0 } else { self.store.left.load(Ordering::Relaxed) }
     }
 
-    /// Whether the store can serve these observers. A recording pass may have any observers. For a replayed pass, all activations
-    /// that its observers read must be kept, and they must request no patched runs.
+    /// Whether the pass can run with these observers. A recorded pass can have any observers. A replayed pass serves
+    /// observers that read only kept activations and request no patched runs.
     pub fn can_serve(&self, observers: &ObserverSet) -> bool {
         let kept_needs = self.keeps().iter().fold(Needs::default(), |needs, keep| needs | keep.needs);
         let needs_patched_runs = observers.demands().any(|one| one.further_runs == FurtherRuns::PatchedRuns);
         !self.follows || (kept_needs.covers(observers.needs()) && !needs_patched_runs)
     }
 
-    /// Removes and returns the kept activations of the pack with this number; `None` if they were not kept.
+    /// Removes and returns the kept activations of pack number `number`; `None` if they were not kept.
     pub fn take_pack(&self, number: usize) -> Option<KeptPack> {
         let mut packs = self.store.packs.lock().unwrap_or_else(PoisonError::into_inner);
         let index = packs.iter().position(|(key, _)| *key == (self.request, self.shard, number))?;
         Some(packs.swap_remove(index).1)
     }
 
-    /// Reserves room for the activations of a pack; `None` if none are needed, or they exceed the bound.
+    /// Reserves memory for the activations of a pack; `None` if none are requested, or if they would exceed the bound.
     pub fn reserve_pack(&self, pack: &Pack) -> Option<KeptPack> {
         let empty = KeptPack::new(pack, self.keeps(), &self.store.config);
         let bytes = empty.bytes();

@@ -10,17 +10,17 @@ use crate::passes::observer::set::ObserverSet;
 use crate::sequences::pack::Pack;
 use crate::sequences::sequence::Sequence;
 
-/// The activations that a second-stage pass needs from a first-stage pass over the same sequences.
+/// The activations of a first-stage pass that a second-stage pass needs.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepRequest {
-    /// The activations to keep: attention and contexts of heads, hidden states, inputs of the query and key projections. No
-    /// others can be kept.
+    /// The activations to keep. Only attention and contexts of heads, hidden states, and inputs of the query and key
+    /// projections can be kept.
     pub needs: Needs,
-    /// Whether the activations of a given sequence are needed.
+    /// Whether the activations of this sequence are to be kept.
     pub applies_to: fn(&Sequence) -> bool,
 }
 
-/// `[events, values]`: how many of each are kept for a sequence of `tokens` tokens.
+/// `[events, values]`: the numbers of events and of f32 values that are kept for a sequence of `tokens` tokens.
 fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
     let layers = config.num_hidden_layers;
     let heads = layers * config.num_attention_heads;
@@ -33,19 +33,20 @@ fn kept_sizes(config: &Config, needs: Needs, tokens: usize) -> [usize; 2] {
     [head_events + row_events, tokens * (heads * head_width + row_events * config.hidden_size)]
 }
 
-/// The activations of a pack that a later pass needs.
+/// The kept activations of one pack.
 #[derive(Debug)]
 pub struct KeptPack {
     layers: usize,
+    /// The kept activations of each sequence of the pack, `[sequences]`.
     needs: Vec<Needs>,
     events: Vec<KeptEvent>,
-    /// The values of all events, one after the other.
+    /// The values of all events, one event after the other.
     values: Vec<f32>,
-    /// `[events, values]`: how many of each the complete pack has.
+    /// `[events, values]`: the numbers of events and of values once the pack is complete.
     expected: [usize; 2],
 }
 
-/// An event of the forward pass over a sequence, with the index of its first value.
+/// An activation that the forward pass showed, with the index of its first value in [`KeptPack::values`].
 #[derive(Clone, Copy, Debug)]
 struct KeptEvent {
     sequence: usize,
@@ -54,10 +55,11 @@ struct KeptEvent {
     part: KeptPart,
 }
 
-/// The kind of a kept activation, with the width of its rows.
+/// The kind of a kept activation, with the sizes of its values.
 #[derive(Clone, Copy, Debug)]
 enum KeptPart {
-    /// A head: its numbers of attention weights and of row entropies in `attention`, and the width of its contexts in `context`.
+    /// A head. `attention` has the numbers of its attention weights and of its row entropies; `context` is the width of its
+    /// contexts, `None` if they are not kept.
     Head {
         head: usize,
         attention: [usize; 2],
@@ -68,7 +70,7 @@ enum KeptPart {
 }
 
 impl KeptPack {
-    /// An empty record of the activations that `keeps` asks for in a pack.
+    /// Makes an empty record of a pack, for the activations that `keeps` requests.
     pub fn new(pack: &Pack, keeps: &[KeepRequest], config: &Config) -> Self {
         let applicable = |sequence| keeps.iter().filter(move |keep| (keep.applies_to)(sequence));
         let sequence_needs = |sequence| applicable(sequence).fold(Needs::default(), |needs, keep| needs | keep.needs);
@@ -79,6 +81,7 @@ impl KeptPack {
         Self { layers: config.num_hidden_layers, needs, events: Vec::new(), values: Vec::new(), expected }
     }
 
+    /// Number of bytes of the complete record.
     pub fn bytes(&self) -> u64 {
         let [events, values] = self.expected;
         (events * size_of::<KeptEvent>() + values * size_of::<f32>()) as u64
@@ -112,18 +115,20 @@ impl KeptPack {
         }
     }
 
-    /// Keeps the inputs of a layer's query and key projections, if they are needed.
+    /// Records the inputs of a layer's query and key projections, if they are to be kept.
     pub fn keep_attention_inputs(&mut self, sequence: usize, layer: usize, inputs: Rows<'_>) {
         if self.needs[sequence].attention_inputs {
             self.rows(sequence, layer, KeptPart::AttentionInputs(inputs.width()), inputs);
         }
     }
 
+    /// Records an activation whose values are `rows`.
     fn rows(&mut self, sequence: usize, layer: usize, part: KeptPart, rows: Rows<'_>) {
         self.push(sequence, layer, part);
         rows.iter().for_each(|row| self.values.extend_from_slice(row));
     }
 
+    /// Records the beginning of an activation at the end of the values so far.
     fn push(&mut self, sequence: usize, layer: usize, part: KeptPart) {
         if self.events.is_empty() {
             let [events, values] = self.expected;
@@ -133,8 +138,8 @@ impl KeptPack {
         self.events.push(KeptEvent { sequence, layer, start: self.values.len(), part });
     }
 
-    /// Replays the kept activations to the observers of the pack, in the order of the forward pass. A head whose attention was
-    /// not needed gets an attention view without rows.
+    /// Replays the kept activations of a pack to its observers, in the order of the forward pass. A head whose attention
+    /// was not kept is shown with an attention view without rows.
     pub fn replay(&self, observers: &mut ObserverSet, pack: &Pack, encoder: &dyn Encoder) {
         for &KeptEvent { sequence, layer, start, part } in &self.events {
             let sentence = &pack.sequences[sequence];

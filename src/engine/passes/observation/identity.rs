@@ -108,12 +108,12 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The optional columns of the corpus to read: probed properties, classes of words, and the links that `links` asks for.
+    /// Options for reading the corpus: the probed properties, the word classes, and the links that `links` describes.
     pub fn columns<'a>(&'a self, links: &'a LinkOptions) -> AnnotationOptions<'a> {
         AnnotationOptions { requested_columns: &self.probes, links: Some(links), class_column: self.classes.as_deref() }
     }
 
-    /// The unit of text that runs as one sequence.
+    /// The text that runs as one sequence: a sentence, or a window of a document.
     pub fn context(&self) -> Context {
         self.reading.as_ref().map(|reading| reading.context).unwrap_or_default()
     }
@@ -223,6 +223,7 @@ impl ModelInfo {
         if self.constant_heads.len() < present { &self.constant_heads } else { &[] }
     }
 
+    /// Facts about a loaded model, with the `hashes` of its files.
     pub fn new(model: &Model, hashes: Hashes) -> Self {
         let HeadGrid { layers, heads } = model.grid();
         let Architecture { family, config, names } = &model.architecture;
@@ -260,7 +261,8 @@ impl ModelInfo {
         HeadGrid { layers: self.layers, heads: self.heads }
     }
 
-    /// The first fault in the lists of heads, which another program may have written; `None` if there is none.
+    /// Describes the first invalid entry in the lists of heads, which another program may have written; `None` if all are
+    /// valid.
     pub fn defect(&self) -> Option<String> {
         let defect = |(key, heads): (&str, &[HeadPlace])| {
             let stray = self.grid().stray_head_defect(&format!("model.{key}"), heads.iter().copied());
@@ -271,13 +273,13 @@ impl ModelInfo {
         [("absent", &*self.absent), ("constant_heads", &*self.constant_heads)].into_iter().find_map(defect)
     }
 
-    /// Number of consecutive heads that share keys and values; `None` if each head has its own.
+    /// Number of consecutive query heads that share one key–value head; `None` if each query head has its own.
     pub fn query_heads_per_group(&self) -> Option<usize> {
         let groups = self.key_value_heads.filter(|&groups| groups > 0 && self.heads.is_multiple_of(groups))?;
         Some(self.heads / groups)
     }
 
-    /// `[input, part]`: the nouns for an input of the model and for its parts, such as sentence and word, or protein and residue.
+    /// `[input, part]`: the nouns for a text and for its parts, such as sentence and word, or protein and residue.
     pub fn text_units(&self) -> [&'static str; 2] {
         let parting = self.tokenizer.as_ref().and_then(|tokenizer| tokenizer.residues);
         match parting {
@@ -312,7 +314,8 @@ pub struct RunInfo {
     pub arch: String,
 }
 
-/// A time by RFC 3339, clamped to the years 1970 to 9999: a clock that was never set may be before 1970.
+/// Formats a time by RFC 3339. Times outside the years 1970 to 9999 are clamped, since a clock that was never set may be
+/// before 1970.
 fn rfc3339(time: SystemTime) -> String {
     /// The last second of the year 9999, from the beginning of 1970.
     const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
@@ -321,7 +324,7 @@ fn rfc3339(time: SystemTime) -> String {
 }
 
 impl RunInfo {
-    /// Facts about a run on this machine that began at `started_at`.
+    /// Facts about a run on this machine, which began at `started_at`.
     pub fn new(started_at: SystemTime, duration: Duration, analysis: Duration, threads: NonZeroUsize) -> Self {
         Self {
             shards: 1,
@@ -334,20 +337,20 @@ impl RunInfo {
         }
     }
 
-    /// Adds the time `more` to both durations.
+    /// Adds `more` to the duration of the run and to that of the analysis.
     pub fn with_added_time(self, more: Duration) -> Self {
         let more = more.as_secs_f64();
         let (duration_seconds, analysis_seconds) = (self.duration_seconds + more, self.analysis_seconds + more);
         Self { duration_seconds, analysis_seconds, ..self }
     }
 
-    /// Combines the facts of the two stages of a run. The number of shards is taken from the first stage.
+    /// Combines the facts of a run's two stages; `self` is the first stage, which gives the number of shards.
     pub fn with_second_stage(self, after: &Self) -> Self {
         let shards = self.shards;
         Self { shards, ..self.merged(after) }
     }
 
-    /// Merges the facts of two shards: the earlier start, the summed durations, the larger number of threads.
+    /// Combines the facts of two shards: the earlier start, the sums of the durations, the larger number of threads.
     pub fn merged(self, other: &Self) -> Self {
         let joined = |here: String, there: &str| {
             let is_listed = here.split(", ").any(|one| one == there);
@@ -367,8 +370,8 @@ impl RunInfo {
 }
 
 impl Identity {
-    /// Describes the first difference from another identity, with both values: the model, the corpus, a setting, or anything
-    /// else. `None` if the two are equal.
+    /// Describes the first difference from another identity with both values: in the model, the corpus, a setting or
+    /// anything else. `None` if the identities are equal.
     pub fn first_difference(&self, other: &Self) -> Option<String> {
         let name_difference = |what: &str, here: &str, there: &str| {
             (here != there).then(|| format!("the {what} is `{here}` in one and `{there}` in the other"))
@@ -383,6 +386,7 @@ impl Identity {
     }
 }
 
+/// Name and SHA-256 of each file of a corpus, as a JSON object.
 fn file_digests(corpus: &CorpusIdentity) -> Value {
     corpus.files.iter().map(|file| json!({ "name": file.name, "sha256": file.sha256 })).collect()
 }
@@ -391,6 +395,7 @@ fn value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("an identity is JSON")
 }
 
+/// Describes a difference between two JSON values of `key`; `None` if they are equal.
 fn difference(key: &str, here: &Value, there: &Value) -> Option<String> {
     match (here, there) {
         (Value::Object(here), Value::Object(there)) => {

@@ -12,15 +12,15 @@ use crate::sequences::shard::Shard;
 use crate::system::counted::{counted, plural};
 use crate::system::errors::{Class, Facts};
 
-/// Most missing shards that a message names.
+/// Maximum number of missing shards that a message names.
 const MOST_NAMED: usize = 10;
 
-/// The existing shards of one stage of a run.
+/// The partials of one stage of a run that exist so far.
 struct StageShards<'a> {
-    /// Number of shards of the run.
+    /// Number of shards of the run, existing and missing ones.
     count: u32,
     stage: Stage,
-    /// The files of the existing shards, by shard number.
+    /// The file of each existing shard, by shard number.
     files: BTreeMap<u32, &'a Path>,
 }
 
@@ -51,10 +51,12 @@ impl<'a> StageShards<'a> {
         self.files.values().next().expect("there is one")
     }
 
+    /// Numbers of the missing shards, ascending.
     fn missing(&self) -> Vec<u32> {
         (1..=self.count).filter(|number| !self.files.contains_key(number)).collect()
     }
 
+    /// Fails if a shard is missing.
     fn ensure_whole(&self) -> Result<()> {
         let (count, missing) = (self.count, self.missing());
         if missing.is_empty() {
@@ -69,7 +71,8 @@ impl<'a> StageShards<'a> {
     }
 }
 
-/// Fails unless the partial belongs to the run of the first partial.
+/// Fails unless `identity`, of the partial at `path`, equals the identity of the `first` partial; without a `first`, it
+/// becomes the first.
 fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path, identity: &Identity) -> Result<()> {
     let (first_path, first_identity) = first.get_or_insert_with(|| (path, identity.clone()));
     let Some(difference) = first_identity.first_difference(identity) else { return Ok(()) };
@@ -80,14 +83,15 @@ fn ensure_same_run<'a>(first: &mut Option<(&'a Path, Identity)>, path: &'a Path,
 pub struct MissingShards {
     /// Numbers of the missing shards, ascending.
     pub numbers: Vec<u32>,
-    /// Whether the partials are from the first of two stages, so that the second stage is missing as well.
+    /// Whether the partials are from the first of two stages. The second stage is then missing too.
     pub is_first_stage: bool,
-    /// Faults of damaged partials, whose shards count as missing.
+    /// Descriptions of damaged partials, whose shards count as missing.
     pub damaged: Vec<String>,
 }
 
-/// Finds which of the `of` shards of a run have no partial; sums are not read. Fails if two partials are from different runs or
-/// stages, or are one shard. Fails if a partial has another number of shards, or a file was never a partial.
+/// Finds the shards without a partial among the `of` shards of a run; the sums are not read. Fails if two partials are from
+/// different runs or stages, or are of one shard. Also fails if a partial has another number of shards, or a file was never
+/// a partial.
 pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> {
     let (mut shards, mut first, mut damaged): (Option<StageShards<'_>>, _, _) = (None, None, Vec::new());
     for path in paths {
@@ -134,8 +138,9 @@ pub fn find_missing_shards(paths: &[PathBuf], of: u32) -> Result<MissingShards> 
     Ok(MissingShards { numbers, is_first_stage: is_of_first, damaged })
 }
 
-/// Adds up the partials of all shards, given in any order. In a run of two stages they are the partials of the first stage, or of
-/// both. Fails if a partial cannot be used, a shard is missing, or two partials are one shard or from different runs.
+/// Adds up the partials of all shards, in any order. For a run of two stages, they are the partials of the first stage, or
+/// of both. Fails if a partial is unusable, a shard is missing, two partials are of one shard, or partials are from
+/// different runs.
 pub fn merge_all(paths: &[PathBuf], restore: RestoreSums<'_>) -> Result<Observation> {
     let mut stages: [Option<(StageShards<'_>, Observation)>; 2] = [None, None];
     let mut first: Option<(&Path, Identity)> = None;

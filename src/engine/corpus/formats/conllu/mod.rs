@@ -89,7 +89,7 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     Ok(Some(ParsedSentence { sentence, begins_document, family }))
 }
 
-/// Facts about a sentence from the comment lines above its words.
+/// Facts about a sentence from the comment lines before its words.
 #[derive(Default)]
 struct Comments {
     begins_document: bool,
@@ -99,8 +99,8 @@ struct Comments {
 }
 
 impl Comments {
-    /// Parses a comment line. Facts about the whole file go to `file`. Fails on CoNLL-U Plus, or on an unusable `# family` or
-    /// `# global.generated`.
+    /// Parses a comment line. A fact about the whole file is stored in `file`. Fails on CoNLL-U Plus, or on an unusable `#
+    /// family` or `# global.generated`.
     fn add(&mut self, line: &str, file: &mut FileContext) -> Result<()> {
         let text = line.trim_start_matches('#');
         let (key, value) = text.split_once('=').map_or((text.trim(), ""), |(key, value)| (key.trim(), value.trim()));
@@ -190,13 +190,14 @@ fn ensure_column(name: &str) -> Result<()> {
     Err(error.with_value(name).did_you_mean(similar))
 }
 
-/// Looks up a column (`xpos`) or an entry in a column (`feats.Number`) by name; `None` if it is missing.
+/// Value of a column (`xpos`), or of an entry in a column (`feats.Number`), by its name; `None` if it is missing.
 fn column_value<'a>(name: &str, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     let (column, entry) = name.split_once('.').map_or((name, None), |(column, entry)| (column, Some(entry)));
     let value = columns[NAMED_COLUMNS.into_iter().find(|(known, _)| *known == column)?.1];
     entry.map_or(Some(value), |entry| entry_value(entry, value))
 }
 
+/// Splits a word line at its tabs. Fails unless it has ten columns.
 fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
     let (mut columns, count) = ([""; COLUMNS], line.split('\t').count());
     columns.iter_mut().zip(line.split('\t')).for_each(|(column, text)| *column = text);
@@ -213,12 +214,12 @@ fn split_columns(line: &str) -> Result<[&str; COLUMNS]> {
     Ok(columns)
 }
 
-/// Value of a column; `None` for `_` and for an empty column.
+/// Value of a column; `None` if the column is empty or `_`, the mark of a missing value.
 fn present(column: &str) -> Option<Box<str>> {
     (!matches!(column, "_" | "")).then(|| column.into())
 }
 
-/// Whether `id` is two numbers joined by `joint`, as `3-4` or `5.1`.
+/// Whether `id` is two numbers around the character `joint`, such as `3-4` or `5.1`.
 fn is_number_pair(id: &str, joint: char) -> bool {
     id.split_once(joint).is_some_and(|(first, last)| [first, last].iter().all(|n| n.parse::<u32>().is_ok()))
 }
@@ -226,7 +227,7 @@ fn is_number_pair(id: &str, joint: char) -> bool {
 /// Number of columns: ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC.
 const COLUMNS: usize = 10;
 
-/// Pieces of the written text of a sentence, read so far.
+/// Pieces from which the written text of a sentence is put together, one per word or multiword token.
 #[derive(Default)]
 struct Surface {
     pieces: Vec<WrittenPiece>,
@@ -235,7 +236,8 @@ struct Surface {
 }
 
 impl Surface {
-    /// Adds the line of a multiword token; `before` words precede it. Fails unless its range begins with the next word's number.
+    /// Adds the line of a multiword token after the first `before` words of the sentence. Fails unless its range begins
+    /// with the number of the next word.
     fn add_multiword(&mut self, columns: &[&str; COLUMNS], before: usize, size: &mut SentenceSize) -> Result<()> {
         let [id, form, .., misc] = *columns;
         let expected = before + 1;
@@ -254,7 +256,7 @@ impl Surface {
         Ok(())
     }
 
-    /// Adds a word, unless it belongs to a multiword token; `before` words precede it.
+    /// Adds the word with index `before`, unless it is part of a multiword token that was already added.
     fn add_word(&mut self, before: usize, space_after: bool) {
         if before >= self.words {
             self.pieces.push(WrittenPiece::single_word(space_after));
@@ -262,7 +264,8 @@ impl Surface {
         }
     }
 
-    /// Written text of a sentence: `text` if it has all words from left to right, else the forms joined as `SpaceAfter=No` says.
+    /// Written text of the sentence. It is `text`, if `text` contains all words from left to right; else the word forms,
+    /// joined by spaces except where `SpaceAfter=No`.
     fn written(&self, words: &[Word], text: Option<&str>) -> Written {
         let forms: Vec<&str> = words.iter().map(|word| word.form.as_str()).collect();
         let aligned = text.and_then(|text| Written::align(text, &forms, &self.pieces).ok());
@@ -270,6 +273,7 @@ impl Surface {
     }
 }
 
+/// Whether white space follows a word, by its MISC column: there is no `SpaceAfter=No`.
 fn space_after(misc: &str) -> bool {
     !misc.split('|').any(|entry| entry == "SpaceAfter=No")
 }
@@ -279,7 +283,8 @@ fn parse_number(text: &str) -> Option<usize> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| matches!(first, '1'..='9')))
 }
 
-/// Value of a word's DEPS or MISC column that has links, if any.
+/// Value of the word's column, DEPS or MISC, from which links are read; `None` if the run reads no links from it, or it is
+/// empty.
 fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Option<&'a str> {
     match from? {
         LinksFrom::Deps => Some(columns[8]).filter(|deps| *deps != "_"),
@@ -287,7 +292,8 @@ fn link_value<'a>(from: Option<&LinksFrom>, columns: &[&'a str; COLUMNS]) -> Opt
     }
 }
 
-/// Adds the links in a word's DEPS or MISC `value` to `sets`; the sentence has `words` words. Fails if the value is malformed.
+/// Adds to `sets` the links that `value`, a word's DEPS or MISC column, lists. The sentence has `words` words. Fails if the
+/// value is malformed.
 fn add_links(
     sets: &mut Vec<LinkSet>,
     from: Option<&LinksFrom>,
@@ -305,8 +311,8 @@ fn add_links(
     Ok(())
 }
 
-/// Parses a word's DEPS or MISC value into link targets. Each is a word number, counted from 1 (`None`: an empty node), and a
-/// link type. A root gives no target.
+/// Parses a word's DEPS or MISC column into links: the number of each linked word, counted from 1 (`None` for an empty
+/// node), with the link type. A root has no links.
 fn link_targets<'a>(from: Option<&'a LinksFrom>, value: &'a str) -> Result<Vec<(Option<u64>, &'a str)>> {
     let wrong = |column: &str, value: &str, expected: &str| {
         anyhow!("{column} has `{}`: expected {expected}", excerpt(value)).with_value(value)

@@ -19,6 +19,7 @@ mod tests;
 
 /// First character of a header line and, as `COMMENT`, of a comment line.
 const HEADER: char = '>';
+/// First character of a comment line.
 const COMMENT: char = ';';
 
 /// Reads the next record, or `None` at the end of the file. A record without residues becomes a sentence without tokens.
@@ -34,7 +35,8 @@ pub(super) fn next(lines: &mut Lines, _: &mut ReaderContext) -> Result<Option<Pa
     Ok(Some(Sentence { origin, id, ..Sentence::new(Content::Text(protein.residues)) }.into()))
 }
 
-/// Finds the next header line: its location, and its id, the first word after `>`. `None` at the end of the file.
+/// Reads up to the next header line, and returns its location and its id, the first word after `>`. `None` at the end of
+/// the file.
 fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
     while let Some(line) = lines.next()? {
         if line.trim().is_empty() || line.starts_with(COMMENT) {
@@ -57,11 +59,13 @@ fn header(lines: &mut Lines) -> Result<Option<(Origin, Option<Arc<str>>)>> {
 #[derive(Default)]
 struct Protein {
     residues: String,
-    /// Whether a stop (`*`) was read, after which no residue may come.
+    /// Whether a stop (`*`) was read, after which the sequence may not go on.
     has_stopped: bool,
 }
 
 impl Protein {
+    /// Adds the residues of a line as capitals, without gaps and a final stop. Fails on a character that is no residue, on
+    /// a residue after a stop, and on a protein that is too long.
     fn add(&mut self, line: &str) -> Result<()> {
         for (column, letter) in (1..).zip(line.trim_end().chars()) {
             match letter {

@@ -38,7 +38,8 @@ pub(super) fn next(lines: &mut Lines, context: &mut ReaderContext) -> Result<Opt
     })
 }
 
-/// The name after a reaction: the first non-empty field after any CXSMILES extension (`|...|`).
+/// Name of the reaction in the `rest` of its line: the first field that is not empty after any CXSMILES extension
+/// (`|...|`).
 fn reaction_name(rest: &str) -> Option<&str> {
     let rest = rest.trim_start();
     let extended = rest.strip_prefix('|').and_then(|rest| rest.split_once('|'));
@@ -46,7 +47,7 @@ fn reaction_name(rest: &str) -> Option<&str> {
     names.split('\t').map(str::trim).find(|field| !field.is_empty())
 }
 
-/// Fails if the line begins an MDL file (a table of atoms and bonds), which shares the extension `.rxn`.
+/// Fails if the line begins an MDL file, a table of atoms and bonds that also has the extension `.rxn`.
 fn ensure_no_table(line: &str) -> Result<()> {
     let begins = line.trim_start();
     let sign = ["$RXN", "$RDFILE"].into_iter().find(|sign| begins.starts_with(sign));
@@ -77,7 +78,7 @@ fn parse_sides(smiles: &str) -> Result<[Molecule; 2]> {
     Ok([left, right])
 }
 
-/// Words of a reaction, and the links from product atoms to the reactant atoms that they map to.
+/// Words of a reaction, and the links from each product atom to the reactant atoms that it may come from.
 fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) -> Result<(Vec<Word>, Vec<LinkSet>)> {
     let first_product_word = reactants.tokens.len() + 1;
     let positions = reactants.atom_positions();
@@ -112,11 +113,12 @@ fn words_and_links([reactants, products]: [Molecule; 2], types: &mut LinkTypes) 
 }
 
 impl Molecule {
-    /// Index of the token of each atom.
+    /// Index among the tokens of each atom's token, `[atoms]`.
     fn atom_positions(&self) -> Vec<usize> {
         (0..self.tokens.len()).filter(|&token| self.tokens[token].atom.is_some()).collect()
     }
 
+    /// Fails if two atoms on one `side` of the reaction have one number.
     fn ensure_numbered_apart(&self, side: &str) -> Result<()> {
         let mut seen = BTreeSet::new();
         let twice = self.atoms.iter().filter_map(Atom::map_number).find(|&number| !seen.insert(number));

@@ -7,11 +7,12 @@ use anyhow::{Result, anyhow, bail, ensure};
 use crate::system::errors::Facts;
 use crate::system::printable::excerpt;
 
-/// Maximum number of atoms on each side of a reaction. Colour refinement takes up to one round per atom of the longest chain, so
-/// its time is quadratic: a chain of 4,096 takes half a second. The largest reactions of patents have some hundred.
+/// Maximum number of atoms on each side of a reaction. Colour refinement takes up to one round per atom of the longest
+/// chain, so its time is quadratic: half a second for a chain of 4,096. The largest reactions of patents have some hundred.
 pub(super) const MAX_ATOMS: usize = 4096;
 
-/// Atoms that may stand without brackets, with the valences that imply their hydrogens (`OpenSMILES`, 3.1.5).
+/// The organic subset: elements that may be written without brackets, each with its normal valences, which imply the number
+/// of hydrogens (`OpenSMILES`, 3.1.5).
 const ORGANIC: [(&str, &[u32]); 10] = [
     ("B", &[3]),
     ("C", &[4]),
@@ -25,6 +26,7 @@ const ORGANIC: [(&str, &[u32]); 10] = [
     ("I", &[1]),
 ];
 
+/// Symbols of the aromatic atoms that may be written without brackets.
 const AROMATIC: &str = "bcnops";
 
 /// One molecule, or several separated by `.`.
@@ -32,11 +34,13 @@ const AROMATIC: &str = "bcnops";
 pub(super) struct Molecule {
     pub tokens: Vec<SmilesToken>,
     pub atoms: Vec<Atom>,
+    /// Bonds as `(atom, atom, bond)`, atoms by their indices.
     bonds: Vec<(usize, usize, Bond)>,
 }
 
 pub(super) struct SmilesToken {
     pub text: String,
+    /// Index of the atom that the token writes; `None` for a bond, bracket or other sign.
     pub atom: Option<usize>,
 }
 
@@ -54,8 +58,9 @@ pub(super) struct Atom {
     number: Option<u32>,
     is_aromatic: bool,
     charge: i32,
+    /// Mass number that the brackets give; 0 if they give none.
     isotope: u32,
-    /// Number of hydrogens written in brackets; `None` for an atom without brackets, where bonds imply it.
+    /// Number of hydrogens that the brackets give; `None` for an atom without brackets, whose bonds imply it.
     hydrogens: Option<u32>,
     is_chiral: bool,
 }
@@ -89,7 +94,8 @@ impl Bond {
         })
     }
 
-    /// Valence that the bond takes from either atom. All aromatic bonds of an atom together take one more, not counted here.
+    /// Bond order that counts towards the valence of each of its atoms. An aromatic bond counts 1; an aromatic atom's one
+    /// further unit is counted elsewhere.
     fn valence(self) -> u32 {
         match self {
             Self::Any => 0,
@@ -101,22 +107,22 @@ impl Bond {
     }
 }
 
-/// State of the parser within a SMILES.
+/// Parser state within a SMILES.
 #[derive(Default)]
 struct ParserState {
-    /// The atom that the next atom is bound to.
+    /// Index of the latest atom, to which the next atom is bound; `None` at the beginning and after a dot.
     last: Option<usize>,
-    /// The written bond to the next atom.
+    /// Bond symbol read before the next atom; `None` if none was written.
     bond: Option<Bond>,
-    /// The atom before each open branch, and the character of its `(`, counted from 1.
+    /// Open branches: the atom before each, and the column of its `(`, counted from 1.
     branches: Vec<(Option<usize>, usize)>,
-    /// First atom of each open ring, its written bond, and its character, counted from 1.
+    /// Open rings by their number: the first atom, the written bond (`None` if unwritten), and the column, counted from 1.
     rings: BTreeMap<u32, (usize, Option<Bond>, usize)>,
 }
 
 impl Molecule {
-    /// Parses a SMILES, after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the error names the
-    /// character.
+    /// Parses a SMILES that begins after `before` bytes of the line, and adds its atoms. Fails if it is malformed; the
+    /// error names the column.
     pub fn add_smiles(&mut self, smiles: &str, before: usize) -> Result<()> {
         let first = self.tokens.len();
         let mut read = ParserState::default();
@@ -138,7 +144,8 @@ impl Molecule {
         Ok(())
     }
 
-    /// Parses the first token of `rest`, which is not empty and follows `before` bytes of its line. Returns its length in bytes.
+    /// Parses the first token of `rest`, which is not empty and begins after `before` bytes of the line. Returns the length
+    /// of the token in bytes.
     fn parse_token(&mut self, rest: &str, read: &mut ParserState, before: usize) -> Result<usize> {
         let place = before + 1;
         let sign = rest.chars().next().unwrap_or_default();
@@ -209,6 +216,7 @@ impl Molecule {
         self.bonds.push((a, b, bond.unwrap_or(unwritten)));
     }
 
+    /// Sum of the bond orders of each atom, `[atoms]`.
     fn valences(&self) -> Vec<u32> {
         let mut valences = vec![0; self.atoms.len()];
         for &(a, b, bond) in &self.bonds {
@@ -218,7 +226,8 @@ impl Molecule {
         valences
     }
 
-    /// Drops the brackets of each atom, from token `first` on, that without its atom number only repeat what bonds imply.
+    /// Drops the brackets of numbered atoms, from token `first` on, if only the atom number needed them: the bonds imply
+    /// the hydrogens that the brackets give.
     fn drop_needless_brackets(&mut self, first: usize) {
         let valences = self.valences();
         for token in &mut self.tokens[first..] {
@@ -269,9 +278,9 @@ fn number_distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> 
     (numbered.collect(), numbers.len())
 }
 
-/// Number of implied hydrogens of an atom without brackets whose bonds take `taken` of its valence; `None` if the element needs
-/// brackets. Hydrogens fill the smallest sufficient valence. In an aromatic atom, one more unit is taken, and only the first
-/// valence counts.
+/// Number of hydrogens that an atom without brackets has if its bonds take `taken` units of valence. Hydrogens fill the
+/// smallest sufficient valence. An aromatic atom takes one unit more, and only its first valence counts. `None` if the
+/// element needs brackets.
 fn implied_hydrogens(element: &str, is_aromatic: bool, taken: u32) -> Option<u32> {
     let (_, valences) = ORGANIC.iter().find(|(known, _)| *known == element)?;
     let taken = taken + u32::from(is_aromatic);
@@ -343,6 +352,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Splits off the digits at the beginning of a text: `(digits, rest)`.
 fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }

@@ -28,10 +28,13 @@ const COLUMNS: [&str; 4] = ["sentence", "from", "to", "type"];
 pub struct LinkFile {
     pub path: Arc<str>,
     pub digest: NamedDigest,
+    /// Names of the link types in the file.
     pub(super) types: Vec<Box<str>>,
-    /// Index into `links` by sentence id (`ids`), and by sentence number in the corpus, counted from 0 (`numbers`).
+    /// Index into `links` by sentence id.
     pub(super) by_id: HashMap<Box<str>, usize>,
+    /// Index into `links` by the number of the sentence in the corpus, counted from 0.
     pub(super) by_number: HashMap<u64, usize>,
+    /// Links of each sentence that the file names, one list per sentence.
     pub(super) links: Vec<Vec<LinkRow>>,
 }
 
@@ -40,6 +43,7 @@ pub struct LinkFile {
 pub(super) struct LinkRow {
     pub from: u32,
     pub to: u32,
+    /// Line of the file that gives the link.
     pub line: u32,
     /// Index into [`LinkFile::types`].
     pub type_index: u8,
@@ -97,7 +101,7 @@ impl LinkFile {
         Ok(file)
     }
 
-    /// Link types that occur in only one line; empty if the file has only one type.
+    /// Link types that occur in a single line, possibly by a typing slip; empty if the file has only one type.
     pub fn types_with_one_link(&self) -> Vec<&str> {
         let mut lines = vec![0_u64; self.types.len()];
         self.links.iter().flatten().for_each(|row| lines[usize::from(row.type_index)] += 1);
@@ -105,15 +109,17 @@ impl LinkFile {
         if self.types.len() < 2 { Vec::new() } else { single.map(|(kind, _)| &**kind).collect() }
     }
 
+    /// First line of the file about the sentence with this index into `links`.
     pub(super) fn first_line(&self, name: usize) -> u64 {
         self.links[name].first().map_or(1, |row| row.line.into())
     }
 }
 
+/// State of the reader of a file of links.
 #[derive(Default)]
 struct RowReader {
     types: LinkTypes,
-    /// Index of each type in [`LinkFile::types`].
+    /// Index into [`LinkFile::types`] of each type, by its name.
     type_indices: HashMap<Box<str>, u8>,
     /// Number of links read so far.
     count: usize,
@@ -167,10 +173,12 @@ fn word_number(column: &str, text: &str) -> Result<u32> {
     text.trim().parse().ok().filter(|&number| number > 0).ok_or_else(wrong).with_value(text)
 }
 
+/// Hint on a first line that does not name the columns.
 const HEADER: &str = "the first line names the columns sentence, from, to and type, separated by tabs or commas";
 
 struct LinkColumns {
     separator: char,
+    /// Position in a line of each of [`COLUMNS`].
     places: [usize; COLUMNS.len()],
 }
 
@@ -196,7 +204,7 @@ impl LinkColumns {
         Ok(Self { separator, places })
     }
 
-    /// Splits a line into its fields, in the order of [`COLUMNS`]. Fails if their number is wrong.
+    /// Splits a line into its fields, in the order of [`COLUMNS`]. Fails if the line has too few or too many fields.
     fn row<'a>(&self, line: &'a str) -> Result<[Cow<'a, str>; COLUMNS.len()]> {
         let mut fields = fields(line, self.separator)?;
         let count = fields.len();

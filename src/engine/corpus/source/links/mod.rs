@@ -27,6 +27,7 @@ mod tests;
 
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
+    /// Column of CoNLL-U from which links are read; `None` if links are not read from columns.
     pub conllu_column: Option<LinksFrom>,
     pub file: Option<Arc<LinkFile>>,
     pub rules: Option<Arc<LinkRules>>,
@@ -56,7 +57,7 @@ impl LinkSources {
 }
 
 impl LinkOptions {
-    /// Link sources as a report names them, without [`LinkOptions::conllu_column`], which the report has elsewhere.
+    /// Sources of links that a report lists. [`LinkOptions::conllu_column`] is missing, since the report has it elsewhere.
     pub fn sources(&self) -> LinkSources {
         LinkSources {
             file: self.file.as_ref().map(|file| file.digest.clone()),
@@ -65,27 +66,29 @@ impl LinkOptions {
         }
     }
 
-    /// Names of the word columns to read: first the columns requested by the run, then the columns that rules need.
+    /// Names of the columns to read for each word: the columns that the run requested, then the columns that link rules
+    /// need.
     pub(super) fn columns(&self, requested: &[String]) -> Vec<String> {
         let of_rules = self.rules.iter().flat_map(|rules| &rules.columns);
         requested.iter().chain(of_rules).cloned().collect()
     }
 
-    /// Whether a file of links, rules or type options are given, which must be checked against the complete corpus.
+    /// Whether the run has a file of links, link rules or link type options, which must be checked against the complete
+    /// corpus.
     pub fn has_external_links(&self) -> bool {
         !self.sources().is_empty()
     }
 }
 
-/// Links from a file or from rules while a corpus is read, and a record of the ones that were used.
+/// Links from a file or from rules, added to sentences as they are read, with a record of which were used.
 #[derive(Default)]
 pub(super) struct ExternalLinks {
     options: LinkOptions,
-    /// Origin of the sentence with each name in the file of links; `None` for a sentence not read yet.
+    /// File and line of the corpus sentence that matched each sentence of the links file; `None` until it is read.
     origins_met: Vec<Option<Origin>>,
     /// Number of links that each rule has made.
     links_made: Vec<usize>,
-    /// Number of columns that the run requested of each word; columns for rules follow them.
+    /// Number of columns that the run requested of each word; columns for rules follow these.
     requested: usize,
     /// Number of sentences read; `has_ids` tells whether any has an id.
     sentences: u64,
@@ -93,7 +96,8 @@ pub(super) struct ExternalLinks {
 }
 
 impl ExternalLinks {
-    /// Starts before the first sentence; a word's first `requested` columns are not for rules.
+    /// Starts before the first sentence. The first `requested` columns of a word are the run's own; link rules use the
+    /// others.
     pub(super) fn new(options: &LinkOptions, requested: usize) -> Self {
         let names = options.file.as_ref().map_or(0, |file| file.links.len());
         let rules = options.rules.as_ref().map_or(0, |rules| rules.rules.len());
@@ -115,7 +119,8 @@ impl ExternalLinks {
         self.options.file.as_ref().is_some_and(|file| !file.by_number.is_empty())
     }
 
-    /// Adds the file's and the rules' links to a sentence; `number` is its number in the corpus, `format` its file's format.
+    /// Adds to a sentence the links of the file and of the rules. `number` is the sentence's number in the corpus, `format`
+    /// the format of its file.
     pub(super) fn add(
         &mut self,
         sentence: &mut Sentence,
@@ -140,6 +145,8 @@ impl ExternalLinks {
         Ok(())
     }
 
+    /// Adds to a sentence the links that the file of links gives it by its id or number. Fails on an ambiguous id, or on a
+    /// word that the sentence lacks.
     fn add_of_file(
         &mut self,
         file: &LinkFile,
@@ -175,7 +182,8 @@ impl ExternalLinks {
         Ok(())
     }
 
-    /// Fails if the corpus, read to its end, lacks a link type that options name, or a sentence in the file of links.
+    /// Checks, at the end of the corpus, that options and the file of links were used. Fails if the corpus has no link of a
+    /// type that options name, or lacks a sentence that the file of links names.
     pub(super) fn ensure_used(&self, types: &LinkTypes) -> Result<()> {
         types.ensure_options_used()?;
         let Some(file) = &self.options.file else { return Ok(()) };

@@ -42,19 +42,22 @@ pub struct LinkRules {
     pub path: Arc<str>,
     pub digest: NamedDigest,
     pub(super) rules: Vec<LinkRule>,
-    /// Names of the word annotations that are read for the rules alone.
+    /// Names of the word annotations that are read for link rules only.
     pub(super) columns: Vec<String>,
 }
 
+/// A rule for links of one type.
 #[derive(Debug)]
 pub(super) struct LinkRule {
     pub kind: String,
+    /// Line of the file on which the rule begins.
     pub line: u64,
     from: Vec<WordCondition>,
     to: Vec<WordCondition>,
-    /// Annotations that must be equal in source and target.
+    /// Annotations whose values must be equal in the source and the target of a link.
     same: Vec<WordKey>,
     side: Option<RuleSide>,
+    /// Maximum distance between source and target, in words.
     within: usize,
     nearest: bool,
 }
@@ -66,6 +69,7 @@ enum RuleSide {
     Right,
 }
 
+/// An annotation of a word, which conditions can test.
 #[derive(Debug)]
 enum WordKey {
     Form,
@@ -74,23 +78,25 @@ enum WordKey {
     Relation,
     Class,
     Feature(String),
-    /// Index into [`LinkRules::columns`].
+    /// Value of a column or key, by its index into [`LinkRules::columns`].
     Column(usize),
 }
 
+/// A condition on one annotation of a word.
 #[derive(Debug)]
 struct WordCondition {
     key: WordKey,
     test: Test,
 }
 
+/// The test of an annotation's value.
 #[derive(Debug)]
 enum Test {
     OneOf(Vec<String>),
     Matches(Regex),
 }
 
-/// Byte offset of a fault in the file, and its error.
+/// An error in a file of rules: the byte offset in the file, and the error.
 type Fault = (usize, anyhow::Error);
 
 impl LinkRules {
@@ -114,9 +120,9 @@ impl LinkRules {
 }
 
 impl LinkRule {
-    /// Adds the rule's links to a sentence and returns their number; `first` is the index of the first rule column in
-    /// [`Annotation::requested`](crate::corpus::Annotation::requested). Fails on running text, or if there are too many links or
-    /// word pairs.
+    /// Adds the rule's links to a sentence, and returns their number. `first` is the index in
+    /// [`Annotation::requested`](crate::corpus::Annotation::requested) of the first column read for rules. Fails on running
+    /// text, or if there are too many links or word pairs.
     pub(super) fn add_links(&self, sentence: &mut Sentence, first: usize, types: &mut LinkTypes) -> Result<usize> {
         let Content::Words(words) = &sentence.content else {
             let error = anyhow!("{} is running text, whose words the tokenizer finds", sentence.origin);
@@ -172,6 +178,8 @@ impl LinkRule {
 }
 
 impl WordKey {
+    /// Gets the annotation called `name`. A name that is no standard annotation is a column, which is added to `columns` if
+    /// it is new.
     fn new(name: &str, columns: &mut Vec<String>) -> Self {
         match name {
             "form" => Self::Form,
@@ -192,8 +200,8 @@ impl WordKey {
         }
     }
 
-    /// Value of the annotation `self` of a word; `None` if it is missing. `first` is the index of the word's first column for
-    /// rules.
+    /// The word's value of this annotation; `None` if it is missing. `first` is the index in the word's requested columns
+    /// of the first column read for rules.
     fn value<'a>(&self, word: &'a Word, first: usize) -> Option<&'a str> {
         let annotation = &word.annotation;
         match self {
@@ -209,6 +217,7 @@ impl WordKey {
 }
 
 impl WordCondition {
+    /// Whether a word meets all `conditions`; `first` as for [`WordKey::value`]. Fails if a test cannot be computed.
     fn are_met(conditions: &[Self], word: &Word, first: usize) -> Result<bool> {
         for WordCondition { key, test } in conditions {
             let Some(value) = key.value(word, first) else { return Ok(false) };
@@ -228,7 +237,7 @@ impl WordCondition {
 
 type TomlEntry<'a, 'b> = (&'a Spanned<DeString<'b>>, &'a Spanned<DeValue<'b>>);
 
-/// Entries of a table in the order of the file.
+/// The entries of a table in their order in the file.
 fn entries_in_order<'a, 'b>(table: &'a DeTable<'b>) -> Vec<TomlEntry<'a, 'b>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -252,7 +261,7 @@ fn parse_rules(text: &str, line: impl Fn(usize) -> u64, columns: &mut Vec<String
     Ok(rules)
 }
 
-/// Parses the rule for links of type `kind`, which begins at byte `offset` of the file and at `line`.
+/// Parses the rule for links of type `kind`, which begins at byte `offset` and line `line` of the file.
 fn parse_rule(
     (kind, offset, line): (&str, usize, u64),
     entries: &DeTable<'_>,
@@ -318,7 +327,8 @@ fn bad_condition(name: &str) -> anyhow::Error {
     anyhow!("`{}` must be a text, a list of texts or {{ pattern = \"...\" }}", excerpt(name)).with_value(name)
 }
 
-/// Adds the conditions of a TOML table to `parsed`, with `prefix` before their names: TOML reads `feats.Case` as a nested table.
+/// Parses the conditions in a TOML table and adds them to `parsed`. `prefix` is put before their names, since TOML reads
+/// `feats.Case` as a nested table.
 fn parse_conditions(
     prefix: &str,
     table: &DeTable<'_>,
